@@ -34,8 +34,6 @@ from simulator import Scenario, load_scenario, simulate
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 
-__all__ = ["CASES", "Case", "Report"]
-
 OF_C, OF_C_WITH_HOSTS, OF_C_RING = 0.6, 0.5, 0.9
 HOST_S = 4.6e-3
 """About what gRPC costs a host for a message of the parameters."""

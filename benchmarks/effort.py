@@ -18,8 +18,6 @@ from simulator.effort import effort_s
 from simulator.resolve.resolve import resolve
 from simulator.run import _windows
 
-__all__ = ["MOST_OFF", "beside_the_model"]
-
 MOST_OFF = 3.0
 """The model's word: within a factor of about three."""
 _LOOKING_S = 1e-3

@@ -16,8 +16,6 @@ from simulator import load_scenario
 from simulator.engine.schedule import schedule_of
 from simulator.resolve.resolve import resolve
 
-__all__ = ["ten_thousand_updates"]
-
 _UPDATES, _AIM_S = 10_000, 60.0
 
 

@@ -19,8 +19,6 @@ from simulator.engine.choosing import Engine, unavailable
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 
-__all__ = ["Engine", "Finding", "Ran", "alone", "in_turn", "missing", "simulated", "timed", "with_engine"]
-
 AnswerT = TypeVar("AnswerT")
 _ALONE_S = 3600
 

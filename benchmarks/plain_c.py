@@ -11,8 +11,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["COMPILER", "build", "ring", "workers_of_a_server"]
-
 SOURCE = Path(__file__).with_name("plain.c")
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 

@@ -22,7 +22,8 @@ from paceline.reporting.exporting import headless, open_page
 from paceline.reporting.tables import tables_of
 from paceline.sweeping import Runner
 from simulator.base.catalog import scenario_file
-from simulator.catalogue.loading import apply_settings, read_toml, scenario_from_table
+from simulator.base.files import read_toml
+from simulator.catalogue.loading import apply_settings, scenario_from_table
 from simulator.results.results import Result
 
 STRATEGIES = (

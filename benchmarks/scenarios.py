@@ -6,8 +6,6 @@ from typing import Any
 
 from simulator import Scenario, scenario_from_table
 
-__all__ = ["BANDWIDTH", "COMPUTE_S", "LATENCY_S", "RING_BYTES", "SIGMA", "SIZE_BYTES", "asynchronous", "hybrid", "ring"]
-
 COMPUTE_S, BANDWIDTH, SIZE_BYTES = 0.1, 1.25e9, 10e6
 """A step's mean compute, a link's bytes per second, the parameters of asynchronous workers."""
 RING_BYTES, LATENCY_S, SIGMA = 100e6, 1e-6, 0.1

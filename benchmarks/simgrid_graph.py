@@ -18,8 +18,6 @@ from simgrid_peer import COMPILER, OPTIONS
 from simulator.checks.collectives import dependencies
 from simulator.collectives.exchanges import Plan, exchanges_of
 
-__all__ = ["Graph", "build", "ends_s", "graph_of"]
-
 SOURCE = Path(__file__).with_name("simgrid_graph.cpp")
 
 

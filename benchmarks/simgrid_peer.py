@@ -23,8 +23,6 @@ from simulator.engine.production.state import State
 from simulator.program.program import Changes, Paths, Ports
 from simulator.spec.transport import Transport
 
-__all__ = ["Flow", "Star", "build", "missing", "ours", "random_star", "their_server", "theirs"]
-
 SOURCE = Path(__file__).with_name("simgrid_star.cpp")
 COMPILER = shutil.which("g++")
 OPTIONS = (

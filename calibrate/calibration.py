@@ -36,17 +36,6 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
 from simulator.spec.workload import Workload
 
-__all__ = [
-    "calibrate_again",
-    "calibrate_input",
-    "calibrate_link",
-    "calibrate_noise_scale",
-    "calibrate_profile",
-    "calibrate_server",
-    "calibrate_step",
-    "with_noise_scale",
-]
-
 
 def calibrate_step(
     target: str,

@@ -18,8 +18,6 @@ from simulator.base.text import format_share
 from simulator.results.results import Result
 from simulator.spec.discrepancy import Z_90
 
-__all__ = ["Predicted", "State", "half_width_s"]
-
 State = Literal["unclear", "inside", "beyond", "slower", "faster"]
 """``unclear``: cannot tell; ``beyond``: outside the 90% interval, as one run in ten is; ``slower``, ``faster``: outside."""
 

@@ -27,8 +27,6 @@ from simulator.base.scratch import scratch
 from simulator.engine.schedule import Schedule
 from simulator.spec.noise_scale import NoiseScale
 
-__all__ = ["PROBLEMS", "Curve", "Phase", "ReplayedRun", "noise_scale_of", "problem_of", "replay", "target_of"]
-
 PROBLEMS: Mapping[str, tuple[str, str]] = {
     "digits-mlp": ("digits", "mlp"),
     "digits-cnn": ("digits", "cnn"),

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from simulator.base.errors import InputError
 from simulator.base.text import counted
 
-__all__ = ["LinkTable", "read_link_table"]
-
 
 class LinkTable(NamedTuple):
     """What a tool printed of a link.

@@ -43,8 +43,6 @@ from simulator.base.outputs import Output, OutputKind, has_header
 from simulator.base.text import printable
 from simulator.base.validation_errors import quoted, rule_of
 
-__all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_file", "read_measurements"]
-
 RecordT = TypeVar("RecordT")
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""

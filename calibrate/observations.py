@@ -24,11 +24,6 @@ from simulator.results.what_if import changed
 from simulator.scenario import Scenario
 from simulator.spec.workload import Workload
 
-__all__ = [
-    "Figure", "Observed", "Quantity", "alone_step_of", "another_model", "check_units", "differences", "observed_at", "samples_of_step",
-    "throughput_of",
-]  # fmt: skip
-
 Quantity = Literal["throughput", "steps_per_s", "step_time_s", "epoch_s"]
 """How the speed of a training is said: samples/s of all workers together, steps/s, seconds of a step, seconds of an epoch."""
 

@@ -26,21 +26,6 @@ from simulator.base.errors import CalibrationError, InputError
 from simulator.base.scratch import scratch
 from simulator.base.text import listed
 
-__all__ = [
-    "PROBES",
-    "Progress",
-    "checkpoints_beside",
-    "command_of",
-    "keeping",
-    "kept_in",
-    "probing",
-    "run_probe",
-    "run_probes",
-    "run_reader",
-    "serve_probe",
-    "stop",
-]
-
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
 

@@ -25,27 +25,6 @@ from simulator.base.scratch import scratch
 from simulator.base.text import format_bytes
 from simulator.base.validation_errors import quoted
 
-__all__ = [
-    "BACKENDS",
-    "DEFAULT_BATCHES",
-    "DEFAULT_SIZES",
-    "DEFAULT_TENSORS",
-    "DEFAULT_TENSOR_SIZES",
-    "MEASUREMENTS",
-    "check_address",
-    "check_batches",
-    "check_target",
-    "obstacle_to_at_once",
-    "profile_at_once",
-    "profile_input",
-    "profile_link",
-    "profile_noise_scale",
-    "profile_runs",
-    "profile_server",
-    "profile_step",
-    "serve_link",
-]
-
 BACKENDS = ("tensorflow", "jax", "torch")
 """Of Keras, whose steps are measured."""
 DEFAULT_BATCHES = (16, 32, 64)

@@ -26,8 +26,6 @@ from simulator.base.text import counted, listed
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["TfCluster", "read_tf_config", "scenario_of", "scenario_text"]
-
 _JOBS = ("chief", "worker", "ps", "evaluator")
 _EXAMPLE = '{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"], "chief": ["h4:2222"]}}'
 

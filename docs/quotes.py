@@ -28,8 +28,6 @@ from rich.progress import track
 
 from paceline.cli.app import main as paceline
 
-__all__ = ["PAGES", "ROOT", "Quote", "anew", "answer", "quotes_of", "shown_of", "write_anew"]
-
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _MEASURING = ("calibrate", "calibrate-input", "calibrate-link", "calibrate-server", "serve", "testbed", "watch")  # no two answers are equal

@@ -15,8 +15,6 @@ from paceline.cli.terminal import note, progress_bar, show_json
 from paceline.reporting.validation import as_data
 from simulator.base.outputs import Output, csv_kind
 
-__all__ = ["batches", "hybrids", "published", "row", "trainings"]
-
 _MISSED = 3
 """Exit code where a threshold is missed."""
 

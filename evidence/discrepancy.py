@@ -50,8 +50,6 @@ from simulator.results.inadequacy import (
 )
 from simulator.spec.discrepancy import Z_90, Deviation, LeftOutRows, Regime
 
-__all__ = ["Held", "Sample", "deviations", "held_out", "main"]
-
 Array = NDArray[np.float64]
 
 _OUTSIDE = 2.0 / 0.1

@@ -25,8 +25,6 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.uncertainty import with_draw
 from simulator.spec.workload import Workload
 
-__all__ = ["main"]
-
 _DRAWS = 60
 _HEAD = """\
 What measuring leaves open of a quantity: the standard deviation of its logarithm over the bootstrap draws of a

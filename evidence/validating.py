@@ -18,8 +18,6 @@ from simulator.base.outputs import EDITED, Output
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["published_scenario", "validate_hybrids", "validate_published"]
-
 
 @checked
 def validate_published(

@@ -30,8 +30,6 @@ from simulator.scenario import Resolved
 from simulator.spec.constants import Known, constants
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = ["held", "main", "narrowed"]
-
 SEED = 20261127
 _SCENARIOS = 40
 _BUNDLED = (

@@ -4,8 +4,6 @@ import gc
 
 from paceline.cli.starting import hear
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line; a signal ends it with one line from here on, while it is imported as well."""

@@ -25,14 +25,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 
 from simulator.base.errors import InputError
 
-__all__ = [
-    "Address", "Aim", "Amount", "Answer", "Argument", "Asking", "Backend", "Command", "Count", "Counts", "File", "Folder", "Force",
-    "Format", "Function", "Jobs", "MustBe", "Name", "Names", "Numbers", "Observing", "Over", "Precision", "Prices", "Problem",
-    "ProfilePlaces", "Profiles", "Progress", "Python", "Quantity", "Rates", "Runs", "Scheduler", "Seed", "Settings", "Source", "Stages",
-    "Steps", "TestbedSource", "Text", "TfConfig", "Thresholds", "Timeout", "Typed", "arguments_of", "checked", "file_of", "instance_of",
-    "path_of", "refusal", "writable",
-]  # fmt: skip
-
 ParamsT = ParamSpec("ParamsT")
 AnswerT = TypeVar("AnswerT")
 

@@ -17,10 +17,11 @@ from paceline.arguments import Format
 from simulator.base import catalog
 from simulator.base.errors import PacelineError, ScenarioError
 from simulator.base.file_kinds import kind_of_table, mistaken_table
+from simulator.base.files import read_toml
 from simulator.base.short import Short
 from simulator.base.table import Table
 from simulator.base.text import counted, listed
-from simulator.catalogue.loading import NAMED, load_cluster, load_faults, load_input, load_scenario, load_workload, read_toml
+from simulator.catalogue.loading import NAMED, load_cluster, load_faults, load_input, load_scenario, load_workload
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import Accelerator, load_accelerator
@@ -32,8 +33,6 @@ from simulator.spec.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
     from pydantic import BaseModel
-
-__all__ = ["Catalogue", "Entry", "Kind", "schema_of", "schemas"]
 
 Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "fault", "scenario"]
 

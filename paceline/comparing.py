@@ -21,11 +21,6 @@ from simulator.results.results import Result
 from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, JobOutcome
 
-__all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "is_condition", "never_held", "of_more_devices",
-    "over_whole_job", "pays_until", "rank", "rivals_of", "share_draws", "share_of_steps", "throughput_apart", "verdict",
-]  # fmt: skip
-
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
 LITTLE = 0.01

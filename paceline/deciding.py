@@ -18,8 +18,6 @@ from simulator.results.results import Result
 from simulator.spec.discrepancy import Z_90, Part
 from simulator.spec.figures import JobOutcome
 
-__all__ = ["Stake", "drawn_rates", "fastest", "stakes", "step_shares"]
-
 Array = NDArray[np.float64]
 
 _DRAWS = 8192

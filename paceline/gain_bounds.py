@@ -28,8 +28,6 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = ["INSTANT", "NO_BOUNDS", "GainBounds", "Speeds", "bounded", "gain_bounds", "speeds_of"]
-
 
 class GainBounds(NamedTuple):
     """The throughput of one scenario over that of another, at least and at most."""

@@ -39,8 +39,6 @@ try:
 except ImportError:  # TensorFlow up to 2.15 may have Keras inside
     from tensorflow import keras
 
-__all__ = ["RecordSteps"]
-
 FORMAT = "paceline-steps"
 SCHEMA_VERSION = 1
 _COUNTERS = "/proc/net/dev"

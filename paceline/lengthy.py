@@ -17,8 +17,6 @@ from simulator.engine.choosing import likely_engine
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
-__all__ = ["Agree", "Lengthy", "agree_to_audit", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
-
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
 _LONG_MEASURING_S = 3600.0

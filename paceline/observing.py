@@ -24,8 +24,6 @@ from simulator.scenario import Scenario
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Observation", "observe"]
-
 
 @dataclass(frozen=True, repr=False)
 class Observation(Short):

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from simulator.base.errors import InputError
 
-__all__ = ["MOST", "doubled", "is_range", "numbers_in", "range_of"]
-
 MOST = 1_000_000
 """Numbers that a list may have."""
 _LONG = 2

@@ -20,8 +20,6 @@ from simulator.base.validation_errors import quoted
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS, ResultColumn
 
-__all__ = ["Requirement", "requirements_of"]
-
 _RULE = "must be a column, a comparison and a value, such as 'efficiency>=70%'"
 _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
 _ORDERED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}

@@ -15,32 +15,6 @@ from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts, Share
 
-__all__ = [
-    "EPOCH_COLUMNS",
-    "EXCHANGE_COLUMNS",
-    "MEASUREMENT_COLUMNS",
-    "PART_COLUMNS",
-    "PART_LABELS",
-    "STAGE_COLUMNS",
-    "checkpoints_in_words",
-    "epoch_rows",
-    "epochs_in_words",
-    "epochs_table",
-    "exchange_rows",
-    "exchanges_table",
-    "faults_in_words",
-    "job_in_words",
-    "jobs_table",
-    "length_in_words",
-    "measurement_rows",
-    "measurements_table",
-    "part_rows",
-    "parts_table",
-    "stage_rows",
-    "stages_table",
-    "width_table",
-]
-
 PART_LABELS = {part: COLUMNS[f"job_{part}_s"].heading for part in JobParts.model_fields} | {"steps": "Steps"}
 """What each of :class:`~simulator.spec.figures.JobParts` is called, in their order."""
 

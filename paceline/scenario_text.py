@@ -28,8 +28,6 @@ from simulator.spec.prices import price_of_text
 from simulator.spec.training import SLOTS
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
 
-__all__ = ["BEGUN_WITH", "MEASURED_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
-
 OWN = "own"
 """Stands for a workload or cluster that is described in the scenario itself."""
 BEGUN_WITH = ("single", "mirrored", "ring", "halving-doubling", "tree", "hierarchical", "auto", "sync-ps", "backup", "async-ps", "ssp")

@@ -46,33 +46,6 @@ if TYPE_CHECKING:
     from paceline.planning.goal import Goal
     from simulator.scenario import Scenario
 
-__all__ = [
-    "LARGER_BATCH",
-    "NOT_CERTAIN",
-    "beyond_in_brackets",
-    "chance_in_words",
-    "change_in_words",
-    "cost_in_words",
-    "coverage_in_words",
-    "doubled_in_words",
-    "fastest_in_words",
-    "goal_in_words",
-    "helpfulness",
-    "limit_in_words",
-    "measure_next_in_words",
-    "memory_in_words",
-    "nodes_beyond",
-    "regret_in_words",
-    "servers_note",
-    "stake_in_words",
-    "staleness_in_words",
-    "standing_in_words",
-    "time_note",
-    "variance_in_words",
-    "work_note",
-    "workers_note",
-]
-
 NOT_CERTAIN = "effect not certain"
 """Of a change whose interval, run by run, holds 0."""
 

@@ -13,8 +13,6 @@ from simulator.base.text import counted, format_number, format_rate, format_seco
 from simulator.spec.constants import constants
 from simulator.spec.workload import Workload
 
-__all__ = ["RATE_BYTES_PER_S", "ServerLoad"]
-
 RATE_BYTES_PER_S = 10e9 / 8
 """Of the link that a server's host is held against: 10 Gbit/s, in each direction."""
 

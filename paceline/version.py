@@ -1,5 +1,3 @@
 """The version of Paceline, in a module that imports nothing; ``pyproject.toml`` takes it from here."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.2.0"

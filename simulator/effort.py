@@ -24,8 +24,6 @@ from simulator.results.metrics import alone_scenario
 from simulator.results.next_change import tried
 from simulator.scenario import Resolved
 
-__all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
-
 _REPLICATION_S = 2.5e-3
 """Draws of a replication, its and its baseline's beginning and end."""
 _TRIES = 4

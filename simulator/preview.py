@@ -19,8 +19,6 @@ from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["preview"]
-
 
 def preview(scenario: Scenario) -> Printed:
     """The program of a scenario with every parameter at its mean, routes as in the first replication.

@@ -26,8 +26,6 @@ from simulator.results.misread import misread
 from simulator.results.results import Result
 from simulator.scenario import Resolved, Scenario
 
-__all__ = ["simulate"]
-
 Progress = Callable[[float, int], None]
 
 _MANY = 10_000

@@ -33,8 +33,6 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout
 
-__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario", "hash_of"]
-
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
 

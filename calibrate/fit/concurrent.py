@@ -22,8 +22,6 @@ from calibrate.records import StepTime
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_interval, format_share
 
-__all__ = ["BusyCoreSlowdown", "ConcurrentProcesses", "SharedSpread", "concurrent_processes", "is_concurrent"]
-
 Array = NDArray[np.float64]
 
 _NOISE_LIMIT = 0.5

@@ -21,8 +21,6 @@ from calibrate.records import Load, StepTime
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_share
 
-__all__ = ["LEVELS_APART", "Chosen", "DisturbedError", "check_levels", "choose_rounds"]
-
 Array = NDArray[np.float64]
 
 

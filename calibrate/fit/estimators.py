@@ -20,18 +20,6 @@ from simulator.base.errors import CalibrationError
 from simulator.spec.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.workload import LawScore
 
-__all__ = [
-    "FEWEST_FACTORS",
-    "AffineCost",
-    "AffineMean",
-    "ChainSlope",
-    "Persistence",
-    "StepTimeLaw",
-    "drawn_laws",
-    "variance_of_mean",
-    "with_persistence",
-]
-
 Array = NDArray[np.float64]
 
 FEWEST_FACTORS = 10

@@ -15,8 +15,6 @@ import numpy as np
 
 from calibrate.records import StageNode
 
-__all__ = ["Clock", "Costs", "Split", "limited_by_clock", "split_by_clock", "stages_of"]
-
 FALLS = 0.05
 """Of the time with the fewest calls: more calls must save as much, and twice its standard error, to count as their limit."""
 SCALES = 0.75

@@ -29,8 +29,6 @@ from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.input_pipeline import InputFit, InputPipeline, InputPoint, InputRange, InputWork
 from simulator.spec.workload import Affine
 
-__all__ = ["PARTS", "fit_input"]
-
 Array = NDArray[np.float64]
 Epoch: TypeAlias = Literal["first", "later"]
 

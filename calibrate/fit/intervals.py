@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.base.errors import CalibrationError
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = ["DRAWS", "DRAWS_KEPT", "Z90", "bootstrapped", "digits", "drawn", "intervals_90", "quantiles"]
-
 Array = NDArray[np.float64]
 
 DRAWS = 200

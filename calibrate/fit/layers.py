@@ -20,8 +20,6 @@ from simulator.base.errors import CalibrationError
 from simulator.base.text import format_change
 from simulator.spec.layers import Layer
 
-__all__ = ["fit_layers"]
-
 
 def fit_layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int]) -> tuple[tuple[Layer, ...], str]:
     """Layers with the time of each pass, what they hand on and keep, and their operations; empty where none were measured.

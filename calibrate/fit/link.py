@@ -22,8 +22,6 @@ from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.spec.transport import Transport
 
-__all__ = ["fit_link", "fit_link_table"]
-
 Array = NDArray[np.float64]
 
 _PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")

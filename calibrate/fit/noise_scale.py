@@ -27,8 +27,6 @@ from simulator.base.errors import CalibrationError
 from simulator.base.text import format_number
 from simulator.spec.noise_scale import NoiseScale
 
-__all__ = ["NoiseFit", "Norms", "fit_noise_scale", "noise_of", "noise_scale_of", "signal_of"]
-
 Array = NDArray[np.float64]
 
 _DRAWS = 2000

@@ -20,8 +20,6 @@ from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, Start
 from simulator.job.iterators import longest_wait_s
 from simulator.spec.overheads import Duration, IteratorEnds, Overheads
 
-__all__ = ["duration_of", "fit_overheads", "iterator_ends"]
-
 
 def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
     """What the runs measured beside steps, and what the provenance says of it.

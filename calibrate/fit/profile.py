@@ -26,8 +26,6 @@ from simulator.base.errors import CalibrationError
 from simulator.base.text import format_seconds
 from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
 
-__all__ = ["BACKWARD_SHARE", "fit_profiles"]
-
 Array = NDArray[np.float64]
 
 BACKWARD_SHARE = 2 / 3

@@ -24,8 +24,6 @@ from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitHosts, Cluster, ExchangePoint, HostCost
 from simulator.spec.constants import constants
 
-__all__ = ["HostWork", "fit_server", "no_wire"]
-
 Array = NDArray[np.float64]
 Setting = tuple[int, float]
 """Tensors, and bytes of each."""

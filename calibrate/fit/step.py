@@ -28,8 +28,6 @@ from simulator.base.errors import CalibrationError
 from simulator.base.validation_errors import rule_of
 from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
 
-__all__ = ["fit_workload", "in_order_of_readiness"]
-
 _MOST_SLOWDOWN = 10.0
 """By a busy core; no workload takes more."""
 

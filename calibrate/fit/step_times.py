@@ -33,8 +33,6 @@ from simulator.base.errors import CalibrationError
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
 
-__all__ = ["StepCost", "StepFit", "StepTable", "smooth"]
-
 Array = NDArray[np.float64]
 Phase = Literal["forward", "backward", "apply"]
 

@@ -26,21 +26,6 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
 from simulator.spec.workload import Workload
 
-__all__ = [
-    "CLUSTER",
-    "INPUT",
-    "WORKLOAD",
-    "cluster_text",
-    "input_text",
-    "provenance",
-    "provenance_of_profiles",
-    "provenance_of_table",
-    "workload_text",
-    "write_cluster",
-    "write_input",
-    "write_workload",
-]
-
 WORKLOAD, CLUSTER, INPUT = fitted_kind("workload", "forward"), fitted_kind("cluster", "inter_node"), fitted_kind("input", "work")
 """Files that a new calibration may replace."""
 

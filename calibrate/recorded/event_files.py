@@ -17,8 +17,6 @@ from calibrate.recorded.growing_file import GrowingFile
 from calibrate.recorded.run import Each, Growing, RecordedRun
 from simulator.base.errors import InputError
 
-__all__ = ["EventFiles", "is_event_file"]
-
 _HEAD = struct.Struct("<QI")
 _CHECKED_BYTES = 4096
 """A record's own check sum is looked at up to this size: larger ones are graphs and images."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from simulator.base.errors import InputError
 from simulator.base.nearest import no_such_file
 
-__all__ = ["MOST_BYTES", "GrowingFile", "Lines"]
-
 MOST_BYTES = 2 * 2**30
 """Of one file."""
 _AT_ONCE = 2**24

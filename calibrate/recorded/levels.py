@@ -25,8 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
-__all__ = ["LEAST_CHANGE", "Level", "levels_of"]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -23,8 +23,6 @@ from simulator.base.errors import InputError
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import quoted
 
-__all__ = ["Log"]
-
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _KNOWN = 0.02
 _MOST_MATCHES = 1000

@@ -14,8 +14,6 @@ from simulator.base.errors import InputError
 from simulator.base.text import listed
 from simulator.base.validation_errors import quoted
 
-__all__ = ["GROUPS", "PATTERNS", "TIMES", "Pattern", "Told", "compiled", "fits_a_pattern", "readings"]
-
 GROUPS = {
     "step": "number of the step",
     "time_s": "seconds of a step",

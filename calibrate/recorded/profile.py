@@ -8,8 +8,6 @@ from calibrate.recorded.run import Facts, Growing, RecordedRun
 from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 
-__all__ = ["ProfiledSteps"]
-
 
 class ProfiledSteps:
     """The newest profile of a log directory, or one file; it does not grow.

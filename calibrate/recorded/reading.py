@@ -18,8 +18,6 @@ from calibrate.recorded.traces import JsonRecord
 from simulator.base.errors import InputError
 from simulator.base.nearest import no_such_file
 
-__all__ = ["Reader", "file_and_run", "read_recorded", "reader_of"]
-
 _FIRST_BYTES = 2**16
 _JSON = re.compile(r"\s*(\{(?!')|\[\s*(\{|$))")
 _CHOSEN = re.compile(r"(?P<path>.+)#(?P<number>\d{1,9})", re.DOTALL)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from simulator.base.errors import InputError
 
-__all__ = ["MOST_ROWS", "MOST_STEPS", "Each", "Facts", "Growing", "Mark", "RecordedRun", "Source"]
-
 Array = NDArray[np.float64]
 
 Source = Literal["steps file", "table", "event files", "log", "profile"]

@@ -20,8 +20,6 @@ from calibrate.recorded.levels import Level, levels_of
 from calibrate.recorded.run import RecordedRun
 from simulator.base.text import counted, format_seconds, listed
 
-__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Rare", "Steadiness", "Why", "steadiness_of", "thousand_times"]
-
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 

@@ -15,8 +15,6 @@ from simulator.base.errors import InputError
 from simulator.base.file_kinds import mistaken
 from simulator.base.validation_errors import quoted, rule_of
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "StepsFile", "is_steps_line"]
-
 FORMAT = "paceline-steps"
 SCHEMA_VERSION = 1
 

@@ -18,8 +18,6 @@ from simulator.base.text import listed
 from simulator.base.units import without_separators
 from simulator.base.validation_errors import quoted
 
-__all__ = ["COLUMNS", "StepsTable", "is_table"]
-
 COLUMNS = {
     "step": "number of the step; left out: the rows are counted",
     "worker": "name or number of the worker, where the table has several",

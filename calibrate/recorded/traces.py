@@ -20,8 +20,6 @@ from calibrate.recorded.run import Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.file_kinds import mistaken
 
-__all__ = ["JsonRecord"]
-
 _KNOWN = (
     "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), the timeline of TensorFlow 1, Horovod's "
     "timeline, trainer_state.json of Hugging Face, and the files of paceline.keras_callback.RecordSteps"

@@ -19,8 +19,6 @@ from calibrate.records import Updated
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 
-__all__ = ["BusyCores", "busy_cores", "computes_like", "slowdowns"]
-
 Array = NDArray[np.float64]
 
 _UNREPEATED = 0.05

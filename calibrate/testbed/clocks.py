@@ -19,8 +19,6 @@ from calibrate.testbed.platform import Parameter
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting
 
-__all__ = ["LoopbackWork", "is_fitted", "timed_directly"]
-
 Array = NDArray[np.float64]
 
 _NAMES = ("loopback_step_s", "loopback_async_step_s", "loopback_per_byte_s")

@@ -28,8 +28,6 @@ from simulator.base.errors import CalibrationError, InputError
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 
-__all__ = ["fit_platform", "fit_tcp_sharing", "shows_tcp"]
-
 Array = NDArray[np.float64]
 
 _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",

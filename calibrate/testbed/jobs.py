@@ -15,18 +15,6 @@ import numpy as np
 from calibrate.records import JobEvent
 from calibrate.testbed.readings import OneRun
 
-__all__ = [
-    "Occurred",
-    "checkpoint_stops_s",
-    "faults_of",
-    "fewer_workers_s",
-    "finished_s",
-    "lost_steps",
-    "rates",
-    "restores_s",
-    "startups_s",
-]
-
 
 @dataclass(frozen=True)
 class Occurred:

@@ -14,13 +14,11 @@ from calibrate.testbed.model import Describe, is_function, of_workload, whole_pa
 from calibrate.testbed.setting import NOT_BUILT, SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.file_kinds import mistaken_table
+from simulator.base.files import read_toml
 from simulator.base.nearest import did_you_mean
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import quoted, validated
-from simulator.catalogue.loading import read_toml
 from simulator.catalogue.settings import set_in, unset
-
-__all__ = ["EMULATED_LAWS", "load_setting", "validated_setting", "with_model"]
 
 EMULATED_LAWS = ("constant", "exponential", "gamma", "lognormal", "empirical")
 """Kinds of law that the emulated device draws from."""

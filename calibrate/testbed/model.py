@@ -26,8 +26,6 @@ from simulator.catalogue.loading import load_workload
 from simulator.spec.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.spec.workload import Variable, Workload
 
-__all__ = ["Describe", "builder_of", "describe_model", "is_function", "of_workload", "whole_path"]
-
 Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
 """The variables of ``FILE.py:FUNCTION`` at a batch size."""
 

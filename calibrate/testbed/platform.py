@@ -26,8 +26,6 @@ from simulator.base.validation_errors import rule_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MEANINGS", "PARAMETER_COLUMNS", "PRIORS", "Parameter", "Platform", "log_width"]
-
 MEANINGS: dict[str, str] = {
     "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
     "loopback_bytes_per_s": "rate of a connection over loopback, the cores' work on it apart",

@@ -32,8 +32,6 @@ from simulator.spec.figures import Estimate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Prediction", "predict_setting"]
-
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Short):

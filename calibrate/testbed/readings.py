@@ -22,8 +22,6 @@ from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator.base.errors import CalibrationError, ScenarioError
 from simulator.base.validation_errors import validated
 
-__all__ = ["OneRun", "Readings", "mean_of", "read_run"]
-
 _OTHER_VERSION = "was it written by another version?"
 
 Array = NDArray[np.float64]

@@ -30,18 +30,6 @@ from simulator.base.outputs import check_folder
 from simulator.base.scratch import scratch
 from simulator.spec.distributions import Distribution
 
-__all__ = [
-    "busiest_share",
-    "check_congestion",
-    "faults_of_machine",
-    "guessed_run_s",
-    "guessed_step_s",
-    "measure_setting",
-    "obstacle_to_shaped_links",
-    "on_available_links",
-    "retried",
-]
-
 _TASK_BYTES = 120 * 2**20
 """A task's own memory, without TensorFlow's, which it shares with the process that forked it."""
 _PROCESS_BYTES = 700 * 2**20

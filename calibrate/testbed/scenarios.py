@@ -19,8 +19,6 @@ from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Distribution
 
-__all__ = ["NO_JOBS", "RealCompute", "scenario_of"]
-
 NO_JOBS = "faults and checkpoint_every are of whole jobs, which a fit and a prediction of steps do not take (docs/testbed.md, jobs)"
 """Why a setting with them is refused."""
 

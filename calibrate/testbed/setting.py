@@ -21,18 +21,6 @@ from pydantic import Field, model_validator
 from simulator.base.spec import Rate, Seconds, Spec, Terse
 from simulator.spec.distributions import Constant, Distribution
 
-__all__ = [
-    "NOT_BUILT",
-    "SYNTHETIC",
-    "WITH_SERVERS",
-    "Compute",
-    "ShapedLink",
-    "TestbedFault",
-    "TestbedSetting",
-    "TestbedVariable",
-    "synthetic_variables",
-]
-
 SYNTHETIC = ("ladder-1mb", "ladder-4mb", "ladder-16mb", "ladder-64mb")
 """Names of synthetic models; ``ladder-4mb/16`` is the same with 16 variables in place of 4."""
 WITH_SERVERS = ("async", "between-graph", "sync")

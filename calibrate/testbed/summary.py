@@ -26,8 +26,6 @@ from simulator.spec.figures import Estimate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MeasuredFault", "MeasuredJob", "MeasuredPart", "MeasuredRepeat", "TestbedRun", "side_by_side"]
-
 _JOBS = ("worker", "ps", "chief")
 _WIDEST_BAR = 30
 _MOST_BARS = 20

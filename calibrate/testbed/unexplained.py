@@ -19,8 +19,6 @@ from calibrate.testbed.platform import Parameter, Platform
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.text import format_change
 
-__all__ = ["factors_of", "fit_misfit", "fit_noise", "of_link"]
-
 Array = NDArray[np.float64]
 
 _FEWEST_FREEDOM = 3

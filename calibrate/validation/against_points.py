@@ -37,19 +37,6 @@ from simulator.results.intervals import widened
 from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "AS_GIVEN",
-    "LEFT_OUT",
-    "OUTLINE",
-    "REFITTED",
-    "Own",
-    "PointsCase",
-    "Refitted",
-    "own_discrepancy",
-    "refit_to_points",
-    "validate_points",
-]
-
 AS_GIVEN = "as given"
 LEFT_OUT = "each point from the others"
 REFITTED = "refitted to all points"

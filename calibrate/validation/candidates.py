@@ -20,8 +20,6 @@ from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
-__all__ = ["Array", "Candidate", "Map", "Model", "candidates_of", "value_at", "with_factors"]
-
 
 class Candidate(Spec):
     """A quantity that one factor scales, whatever numbers of the scenario it is made of.

@@ -22,8 +22,6 @@ from simulator.results.results import Result
 from simulator.spec.discrepancy import AppliedDiscrepancy, RegimeText
 from simulator.spec.figures import Estimate
 
-__all__ = ["Compared", "Reached", "drawn_interval", "histogram_distance", "reached_of", "rows_from_csv", "rows_to_csv"]
-
 
 class Reached(Spec):
     """How far a prediction reaches, and its interval by chance and draws alone: what the discrepancy of a regime is estimated from."""

@@ -26,17 +26,15 @@ from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.file_kinds import mistaken_table
+from simulator.base.files import read_toml
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
 from simulator.base.text import counted, format_rough_seconds
 from simulator.base.validation_errors import validated
-from simulator.catalogue.loading import read_toml
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["HeldOut", "Matrix", "Need", "check_matrix", "faults_of", "matrix_of", "read_matrix", "times_compute", "with_models"]
 
 _PRODUCT = ("mode", "workers", "servers", "backup_workers", "model", "link", "compute", "overlap", "steps")
 """Keys of a table that may have a list, for all of its values in turn."""

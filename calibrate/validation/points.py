@@ -28,8 +28,6 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
 
-__all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "check_figures", "compared", "is_points", "read_points", "scenarios_at"]
-
 COLUMNS = {
     "workers": "worker processes that trained (replicas under MirroredStrategy)",
     "servers": "parameter servers; empty or left out: as the scenario has it",

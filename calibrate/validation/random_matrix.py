@@ -39,9 +39,7 @@ from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic
 from calibrate.validation.matrix import Matrix, matrix_of, read_matrix
 from simulator.base import catalog
 from simulator.base.errors import InputError
-from simulator.catalogue.loading import read_toml
-
-__all__ = ["DEFAULT_COUNT", "GROUPS", "TURNS", "matrix_named", "random_matrix", "random_table", "random_text"]
+from simulator.base.files import read_toml
 
 SERVERS, RING, LAYERS, TCP, CORES = GROUPS = ("PS, fair links", "ring, fair links", "layer by layer", "TCP's own sharing", "shared cores")
 TURNS = (SERVERS, RING, TCP, CORES, LAYERS, SERVERS, RING, SERVERS, TCP, CORES, LAYERS, SERVERS)

@@ -36,8 +36,6 @@ from simulator.base.spec import short_name
 from simulator.scenario import Scenario
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = ["BOUND", "Fitted", "Refit", "noise_of", "refit", "refitted_table"]
-
 BOUND = 20.0
 """A factor lies between 1 / 20 and 20: beyond, the scenario describes another machine."""
 DETERMINED = 0.5

@@ -37,8 +37,6 @@ from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CONTENDED, MEASURED
 from simulator.spec.distributions import Empirical
 
-__all__ = ["MatrixValidation", "Unmeasured", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
-
 _QUANTILES = 64
 _BASELINE_RUNS = 9
 _MOST_IN_A_ROW = 3

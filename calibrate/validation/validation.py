@@ -31,8 +31,6 @@ from simulator.base.units import share_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALL", "Outline", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "thresholds_of"]
-
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
 _LIMIT: Kind = "limit_share"

@@ -12,8 +12,6 @@ from typing import Literal
 
 from calibrate.xplane.reading import Event, Timeline
 
-__all__ = ["Op", "Role", "begin", "device_ops", "host_ops", "role_of", "uncovered_s", "union_s"]
-
 Role = Literal["forward", "gradient", "optimizer", "input", "communication", "copy"]
 
 # TensorFlow's own rules for the name of a node and of its type

@@ -27,8 +27,6 @@ from simulator.base.text import counted, listed
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ProfileReport", "Profiled", "Total", "read_steps"]
-
 _LONGEST = 10
 _SHOWN = 5
 _BATCH = Column("batch", "count", meaning="samples of a step")

@@ -18,8 +18,6 @@ from calibrate.probing import run_reader
 from simulator.base.errors import InputError
 from simulator.base.scratch import scratch
 
-__all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles", "whole_number"]
-
 _SUFFIX = ".xplane.pb"
 _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"
 

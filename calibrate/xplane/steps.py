@@ -18,8 +18,6 @@ from calibrate.xplane.ops import Op, begin, device_ops, host_ops, uncovered_s, u
 from calibrate.xplane.reading import Event, Profile, Timeline, whole_number
 from simulator.base.errors import CalibrationError
 
-__all__ = ["InputPipeline", "Marks", "MeasuredStep", "StepsOfProfile", "Window", "steps_of"]
-
 _STEP_LINE = "Steps"
 _PAUSE = 10.0
 """So many times the median period is a pause, for an evaluation or a checkpoint, and no step."""

@@ -27,8 +27,6 @@ from simulator.base.errors import InputError
 from simulator.base.scratch import scratch
 from simulator.base.validation_errors import rule_of
 
-__all__ = ["GradientOp", "ModelVariable", "ModelVariables", "gradient_ops", "readiness", "variables_of"]
-
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SCOPE = re.compile(r".*?(?:gradient_tape|gradients(?:_\d+)?)/")
 _PRODUCT = re.compile(r"(?i)matmul|einsum")

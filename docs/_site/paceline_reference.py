@@ -25,8 +25,6 @@ from simulator.spec.figures import WARNINGS
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["PARTS", "setup", "with_generated"]
-
 _COMMENT = re.compile(r"^.*\n<!-- generated: (\w+) -->$", re.MULTILINE)
 """The comment, with the line above it, which says to who reads the page alone where the list is."""
 _CODE = re.compile(r"(`[^`]*`)")

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["contents", "setup", "with_links_of_a_site"]
-
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#]+)\.md\)", re.MULTILINE)
 _FILE = re.compile(r"`?(?:docs/)?[\w-]+\.md`?")

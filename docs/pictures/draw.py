@@ -14,8 +14,6 @@ from pathlib import Path
 import paceline
 from paceline.reporting.exporting import headless, open_page
 
-__all__ = ["PICTURES", "Picture"]
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EXAMPLE = ROOT / "reports" / "example"

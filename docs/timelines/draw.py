@@ -18,14 +18,13 @@ from typing import Any
 from paceline.reporting.axes import JOB_COLOURS
 from paceline.reporting.figures import KIND_LABELS
 from paceline.reporting.job_figures import strips_of
+from paceline.reporting.pieces import Kind
 from paceline.reporting.simulated import timeline_of
-from paceline.reporting.timeline import Bar, Kind, Timeline
+from paceline.reporting.timeline import Bar, Timeline
 from paceline.result_tables import PART_LABELS
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.text import format_share, written
 from simulator.spec.figures import Estimate
-
-__all__ = ["HELD_AGAINST", "NAMES", "PICTURES", "Curves", "Picture", "drawn", "held_out"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

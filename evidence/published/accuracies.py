@@ -20,8 +20,6 @@ from paceline.learning import Contender, Target, contenders_of
 from paceline.learning import learn as replayed
 from paceline.sweeping.grid import axes_of
 
-__all__ = ["EPOCHS", "PROBLEM", "RATES", "SHARES", "Accuracy", "Learnt", "learnt", "learnt_from", "published_accuracies", "ways"]
-
 PROBLEM = "digits-cnn"
 BATCH = 128
 EPOCHS = GRADIENTS * BATCH / 50_000

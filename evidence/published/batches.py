@@ -35,11 +35,6 @@ from paceline.learning.batch import samples_ratio
 from simulator.base.table import Cell, Column, Table
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "CONSTANT", "FROM_GRADIENTS", "FROM_TWO_BATCHES", "KEPT_BACK", "OPEN", "POWER", "PROPORTIONAL", "batch_rows", "kept_back", "rows_table",
-    "scores_table", "series_of_batches",
-]  # fmt: skip
-
 FROM_GRADIENTS, FROM_TWO_BATCHES = "from gradients", "from two batches"
 OPEN, KEPT_BACK = "open", "kept back"
 CONSTANT, PROPORTIONAL, POWER = "constant samples", "constant steps", "power"

@@ -18,8 +18,6 @@ from simulator.spec.accelerator import Accelerator, accelerators, spelled
 from simulator.spec.figures import Estimate
 from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
 
-__all__ = ["BY_PAIR", "BY_RATIO", "BY_ROOFLINE", "MOVED_BY", "moved_rows"]
-
 BY_PAIR = "moved, published pair"
 BY_RATIO = "moved, two rooflines"
 BY_ROOFLINE = "moved, one roofline"

@@ -18,8 +18,6 @@ from scipy import optimize, stats
 from evidence.published.rented import WATCHED, fitted, lifetimes
 from evidence.published.tables import data_file
 
-__all__ = ["FOLDER", "files", "main"]
-
 FOLDER = Path(__file__).parents[2] / "models" / "faults"
 _DAY_H = 24.0
 _GPUS_OF_A_NODE = 8

@@ -37,8 +37,6 @@ from simulator.resolve.practice import felt_by, in_practice
 from simulator.resolve.resolve import resolve
 from simulator.spec.constants import Constant, Known, constants
 
-__all__ = ["Curves", "Fit", "choose", "grid_of", "interval_of", "main", "measure"]
-
 Values = NDArray[np.float64]
 
 _GRID = 7

@@ -32,8 +32,6 @@ from simulator.base.outputs import EDITED, Output
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.constants import Known, constants
 
-__all__ = ["NAMES", "errors_with", "fitted", "main"]
-
 NAMES = ("matrix_share", "fused_elementwise_share", "kernel_start_s")
 _MICRO_BATCHES, _LAYERS = 4, 24
 _SCALE = 0.1

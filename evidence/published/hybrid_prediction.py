@@ -19,31 +19,16 @@ from evidence.published.hybrids import HybridRow, HybridTables, alpha_beta, base
 from evidence.published.prediction import discrepancy_without
 from simulator import simulate
 from simulator.base.errors import ScenarioError
+from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
-from simulator.catalogue.loading import read_toml, scenario_from_table
+from simulator.catalogue.loading import scenario_from_table
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CATALOGUE, CUT, regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
 from simulator.spec.discrepancy import Regime
-
-__all__ = [
-    "DIMENSIONS",
-    "FITTED",
-    "FITTED_FILE",
-    "SMALLEST",
-    "WAYS",
-    "Way",
-    "fitted_constants",
-    "group_of",
-    "hybrid_rows",
-    "hybrid_scenario",
-    "hybrid_table",
-    "is_composed",
-    "ways_of",
-]
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
 DIMENSIONS: Way = "from dimensions"

@@ -37,8 +37,6 @@ from simulator.base.outputs import Output, OutputKind
 from simulator.base.table import Column, Table
 from simulator.spec.constants import Known
 
-__all__ = ["outline_of", "validate_hybrids", "validation_of"]
-
 _KEY = "hybrids"
 _WHAT: Mapping[Way, str] = {
     DIMENSIONS: "throughput from dimensions",

@@ -19,16 +19,13 @@ from pydantic import Field
 
 from evidence.published.tables import Excluded, data_file, number_of, several
 from simulator.base.errors import ScenarioError
+from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
-from simulator.catalogue.loading import load_cluster, read_toml
+from simulator.catalogue.loading import load_cluster
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.cluster import Cluster
 from simulator.strategies.holding import ReducePrecision
-
-__all__ = [
-    "Base", "HybridRow", "HybridSeries", "HybridTables", "Model", "alpha_beta", "base_of_rules", "linear", "load_hybrids", "roofline",
-]  # fmt: skip
 
 Count = Annotated[int, Field(ge=1)]
 

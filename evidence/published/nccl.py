@@ -36,8 +36,6 @@ from evidence.published.nccl_model import LAWS, MODELS, Point, Series, bytes_on_
 from simulator.base.text import format_share
 from simulator.spec.figures import Estimate
 
-__all__ = ["GROUP", "Answer", "Trial", "answer", "larger_sizes", "more_ranks", "nccl_rows", "spreads_inside"]
-
 Values = NDArray[np.float64]
 
 GROUP = "NCCL"

@@ -44,23 +44,6 @@ from scipy.optimize import least_squares
 from evidence.published.tables import data_file
 from simulator.base.spec import Rate, Spec
 
-__all__ = [
-    "LAWS",
-    "MODELS",
-    "SCATTER",
-    "Assumed",
-    "Fit",
-    "Law",
-    "Model",
-    "Point",
-    "Series",
-    "bytes_on_bus",
-    "fit",
-    "latency_ratio",
-    "nominal_bus",
-    "read_series",
-]
-
 Values = NDArray[np.float64]
 Law = Literal["ring", "tree"]
 LAWS: tuple[Law, ...] = ("ring", "tree")

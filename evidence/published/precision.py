@@ -18,8 +18,6 @@ from simulator.resolve.published_throughputs import PublishedThroughputs, load_p
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.constants import Known
 
-__all__ = ["precision_rows"]
-
 _DEVICE = "Tesla V100-SXM2"
 _FAMILY = {
     "bert-base": "bert",

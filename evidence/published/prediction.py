@@ -13,28 +13,14 @@ from evidence.published.scenarios import PublishedCase, element_bytes, pushes, s
 from evidence.published.tables import Row
 from simulator import simulate
 from simulator.base import catalog
+from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
-from simulator.catalogue.loading import read_toml, scenario_from_table
+from simulator.catalogue.loading import scenario_from_table
 from simulator.results.inadequacy import regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
 from simulator.spec.discrepancy import Discrepancy, Regime
-
-__all__ = [
-    "FILE",
-    "Solved",
-    "alpha_beta",
-    "base_of",
-    "compared",
-    "compute_that_gives",
-    "discrepancy_without",
-    "left_out",
-    "linear",
-    "row_name",
-    "solved",
-    "tables_of",
-]
 
 FILE = "left_out.toml"
 """Constants fitted without each table in turn."""

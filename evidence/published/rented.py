@@ -21,27 +21,6 @@ from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "LAWS",
-    "SERIES",
-    "WATCHED",
-    "Foretold",
-    "Law",
-    "Machine",
-    "Preempted",
-    "billed_usd",
-    "fitted",
-    "foretold",
-    "job_rows",
-    "job_table",
-    "kept_back",
-    "lifetimes",
-    "log_likelihood",
-    "main",
-    "preempted_jobs",
-    "spot_table",
-]
-
 SERIES = "transient-k80-resnet-32-on-demand"
 """Whose row of one machine every job is predicted from."""
 

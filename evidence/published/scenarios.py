@@ -14,8 +14,6 @@ from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import Known
 
-__all__ = ["PublishedCase", "cases_of", "element_bytes", "pushes", "scenario_of", "table_of", "with_servers"]
-
 _FORWARD_SHARE = 1.0 / 3.0
 """The backward pass computes two products for each one of the forward pass."""
 _PIECES = 8

@@ -34,8 +34,6 @@ from simulator.spec.constants import Known, constants
 from simulator.spec.residual import Residual
 from simulator.spec.transformer import Transformer
 
-__all__ = ["MODELS", "SHARES", "Shares", "SharesRow", "fitted", "main", "rows_of"]
-
 SHARES = ("matrix_share", "elementwise_share", "normalisation_share")
 _SCALE = 0.15
 _NORMAL_95 = 1.6448536269514722

@@ -35,8 +35,6 @@ from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.spec.figures import Estimate
 
-__all__ = ["GROUP", "StalenessSeries", "read_staleness", "staleness_rows"]
-
 GROUP = "staleness"
 _REPLICATIONS = 6
 _FITTING = 2

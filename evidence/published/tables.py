@@ -13,31 +13,11 @@ from pydantic import BaseModel, Field
 
 from simulator.base import catalog
 from simulator.base.errors import CalibrationError, ScenarioError
+from simulator.base.files import read_toml
 from simulator.base.spec import Bytes, Seconds, Spec
 from simulator.base.validation_errors import validated
-from simulator.catalogue.loading import load_cluster, read_toml
+from simulator.catalogue.loading import load_cluster
 from simulator.spec.cluster import Cluster
-
-__all__ = [
-    "Accounted",
-    "Excluded",
-    "Inside",
-    "Network",
-    "Regime",
-    "Row",
-    "Series",
-    "Stack",
-    "Tables",
-    "Tensor",
-    "data_file",
-    "fused",
-    "held_by",
-    "load_networks",
-    "load_tables",
-    "number_of",
-    "several",
-    "variables",
-]
 
 
 def data_file(name: str) -> Path:

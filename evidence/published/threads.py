@@ -24,8 +24,6 @@ from simulator.base import catalog
 from simulator.base.text import format_seconds, format_share
 from simulator.catalogue.loading import scenario_from_table
 
-__all__ = ["TABLE", "Thread", "answered", "explained", "section", "threads"]
-
 TABLE = "issue_threads"
 _FILE = catalog.own_file("discrepancy.toml").parent / "published" / "threads.toml"
 _MOST = 3

@@ -26,27 +26,6 @@ from simulator.results.results import Result
 from simulator.spec.constants import Known
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "GRADIENTS",
-    "KEPT_BACK",
-    "OPEN",
-    "SEED",
-    "SWITCHED",
-    "Experiment",
-    "Published",
-    "Switched",
-    "Switching",
-    "experiments",
-    "job_of",
-    "published",
-    "seconds_of",
-    "switched",
-    "switched_rows",
-    "switching",
-    "trainings",
-    "trainings_of",
-]
-
 GRADIENTS, BATCH = 64_000, 128
 SEED, KEPT = 20_261_126, 6
 """Which experiments are kept back, and how many: drawn before a duration of any was predicted."""

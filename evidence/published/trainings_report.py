@@ -15,8 +15,6 @@ from simulator.base.errors import InputError
 from simulator.base.outputs import EDITED, Output, OutputKind, csv_kind
 from simulator.base.table import Column, Table
 
-__all__ = ["LEARNT_FILE", "ROWS_FILE", "into_page", "learnt_table", "rows_table", "tables_of"]
-
 _MARK = "<!-- python -m evidence trainings: {} -->"
 _COLUMNS = (
     Column("name", "text"), Column("group", "text"), Column("unit", "text"), Column("workers"), Column("servers"), Column("runs"),

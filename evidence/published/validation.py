@@ -24,21 +24,6 @@ from simulator.base.table import Column, Table
 from simulator.base.text import format_throughput, listed
 from simulator.spec.constants import Constant, Known, constants
 
-__all__ = [
-    "HEADLINES",
-    "MOVED",
-    "REGIMES",
-    "Coverage",
-    "PublishedRow",
-    "PublishedValidation",
-    "coverage_of",
-    "headline_of",
-    "names_of_tables",
-    "outlines_of",
-    "row_of",
-    "validate_published",
-]
-
 REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")
 MOVED = "moved"
 """Not a way of training: trainings on one device, moved to another."""

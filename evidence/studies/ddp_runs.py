@@ -40,8 +40,6 @@ from simulator.base.scratch import scratch
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["COLUMNS", "FOLDER", "DDPSetting", "drawn_settings", "row_of", "scenario_of"]
-
 FOLDER = catalog.own_file("discrepancy.toml").parent / "measured" / "torch-ddp"
 RUNS = "runs.csv"
 RUN_COLUMNS = (

@@ -28,11 +28,9 @@ from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.setting import TestbedSetting
 from evidence.studies.job_prediction import JobCosts, job_scenario
 from simulator import simulate
+from simulator.base.files import read_toml
 from simulator.base.text import format_change
-from simulator.catalogue.loading import read_toml
 from simulator.spec.figures import JobOutcome
-
-__all__ = ["Compared", "Experiment", "compared", "costs_for", "lines", "read_experiments"]
 
 COLUMNS = (
     "name", "part", "mode", "workers", "repeat", "time_s", "startup_s", "stop_s", "detection_s", "rejoin_s", "restore_s", "down_s",

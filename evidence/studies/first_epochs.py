@@ -28,21 +28,6 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Epoch, JobOutcome
 
-__all__ = [
-    "MARKS",
-    "Beside",
-    "Compared",
-    "compared",
-    "compared_jobs",
-    "in_parts",
-    "into_page",
-    "jobs_of_rows",
-    "main",
-    "markdown",
-    "scenario_of",
-    "whole_jobs",
-]
-
 MARKS = {name: (f"<!-- {name}: begin -->", f"<!-- {name}: end -->") for name in ("whole jobs", "first epochs")}
 """Around what the command writes into a page: one table of whole jobs, and one of the parts of each."""
 WHOLE, BY_THROUGHPUT = "the whole job", "the same by steady throughput"

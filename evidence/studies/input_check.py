@@ -27,8 +27,6 @@ from simulator.base.outputs import Output, csv_kind
 from simulator.catalogue.loading import load_scenario
 from simulator.resolve.input_epochs import fill_of, first_epoch
 
-__all__ = ["PIPELINES", "Compared", "Loop", "compare", "predicted", "read_loops"]
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "models" / "pipelines" / "examples.py"
 LOOPS = ROOT / "models" / "measured" / "input-pipelines.csv"

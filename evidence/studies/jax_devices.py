@@ -32,8 +32,6 @@ from simulator.base.outputs import Output, csv_kind
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["COLUMNS", "FOLDER", "drawn_settings", "row_of", "scenario_of"]
-
 FOLDER = catalog.own_file("discrepancy.toml").parent / "measured" / "jax-devices"
 RUNS, LINK = "runs.csv", "intra-device.csv"
 RUN_COLUMNS = ("model", "devices", "batch", "steps", "mean_s", "disturbed")

@@ -18,8 +18,6 @@ from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 
-__all__ = ["JobCosts", "costs_of", "job_scenario", "job_table"]
-
 
 class JobCosts(Spec):
     """What a job spends beside its steps, the means of runs that are not the one to be predicted.

@@ -37,8 +37,6 @@ from simulator.engine.schedule import Schedule, schedule_of
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
-__all__ = ["COLUMNS", "MODES", "LearningSetting", "Real", "compared", "measure", "predicted", "read_rows"]
-
 COLUMNS = ("mode", "workers", "run", "kind", "time_s", "version", "loss", "accuracy", "worker", "read_version", "others_share", "cpu_s")
 """Of a row: kind ``curve`` is a validation, ``step`` a step (worker, when applied, versions read and made), ``end`` the last's, and the
 CPU time of all."""

@@ -22,8 +22,6 @@ from paceline.watching.verdict import Verdict, verdict_of
 from simulator import load_scenario, simulate
 from simulator.results.results import Result
 
-__all__ = ["KINDS", "Kind", "Watching", "drawn", "row"]
-
 Array = NDArray[np.float64]
 
 CHANGES = (1.1, 1.2, 1.5)

@@ -33,18 +33,6 @@ from simulator.scenario import Scenario
 from simulator.spec.constants import constants
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "HOLD_LOGITS",
-    "Run",
-    "interval",
-    "left_out_coverage",
-    "memory_ratio",
-    "read_runs",
-    "result_of",
-    "scenario_of",
-    "step_interval_s",
-]
-
 RUNS = Path(__file__).parents[2] / "tests" / "data" / "megatron_runs.csv"
 CLUSTERS = {"A100": "dgx-a100-80gb", "H100": "nd96isr_h100_v5", "GB200": "nd96isr_h100_v5"}
 """Of GB200, which no catalogue has, memory alone is predicted, for which a device of a generation as new does."""

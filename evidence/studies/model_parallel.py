@@ -21,8 +21,6 @@ from simulator.base import catalog
 from simulator.base.files import read_toml
 from simulator.base.outputs import EDITED, Output
 
-__all__ = ["compared_rows", "main"]
-
 
 def compared_rows(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[Compared]:
     """Each setting that was measured beside its prediction, as discrepancies are estimated from."""

@@ -19,8 +19,6 @@ from typing import NamedTuple
 from calibrate.measurements import begin_rows
 from calibrate.probing import command_of, probing
 
-__all__ = ["Peak", "measure", "read_peaks"]
-
 _PROBE = str(Path(__file__).parents[1] / "probes" / "peak_memory.py")
 _THRESHOLD_BYTES = 128 * 1024
 

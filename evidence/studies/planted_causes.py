@@ -42,8 +42,6 @@ from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
 
-__all__ = ["COLUMNS", "NAMED", "Planting", "RunSeen", "answers", "diagnosed", "drawn", "read_rows", "seen_of", "told"]
-
 SEED = 33
 """Of the first list, by which the diagnosis was mended; of any list it was fixed before anything of it was measured."""
 LATER = 34

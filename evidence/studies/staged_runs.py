@@ -37,8 +37,6 @@ from simulator.base.text import format_change
 from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
 
-__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "compared", "measure_staged", "read_settings", "read_staged", "scenario_of"]
-
 COLUMNS = (
     "name", "model", "batch", "micro_batches", "schedule", "stages", "processes", "link_bytes_per_s",
     "link_measured_bytes_per_s", "handed_bytes", "steps", "step_s", "step_sd_s",

@@ -29,8 +29,6 @@ from simulator.base.outputs import check_folder
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 
-__all__ = ["COLUMNS", "EpochTimes", "JobSetting", "JobTimes", "measure_job", "read_job", "read_job_settings"]
-
 
 class JobSetting(Spec):
     """What is run: a Keras model that ``fit`` trains for a few epochs, in a process of its own."""

@@ -31,8 +31,6 @@ from simulator.base.outputs import Output, csv_kind
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["COLUMNS", "FOLDER", "Steps", "main", "row_of", "scenario_of"]
-
 FOLDER = catalog.own_file("discrepancy.toml").parent / "measured" / "virtual-devices"
 COLUMNS = (
     "model", "replicas", "batch", "steps", "measured_s", "predicted_s", "low_s", "high_s", "alone_s", "busy_share", "exchange_s",

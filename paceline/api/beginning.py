@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
     from simulator import Scenario
 
-__all__ = ["new_scenario", "read_tf_config", "scenario_of_tf_config"]
-
 
 @checked
 def new_scenario(

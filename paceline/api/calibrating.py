@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
 
-__all__ = ["calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "read_profiles", "serve_link"]
-
 _HINTS = {
     "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
     "disturbed": "stop what else runs here, and calibrate again",

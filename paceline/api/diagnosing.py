@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from paceline.diagnosing import Diagnosis, Seen
     from simulator.scenario import Scenario
 
-__all__ = ["positive", "why"]
-
 ByWorkers = Annotated[
     Mapping[Any, Quantity], MustBe("values by numbers of workers, such as {1: '60 ms', 8: '170 ms'}"), Typed(reads="by workers")
 ]

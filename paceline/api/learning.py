@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from paceline.learning import Learned
     from paceline.learning.planning import TargetPlan
 
-__all__ = ["learn", "plan_to_target"]
-
 _POSITIVE = MustBe("a number above 0", holds=lambda value: math.isfinite(value) and value > 0)
 _MOST_PROCESSES = 8
 

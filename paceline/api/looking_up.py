@@ -12,8 +12,6 @@ from paceline.arguments import Format, Typed, checked
 if TYPE_CHECKING:
     from paceline.catalogue import Catalogue
 
-__all__ = ["models", "schema"]
-
 
 @checked
 def models() -> Catalogue:

@@ -57,8 +57,6 @@ else:
     Learned = instance_of("paceline.learning.learned", "Learned")
     Plan = instance_of("paceline.planning.answer", "Plan")
 
-__all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep", "unmet"]
-
 
 @checked
 def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Scenario:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 else:
     Ready = Annotated[Callable | None, MustBe("a function of the link"), NOT_TYPED]
 
-__all__ = ["serve"]
-
 
 @checked
 def serve(

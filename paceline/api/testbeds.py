@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 else:
     Platform = instance_of("calibrate.testbed.platform", "Platform")
 
-__all__ = ["testbed", "testbed_fit", "testbed_predict", "testbed_read"]
-
 
 @checked
 def testbed(

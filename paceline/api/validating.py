@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 else:
     Matrix = instance_of("calibrate.validation.matrix", "Matrix")
 
-__all__ = ["read_matrix", "refit", "validate", "validate_matrix"]
-
 
 @checked
 def validate(

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from simulator.results.results import Result
     from simulator.scenario import Scenario
 
-__all__ = ["watch"]
-
 Telling = Annotated[Callable[[Any], None] | None, MustBe("a function"), NOT_TYPED]
 """Called with an :class:`~paceline.watching.Update` after each look."""
 

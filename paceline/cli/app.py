@@ -32,8 +32,6 @@ from paceline.cli.options import with_options
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
 
-__all__ = ["main", "program"]
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:

@@ -13,8 +13,6 @@ import typer
 if TYPE_CHECKING:
     from paceline.lengthy import Agree, Lengthy
 
-__all__ = ["asking"]
-
 
 def asking(where: object, *, yes: bool) -> Agree:
     """What the library calls before lengthy work: asks at the terminal, or with ``yes`` goes on without a question.

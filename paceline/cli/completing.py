@@ -25,8 +25,6 @@ from simulator.base.catalog import Kind, entries
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_for"]
-
 KEYS_FILE = Path(__file__).with_name("keys.json")
 """Every key that ``--set`` takes, with what it means and its values where these are few; and names that only the library has: strategies,
 software, sorts of links."""

@@ -19,8 +19,6 @@ from typing import TypeVar
 
 from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
 
-__all__ = ["Counted", "Ending", "Interrupted", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
-
 HookedT = TypeVar("HookedT")
 
 _AGAIN_S = 0.02

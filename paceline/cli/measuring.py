@@ -22,8 +22,6 @@ from simulator.base.errors import CalibrationWarning
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["measuring", "note_of_file", "note_of_measurements", "print_fitted", "warning_loudly"]
-
 
 @contextmanager
 def measuring() -> Iterator[Callable[[int, int, str], None]]:

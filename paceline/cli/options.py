@@ -28,12 +28,6 @@ from simulator.base.errors import InputError, ScenarioError
 if TYPE_CHECKING:
     from paceline.arguments import Argument
 
-__all__ = [
-    "READERS", "Calls", "Given", "Reader", "Require", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
-    "number_typed", "numbers_of", "over_of",
-    "parse_axis", "parse_setting", "prices_of", "run_files_of", "settings_of", "with_options",
-]  # fmt: skip
-
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 YES_HELP = "Do not ask before simulating for a long time; go on."

@@ -11,8 +11,6 @@ import typer
 
 from paceline.cli.options import number_typed
 
-__all__ = ["COMMON", "figures_asked"]
-
 COMMON = {
     "single": "one device",
     "mirrored": "the devices of one machine",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from paceline.planning.advice import Advice
     from simulator.base.table import Table
 
-__all__ = ["show_advice", "show_plan"]
-
 _FRONT = 8
 _MOST_REFUSED = 2
 _FIGURES = {

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from paceline.reporting.coordinates import Coordinates
     from simulator.memory import Memory
 
-__all__ = ["exit_if_unmet", "show_measurements", "show_memory", "show_result", "show_table"]
-
 _MOST = 999_999.5
 """Up to this throughput all digits of a whole number fit into a table of 80 characters."""
 

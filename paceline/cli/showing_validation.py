@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from calibrate.validation.matrix import Matrix
 
-__all__ = ["show_matrix", "show_validation"]
-
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
 _SHORT = {"error of staleness": "stale", "90% interval": "90%"}
 _NOT_IN_SCORES = ("worst setting", "interval score")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # a part of Python itself; the module around it takes longer to import than all else until `hear`
 
-__all__ = ["SIGNALS", "hear", "leave", "leave_silently", "words_for"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, what a scheduler or ``kill`` sends, and what a terminal that is closed does."""
 

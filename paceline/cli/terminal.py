@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
-__all__ = ["note", "printer", "progress_bar", "say", "show_json", "stages_bar"]
-
 Advance = Callable[[float, int], None]
 
 

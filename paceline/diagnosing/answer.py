@@ -19,8 +19,6 @@ from simulator.spec.figures import Estimate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EVEN", "LEFT", "LIKELY", "SURE", "WORTH", "Cause", "Compared", "Diagnosis", "sentences_of"]
-
 LIKELY, EVEN, SURE = 0.1, 0.5, 0.95
 """Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
 _NAMED = 0.6

@@ -27,8 +27,6 @@ from simulator.spec.distributions import Constant
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.workload import Affine
 
-__all__ = ["FOUND", "OUTSIDE", "STANDING", "Found", "Standing"]
-
 _LATENCY_S = 10e-6
 _NONE_AT_ALL = 1e-6
 """Of what takes time, as a factor: gone."""

@@ -31,8 +31,6 @@ from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Estimate
 
-__all__ = ["diagnose"]
-
 _TRIED = {"steps": 20, "replications": 2}
 """Runs in which strengths are fitted: with the same draws for all, so that what differs are the causes."""
 _COMPARED = {"replications": 4}

@@ -28,8 +28,6 @@ from simulator.results.what_if import changed, with_compute
 from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 
-__all__ = ["Evidence", "Explanation", "Runs", "explanations", "spread_of", "step_of", "told_as"]
-
 Array = NDArray[np.float64]
 
 _SIMULATED = (0.7, 2.0)

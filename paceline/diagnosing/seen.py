@@ -17,8 +17,6 @@ from simulator.base.errors import InputError, ReadingWarning
 from simulator.base.text import counted
 from simulator.scenario import Scenario
 
-__all__ = ["Seen", "check_seen", "seen_in_epochs", "seen_in_figures", "seen_in_points", "seen_in_runs"]
-
 _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
 _LEAST = 0.005

@@ -14,8 +14,6 @@ from simulator.results.intervals import combined
 from simulator.spec.figures import Estimate
 from simulator.spec.noise_scale import NoiseScale
 
-__all__ = ["NoiseScale", "samples_factor", "samples_ratio", "samples_to_target"]
-
 
 def samples_ratio(batch: float, reference: float, noise: float) -> float:
     """Samples to a target at one global batch over those at another, where the noise scale is known.

@@ -25,20 +25,6 @@ from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
 
-__all__ = [
-    "MARK",
-    "Learned",
-    "LearnedPoint",
-    "LearnedRun",
-    "LearnedWay",
-    "Range",
-    "Target",
-    "TriedRate",
-    "is_learned",
-    "read_learned",
-    "widened_time",
-]
-
 _FALLING = re.compile(r"loss|error|mae|mse|mape|msle|perplexity|divergence|entropy|hinge|poisson|huber|logcosh", re.IGNORECASE)
 """Metrics that are better when they are smaller, where nothing else is said."""
 _SHARE = re.compile(r"(\w*_)?(accuracy|acc|recall|precision|auc)", re.IGNORECASE)

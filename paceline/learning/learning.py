@@ -33,8 +33,6 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import kind_of, strategy_table
 
-__all__ = ["Contender", "contenders_of", "learn", "recorded_of"]
-
 Progress = Callable[[int, int, str], None]
 _HOUR_S = 3600.0
 _MOST_NAMED = 3

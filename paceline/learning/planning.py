@@ -38,8 +38,6 @@ from simulator.spec.figures import Estimate
 from simulator.spec.noise_scale import NoiseScale
 from simulator.strategies.catalogue import ALONE
 
-__all__ = ["Considered", "Limits", "TargetPlan", "plan_to_target"]
-
 Progress = Callable[[int, int, str], None]
 _MOST_REPLAYED = 12
 """Configurations that are replayed at most: each takes as many runs as there are seeds and rates."""

@@ -9,8 +9,6 @@ from paceline.learning.learned import MARK, Learned
 from simulator.base.outputs import Output, OutputKind, check_apart, marked_kind
 from simulator.observing.tensorboard import ScalarFiles
 
-__all__ = ["Files"]
-
 ANSWER = marked_kind("answer about learning", MARK)
 _CURVES = OutputKind(
     "is no table of curves", lambda path: path.open(encoding="utf-8", errors="replace").readline().startswith("way,rate,seed,time_s,")

@@ -40,8 +40,6 @@ from simulator.strategies.strategy import SOFTWARE, TRAINS, outside_fit, trained
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Advice", "Advised", "advise", "machines_of", "space_to_advise", "strategies_for"]
-
 _MOST_OF_A_WAY = 4
 """Of all ways in which a model may be cut on as many devices, those that are best by closed forms are simulated."""
 _HALF = 0.5

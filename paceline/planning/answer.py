@@ -33,29 +33,6 @@ from simulator.spec.paying import Price
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PLAN",
-    "BreakEven",
-    "Candidate",
-    "ClusterAnswer",
-    "Decision",
-    "Improvement",
-    "JobCount",
-    "Paired",
-    "Payment",
-    "Plan",
-    "Refused",
-    "Scaling",
-    "ServerCount",
-    "StrategyAnswer",
-    "WayAnswer",
-    "WorkerCount",
-    "configuration_name",
-    "plan_file_of",
-    "read_plan",
-    "refused_once",
-]
-
 Scaling = Literal["weak", "strong"]
 """Weak: the batch of each replica is fixed; strong: that of all together."""
 

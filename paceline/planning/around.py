@@ -24,19 +24,6 @@ from simulator.results.results import Result
 from simulator.results.what_if import with_strategy
 from simulator.scenario import Scenario
 
-__all__ = [
-    "answers_of_clusters",
-    "answers_of_strategies",
-    "answers_of_ways",
-    "best_way",
-    "count_servers",
-    "count_workers",
-    "enough_servers",
-    "fewest_that_may_do",
-    "most_that_pay",
-    "paying_workers",
-]
-
 _LITTLE = 0.02
 _NAMES: Mapping[Way, str] = {
     "data parallel": "data parallelism",

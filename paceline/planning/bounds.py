@@ -43,8 +43,6 @@ from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.hybrid.groups import Timing
 from simulator.strategies.pipelines import pipelines
 
-__all__ = ["Ceilings", "JitterBounds", "least_mean"]
-
 _LOG_CHANCE = 40.0
 """Logarithm of one over the chance that a bound fails, for each sum: e^-40, or 4e-18. A run has fewer than 1e9 sums."""
 _DEVIATIONS = 8.7

@@ -30,28 +30,6 @@ from simulator.spec.discrepancy import CERTAIN, RelativeError, relative_error_of
 from simulator.spec.figures import Estimate, JobOutcome
 from simulator.spec.paying import sets_of_nodes
 
-__all__ = [
-    "Goal",
-    "Length",
-    "Prefer",
-    "confidence_of",
-    "cost_of",
-    "enough_of",
-    "goal_of",
-    "job_of",
-    "length_of",
-    "off_by",
-    "rates_of",
-    "reachable_confidence",
-    "reached_by",
-    "reached_with",
-    "replications_for",
-    "required_rate",
-    "sample_s_of",
-    "shares_of",
-    "time_of",
-]
-
 _HOUR_S = 3600.0
 _NUMBER = r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)"
 _RATE = re.compile(_NUMBER + r"\s*(?:samples?|images?|examples?|sequences?)\s*(?:/|per)\s*(?P<unit>[A-Za-z]+)", re.ASCII)

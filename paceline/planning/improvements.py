@@ -42,9 +42,6 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.paying import Upgrade, sets_of_nodes
 
-__all__ = ["Worse", "check_upgrades", "improved", "improvements", "upgraded", "worsened"]
-
-
 # -- what can be changed ---------------------------------------------------------------------
 
 

@@ -55,8 +55,6 @@ from simulator.results.intervals import wins
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 
-__all__ = ["Judge", "Point"]
-
 _HOUR_S = 3600.0
 _HALF = 0.5
 _NEXT_TO_NOTHING = 0.0005

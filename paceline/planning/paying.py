@@ -37,8 +37,6 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.paying import HOURS_PER_MONTH, HOURS_PER_YEAR, sets_of_nodes
 
-__all__ = ["Use", "break_even_of", "months_of", "payments_of", "use_of"]
-
 _HOUR_S = 3600.0
 _MONTHS = 12.0
 

@@ -47,8 +47,6 @@ from simulator.results.results import Failure
 from simulator.scenario import Scenario
 from simulator.strategies.strategy import Strategy
 
-__all__ = ["plan"]
-
 _RUNNERS_UP = 5
 _WORTH_A_LARGER_BATCH = 1.02
 """By how much an answer must be better for a larger batch to be worth it."""

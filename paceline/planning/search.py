@@ -23,8 +23,6 @@ from paceline.planning.space import Line
 from paceline.planning.tuning import may_be_fastest
 from paceline.sweeping import Simulate
 
-__all__ = ["Search"]
-
 _BATCH = 8
 _WORTH_KNOWING = 1.5
 """What may come within this factor of the best is simulated, so that runners-up are no accident; what cannot is discarded."""

@@ -44,17 +44,6 @@ from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE, outside_fit
 
-__all__ = [
-    "beside_the_answer",
-    "months_in_words",
-    "near_miss_in_words",
-    "notes_of",
-    "purchase_in_words",
-    "sentences_of",
-    "why_not",
-    "why_this",
-]
-
 _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
 

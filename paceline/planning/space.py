@@ -35,8 +35,6 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 
-__all__ = ["Counts", "Line", "Space", "base_of", "check_devices", "counts_of", "paid_by", "space_of", "spot_refused", "with_offers"]
-
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
 _MOST_REASONS = 5

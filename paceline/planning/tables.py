@@ -26,8 +26,6 @@ from simulator.base.text import format_hourly, written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
-__all__ = ["RATE", "WORKERS", "brief", "candidates_in_rows", "candidates_table", "plan_tables"]
-
 AnswerT = TypeVar("AnswerT", bound=ClusterAnswer | StrategyAnswer | WayAnswer)
 _HOUR_S = 3600.0
 _NAME = Column("name", "text", "Configuration")

@@ -23,18 +23,6 @@ from simulator.results.results import Result
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.strategy import Strategy
 
-__all__ = [
-    "BUCKET_KEY",
-    "best_bucket",
-    "bucket_in_words",
-    "can_fuse",
-    "fastest_of",
-    "may_be_fastest",
-    "with_bucket",
-    "with_bucket_of",
-    "with_buckets",
-]
-
 BUCKET_KEY = "strategy.bucket_size"
 _PARTS = (2, 4, 8, 16, 32)
 """Buckets that all gradients are fused into: about this many."""

@@ -27,23 +27,6 @@ from simulator.strategies.catalogue import SHORT_NAMES, kind_of
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
 
-__all__ = [
-    "NAMES",
-    "NOT_CUT",
-    "WAYS",
-    "Degrees",
-    "Fixed",
-    "Maker",
-    "Tried",
-    "Variant",
-    "Way",
-    "choices_of",
-    "degrees_of",
-    "trained_in_words",
-    "way_of",
-    "without_layers",
-]
-
 Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
 WAYS: tuple[Way, ...] = ("data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid")
 """Ways of training; what is made of two or more of them is a hybrid."""

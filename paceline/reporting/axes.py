@@ -14,22 +14,6 @@ from typing import Any
 
 from simulator.base.text import NONE, formats_data
 
-__all__ = [
-    "INK",
-    "JOB_COLOURS",
-    "MUTED",
-    "PAPER",
-    "band_colour",
-    "layout",
-    "linear_axis",
-    "log_axis",
-    "marker_symbol",
-    "series_colour",
-    "text_colour",
-    "what_scripts_need",
-    "workers_axis",
-]
-
 # Colours are names of the page's CSS variables: the page's script puts in their values,
 # so that figures follow the reader's light or dark theme.
 INK = "var(--ink)"

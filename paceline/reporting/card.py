@@ -13,8 +13,6 @@ from simulator.base.outputs import marked_kind
 from simulator.base.text import clean, counted, format_interval, format_seconds, format_throughput, format_usd, sentence
 from simulator.results.cost import cost_of_samples, placement_of, usd_per_million_samples
 
-__all__ = ["CARD", "Drawn", "render_card"]
-
 _MARK = '<desc id="paceline-card">'
 CARD = marked_kind("card", _MARK)
 """Pictures that a new one may replace."""

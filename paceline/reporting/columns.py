@@ -28,8 +28,6 @@ from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Breakdown, Histogram
 
-__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "differ_in_layout", "first_runs", "map_of"]
-
 PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 """The parts of a step and what they are called, in the order in which they are stacked."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["Answer", "Content", "Request", "Trust", "WarningGroup", "answer_of", "content_of", "line_of"]
-
 _MOST_EXPLAINED = 3
 
 

@@ -20,20 +20,6 @@ from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
 
-__all__ = [
-    "ABSENT",
-    "CONFIGURATION",
-    "Coordinates",
-    "Curve",
-    "Group",
-    "Key",
-    "coordinates_of",
-    "setting_name",
-    "setting_text",
-    "settings_of",
-    "varied_settings",
-]
-
 _PROSE = ("description", "provenance", "fit", "fit_hosts", "calibrated", "uncertainty", "variables", "schema_version")
 _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 

@@ -25,8 +25,6 @@ from simulator.base.outputs import Output, check_folder, marked_kind
 if TYPE_CHECKING:
     from selenium import webdriver
 
-__all__ = ["FORMATS", "Format", "check_browser", "check_images", "export_figures", "headless", "open_page"]
-
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 """What figures can be written as: pixels, twice as many as on the page in each direction, or lines."""

@@ -50,20 +50,6 @@ if TYPE_CHECKING:
     from paceline.reporting.timeline import Bar, Timeline
     from simulator.spec.figures import Estimate, Stage
 
-__all__ = [
-    "KIND_LABELS",
-    "MEMORY_COLOURS",
-    "STAGE_PARTS",
-    "calibration_figure",
-    "memory_figure",
-    "pareto_figure",
-    "paying_figure",
-    "plain",
-    "sensitivity_figure",
-    "stages_figure",
-    "timeline_figure",
-]
-
 _MARGIN_PX = 66
 _BAR_PX, _PASS_PX, _CHANGE_PX = 20, 26, 28
 """Height of a lane of the timeline, of one whose passes are numbered, and of a row of the tornado."""

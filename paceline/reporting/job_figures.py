@@ -14,8 +14,6 @@ from simulator.base.text import format_seconds, plot_text
 from simulator.results.results import Result
 from simulator.spec.figures import Epoch, JobOutcome
 
-__all__ = ["Piece", "Strip", "job_timeline_figure", "strips_of"]
-
 _MOST_EPOCHS = 24
 """That are drawn one by one."""
 _LANE_PX, _AXIS_PX, _TOP_PX = 30, 46, 10

@@ -15,8 +15,6 @@ from paceline.learning.learned import Learned, LearnedWay, Range
 from paceline.reporting.axes import INK, MUTED, band_colour, layout, linear_axis, log_axis, marker_symbol, series_colour
 from simulator.base.text import format_number, format_seconds, format_throughput, format_usd, plot_text
 
-__all__ = ["curves_figure", "target_figure"]
-
 _POINTS = 60
 _ROW_PX, _AROUND_PX = 34, 70
 _LONGEST = 36

@@ -18,8 +18,6 @@ from simulator.base.text import listed_numbers
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
 
-__all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]
-
 
 @dataclass(frozen=True)
 class Beside:

@@ -13,8 +13,6 @@ from typing import Literal
 
 from simulator.base.records import Work
 
-__all__ = ["Kind", "Piece", "Spans", "clipped", "coarse", "joined"]
-
 Kind = Literal["input", "compute", "forward", "backward", "weights", "communication", "waiting", "bubble", "apply"]
 """What a piece of time goes into: of micro-batches each pass is a kind of its own, and so is what stages wait for each other."""
 

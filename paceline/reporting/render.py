@@ -102,20 +102,6 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.timeline import Timeline
 
-__all__ = [
-    "GENERATOR",
-    "PART_OF_KIND",
-    "REPORT",
-    "SCRIPTS",
-    "Sections",
-    "cares_of",
-    "environment",
-    "figure_names",
-    "render",
-    "sections_of",
-    "write_report",
-]
-
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
 REPORT = marked_kind("report", GENERATOR)

@@ -34,8 +34,6 @@ from simulator.run import simulate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Source", "StoppedReport", "report", "source_of_files"]
-
 Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | Learned | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
 Progress: TypeAlias = Callable[[int, int, str], None]

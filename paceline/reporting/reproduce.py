@@ -19,8 +19,6 @@ from paceline.reporting.coordinates import settings_of, varied_settings
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 
-__all__ = ["Origin", "Recipe", "RecipeStep", "recipe_of", "scenario_toml"]
-
 _MOST_BESIDE = 6
 """Entries of an origin that stand beside something else; more have the whole width."""
 

@@ -14,8 +14,6 @@ from paceline.sentences import helpfulness
 from simulator.base.text import clean, format_share, listed, written
 from simulator.spec.figures import Estimate
 
-__all__ = ["Change", "helpful", "most_helpful_in_words"]
-
 
 @dataclass(frozen=True)
 class Change:

@@ -34,8 +34,6 @@ from simulator.spec.figures import Estimate
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan
 
-__all__ = ["SimulatedSections", "changes_of", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
-
 _MOST_RECORDS = 300_000
 """Some seconds of simulation, and some hundred megabytes of records."""
 _FEWEST_RECORDED = 6

@@ -41,19 +41,6 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = [
-    "SIMULATED_TABLES",
-    "brief_table",
-    "calibration_table",
-    "check_tables",
-    "curve_errors_table",
-    "measured_table",
-    "sensitivity_table",
-    "tables_of",
-    "timeline_table",
-    "write_tables",
-]
-
 _KEYS = (CONFIGURATION, *(COLUMNS[name] for name in ("scaling", "replicas", "ranks", "scenario_hash")))
 """What tells the rows of one result from those of the others."""
 _OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")

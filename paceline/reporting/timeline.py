@@ -23,8 +23,6 @@ from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.observing.waiting import Stood, waits_for_others
 
-__all__ = ["PATH_KINDS", "Arrow", "Bar", "Kind", "Timeline", "laid_out"]
-
 _STEPS = 3
 _MOST_REPLICAS = 8
 _MOST_STAGES = 16

@@ -36,11 +36,6 @@ from simulator.results.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
 
-__all__ = [
-    "Curve", "Look", "Planner", "Point", "Prepared", "Share", "Simulated", "drawn_timeline", "is_long", "plan_command", "planned",
-    "prepared", "reported", "share_of", "simulated", "warmed",
-]  # fmt: skip
-
 _LOOK_S = 0.25
 """Of one core, by the model of effort, for the first look at a configuration; of fewer steps it would be another run's beginning."""
 ROUGH_S = 0.3

@@ -11,8 +11,6 @@ import uvicorn
 from starlette.requests import HTTPConnection
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["MOST_STRANGERS", "REQUEST_S", "Connection", "Server"]
-
 REQUEST_S = 10.0
 """What a request may take until its header and its body are here."""
 MOST_STRANGERS = 32

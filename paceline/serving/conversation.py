@@ -32,8 +32,6 @@ from paceline.serving.question import MOST_PLAN_S, Goal, Question, Served
 from simulator.base.errors import PacelineError
 from simulator.base.text import format_rough_seconds
 
-__all__ = ["Conversation", "Event"]
-
 Event = dict[str, Any]
 """A part of an answer, as the page takes it: ``kind`` says which."""
 _KEPT_BYTES = 256 << 20

@@ -19,8 +19,6 @@ from simulator.base.text import kind_of_setting, written
 from simulator.catalogue.loading import NAMED
 from simulator.scenario import Scenario
 
-__all__ = ["FORM_SECTIONS", "form_of"]
-
 FORM_SECTIONS = ("workload", "cluster", "strategy", "training", "input", "job", "run")
 """Sections in the order of the form; the others say what was measured, which nobody types."""
 _NOT_TYPED = {

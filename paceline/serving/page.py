@@ -14,8 +14,6 @@ from simulator.base.catalog import entries
 from simulator.base.text import format_rough_seconds
 from simulator.strategies.catalogue import SHORT_NAMES
 
-__all__ = ["page_html", "plotly_script", "script", "style"]
-
 _SHARED = ("format.js", "axes.js", "plots.js", "traces.js")
 """Of the report's scripts, what draws a figure."""
 

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 from paceline.sweeping.backends import KILLED, OUTSIDE, begin, deaf_to, environment, ready_tracker
 from simulator.base.errors import SimulationError
 
-__all__ = ["SLOW", "Processes", "going_on"]
-
 AnswerT = TypeVar("AnswerT")
 
 SLOW = 3

@@ -24,23 +24,6 @@ from simulator.catalogue.trace_files import TRACES
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import SHORT_NAMES
 
-__all__ = [
-    "MOST_BYTES",
-    "MOST_PLAN_S",
-    "MOST_WORKERS",
-    "Asked",
-    "Goal",
-    "PlanQuestion",
-    "Question",
-    "Served",
-    "asked_of",
-    "changed",
-    "loaded",
-    "problems_of",
-    "served_of",
-    "table_of_text",
-]  # fmt: skip
-
 MOST_BYTES = 256 * 1024
 """Of a scenario's text."""
 MOST_WORKERS = 1024

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from paceline.serving.answers import Planner
 
-__all__ = ["Door", "application", "check_installed", "lines_of", "listening_at", "serve"]
-
 AskedT = TypeVar("AskedT", bound=BaseModel)
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -32,11 +32,6 @@ from simulator.base.scratch import removed_after_this_process
 if TYPE_CHECKING:
     from joblib import Parallel
 
-__all__ = [
-    "KILLED", "OUTSIDE", "Workers", "WorkersLostError", "begin", "check_answers", "check_versions", "deaf_to", "environment", "in_order",
-    "local_workers", "ready_tracker", "versions", "without_files",
-]  # fmt: skip
-
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 GivenT = TypeVar("GivenT")

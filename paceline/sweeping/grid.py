@@ -20,8 +20,6 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.prices import Prices, for_several
 from simulator.spec.workload import Workload
 
-__all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
-
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
 _MOST_TRIED = 10_000

@@ -25,8 +25,6 @@ from simulator.base.text import counted
 from simulator.base.validation_errors import quoted
 from simulator.scenario import Scenario
 
-__all__ = ["Journal", "Written"]
-
 _ANOTHER = "holds the results of another sweep"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
 _NAMED, _LINES_NAMED = 3, 20

@@ -23,11 +23,6 @@ from simulator.scenario import hash_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
 
-__all__ = [
-    "CutOffError", "DamagedError", "Line", "Outcome", "UnclearError", "begins_line", "checked_outcome_of", "holds_lines", "is_damage",
-    "line_in", "line_of", "outcome_of", "with_place",
-]  # fmt: skip
-
 Outcome = Result | Failure
 
 _VERSION = 1

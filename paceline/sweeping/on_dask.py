@@ -17,8 +17,6 @@ from typing import Any
 from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions
 from simulator.base.errors import InputError
 
-__all__ = ["check_dask_address", "dask_workers"]
-
 _CONNECT_S = 10
 _WORKER_S = 10
 _LOGGERS = "distributed", "distributed.client", "tornado.application"

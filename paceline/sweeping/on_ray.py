@@ -20,8 +20,6 @@ from paceline.sweeping.backends import KILLED, Workers, check_answers, check_ver
 from simulator.base.errors import InputError
 from simulator.base.scratch import scratch
 
-__all__ = ["check_ray_address", "ray_workers"]
-
 _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
 _UNLIKE = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from paceline.sweeping.journal import Written
 
-__all__ = ["Outcomes", "ResultsFile", "in_order", "outcomes_in", "read_results"]
-
 LineT = TypeVar("LineT")
 _LEFT_OUT = "; left out; the same `paceline sweep` simulates"
 _REASONS, _LINES_NAMED = 3, 20

@@ -24,8 +24,6 @@ from simulator.results.results import Failed, Failure, Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
 
-__all__ = ["Backend", "Runner"]
-
 Backend = Literal["local", "dask", "ray"]
 SentT = TypeVar("SentT")
 

@@ -14,8 +14,6 @@ from paceline.sweeping.runner import Runner
 from simulator.base.errors import ResultsError
 from simulator.scenario import Scenario
 
-__all__ = ["Simulate", "Simulations"]
-
 Simulate = Callable[[Sequence[Scenario]], Sequence[Outcome]]
 """Scenarios into outcomes, in their order."""
 

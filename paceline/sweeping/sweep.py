@@ -21,8 +21,6 @@ from simulator.base.text import shortly_listed
 from simulator.results.results import Failure
 from simulator.scenario import Scenario
 
-__all__ = ["Sweep", "sweep"]
-
 Progress = Callable[[int, int], None]
 _NAMED = 3
 _READ = 100

@@ -14,8 +14,6 @@ from simulator.base.errors import PacelineError
 from simulator.base.text import format_share
 from simulator.scenario import Scenario
 
-__all__ = ["explained", "seen_now"]
-
 _MOST = 3
 _LIKELY = 0.1
 _LEAST_ERROR = 0.005

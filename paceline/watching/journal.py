@@ -10,8 +10,6 @@ from simulator.base.errors import InputError
 from simulator.base.outputs import check_writable
 from simulator.base.validation_errors import quoted
 
-__all__ = ["WatchJournal"]
-
 _FORMAT = "paceline-watch"
 _NO_JOURNAL = "is no journal of a watch"
 

@@ -16,8 +16,6 @@ from paceline.watching.verdict import Stretch, Verdict
 from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.scenario import Scenario
 
-__all__ = ["TELLING", "Reason", "reasons_of"]
-
 TELLING = frozenset({"input", "compute", "shared-cores", "slow-worker", "network"})
 """Causes that a record shows by itself: no other explanation is looked for then."""
 _PART = 0.25

@@ -24,8 +24,6 @@ from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
 from simulator.results.results import Result
 
-__all__ = ["Stretch", "Verdict", "verdict_of"]
-
 By = Literal["interval", "change", "rare"]
 """What tells how a stretch goes: where its mean lies, a stretch before it, or what its rare long steps cost."""
 

@@ -26,8 +26,6 @@ from simulator.base.table import Column, Table
 from simulator.base.text import format_interval, format_seconds, format_share, listed
 from simulator.results.results import Result
 
-__all__ = ["Update", "Watch", "Watched"]
-
 _ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
 """Of several workers the first of these counts."""
 

@@ -36,8 +36,6 @@ from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass
 
-__all__ = ["Chain", "Cut"]
-
 
 class Chain(NamedTuple):
     """Work that is done one thing after the other in each step.

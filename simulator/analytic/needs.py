@@ -16,8 +16,6 @@ import numpy as np
 from simulator.program.port_names import PortKind
 from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
 
-__all__ = ["Links", "Needs", "apart_s", "needs_of"]
-
 
 class Links(NamedTuple):
     """What the busiest links are, and their seconds."""

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_bytes", "give_back"]
-
 _CGROUPS = ((Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
             (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"))  # fmt: skip
 """Where a control group says what it may take and what it takes, in version 2 and 1."""

@@ -17,17 +17,6 @@ from typing import Literal
 
 from simulator.base.errors import ScenarioError
 
-__all__ = [
-    "Kind",
-    "builder",
-    "entries",
-    "find",
-    "find_any",
-    "is_own",
-    "own_file",
-    "scenario_file",
-]
-
 Kind = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices"]
 _FEW = 12
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")

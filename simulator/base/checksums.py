@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["CHANGED", "KEY", "checksum_holds", "with_checksum", "without_checksum"]
-
 KEY = "checksum"
 CHANGED = f"does not match its {KEY} (damaged or edited)"
 """What is wrong with what :func:`checksum_holds` is False of."""

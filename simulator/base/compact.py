@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["compact", "numbers"]
-
 _Item = TypeVar("_Item", bound=np.generic)
 
 

@@ -8,26 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "CalibrationError",
-    "CalibrationWarning",
-    "DeadlockError",
-    "EngineWarning",
-    "InputError",
-    "InvariantError",
-    "PacelineError",
-    "PacelineWarning",
-    "PriceWarning",
-    "ReadingWarning",
-    "ResultsError",
-    "ScenarioError",
-    "SettingWarning",
-    "SimulationError",
-    "UnitError",
-    "dead_lock",
-    "no_delay",
-]
-
 
 class PacelineError(Exception):
     """Base of every error that is the input's or the run's fault, not a bug."""

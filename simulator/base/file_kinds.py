@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["FileKind", "Is", "is_json_of", "kind_of_table", "mistaken", "mistaken_table"]
-
 Is: TypeAlias = Literal[
     "scenario",
     "workload",

@@ -11,8 +11,6 @@ from simulator.base.file_kinds import mistaken
 from simulator.base.nearest import no_such_file
 from simulator.base.units import vanishes
 
-__all__ = ["exact", "read_toml"]
-
 
 def _flat(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -14,8 +14,6 @@ from typing import Literal
 
 from simulator.base.records import EVERYBODY, NOTHING, Observer, Place, Service, Span, Transfer, Wait, numbered
 
-__all__ = ["Log"]
-
 _NOTHING_BEFORE = NOTHING, 0.0
 
 

@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
-__all__ = ["Names", "device_name", "joined"]
-
-
 Name = TypeVar("Name", covariant=True)
 
 

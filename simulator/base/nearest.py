@@ -9,8 +9,6 @@ from pathlib import Path
 
 from simulator.base.text import listed
 
-__all__ = ["did_you_mean", "nearest", "no_such_file"]
-
 _LEAST = 0.6
 """How alike two words must be, from 0 to 1; what :mod:`difflib` takes by default."""
 _SHORT, _LEAST_IF_SHORT = 3, 0.5

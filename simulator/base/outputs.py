@@ -21,22 +21,6 @@ from typing import Any
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.files import read_toml
 
-__all__ = [
-    "EDITED",
-    "Output",
-    "OutputKind",
-    "check_apart",
-    "check_folder",
-    "check_writable",
-    "csv_kind",
-    "fitted_kind",
-    "fitted_table",
-    "has_header",
-    "heading_of",
-    "marked_kind",
-    "mode_of",
-]
-
 _MARKED_WITHIN = 4096
 """Bytes at the beginning of a file within which its mark stands."""
 

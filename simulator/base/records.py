@@ -10,26 +10,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-__all__ = [
-    "EVERYBODY",
-    "NOTHING",
-    "OWN",
-    "PEER",
-    "Observer",
-    "Place",
-    "Record",
-    "Service",
-    "Span",
-    "Step",
-    "Transfer",
-    "Update",
-    "Wait",
-    "Work",
-    "begin_of",
-    "end_of",
-    "numbered",
-]
-
 NOTHING = -1
 """In place of a number: no work that was recorded."""
 

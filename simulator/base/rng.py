@@ -21,8 +21,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "Streams"]
-
 Sampled: TypeAlias = Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]
 
 _COLUMNS, _CELLS = 32, 8192

@@ -21,8 +21,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["removed_after_this_process", "scratch"]
-
 _ENDED_WITHIN_S = 5.0
 _OTHERS_S = 2.0
 """For so long names that belong to a process are left to whoever else removes them: its children, which end by themselves, may look

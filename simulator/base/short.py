@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-__all__ = ["Short"]
-
 
 class Short:
     """Base of what is shown in short: first what it is, then what matters most of it.

@@ -42,24 +42,6 @@ from simulator.base.units import Dimension, parse_quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Bytes",
-    "Checksummed",
-    "Itself",
-    "Moderate",
-    "Positive",
-    "Power",
-    "Rate",
-    "Seconds",
-    "Spec",
-    "Terse",
-    "canonical",
-    "keys_of",
-    "one_or_two",
-    "parts_of",
-    "short_name",
-]
-
 _SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s|_w)$")
 _SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second", "power": "watts"}
 _EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s", "power": "5 kW"}

@@ -7,8 +7,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CountHistogram", "GroupedCounts", "TimeSketch"]
-
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
 _SMALL, _ROOMY = 1 << 13, 64

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import rich.table
 
-__all__ = ["FORMULA", "Cell", "Column", "Row", "Table", "Tabular", "csv_cell", "flat", "frame_of", "html_of"]
-
 Cell = str | int | float | bool | None
 """A plain value; None where there is none."""
 Row = dict[str, Cell]

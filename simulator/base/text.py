@@ -17,40 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final, Literal
 
-__all__ = [
-    "FORMATS",
-    "LONGEST",
-    "NONE",
-    "Format",
-    "Kind",
-    "clause",
-    "clean",
-    "counted",
-    "estimated",
-    "format_bytes",
-    "format_change",
-    "format_count",
-    "format_hourly",
-    "format_interval",
-    "format_number",
-    "format_rate",
-    "format_rough_seconds",
-    "format_seconds",
-    "format_share",
-    "format_throughput",
-    "format_usd",
-    "formats_data",
-    "kind_of",
-    "kind_of_setting",
-    "listed",
-    "listed_numbers",
-    "plot_text",
-    "printable",
-    "sentence",
-    "shortly_listed",
-    "written",
-]
-
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
 

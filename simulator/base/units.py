@@ -20,18 +20,6 @@ from typing import Literal, NamedTuple
 
 from simulator.base.errors import InputError, ReadingWarning, UnitError
 
-__all__ = [
-    "Dimension",
-    "as_thousands",
-    "check_thousands",
-    "number_of",
-    "parse_quantity",
-    "share_of",
-    "vanishes",
-    "warn_of_thousands",
-    "without_separators",
-]
-
 Dimension = Literal["time", "information", "rate", "power"]
 
 _EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}

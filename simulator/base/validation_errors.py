@@ -16,8 +16,6 @@ from simulator.base.nearest import did_you_mean, nearest
 from simulator.base.spec import keys_of, parts_of, short_name
 from simulator.base.text import listed
 
-__all__ = ["is_valid", "no_key", "quoted", "rule_of", "tables_at", "validated"]
-
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Tables = list[type[BaseModel]]
 

@@ -32,24 +32,6 @@ from simulator.spec.prices import Prices
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import BY_DIMENSIONS, DISTRIBUTION_PARTS, Workload
 
-__all__ = [
-    "NAMED",
-    "Settings",
-    "Source",
-    "apply_settings",
-    "load_cluster",
-    "load_faults",
-    "load_input",
-    "load_scenario",
-    "load_workload",
-    "pairs_of",
-    "plain",
-    "read_toml",
-    "scenario_from_table",
-    "table_of",
-    "with_measured",
-]
-
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
 """A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""

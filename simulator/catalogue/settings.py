@@ -14,8 +14,6 @@ from simulator.base.text import listed
 from simulator.base.validation_errors import is_valid, no_key, quoted, tables_at
 from simulator.scenario import Scenario
 
-__all__ = ["Pairs", "Table", "at", "check_unset", "merged", "put", "set_in", "unset", "without_displaced"]
-
 Table: TypeAlias = dict[str, Any]
 Pairs: TypeAlias = Sequence[tuple[str, Any]]
 """Dotted keys with their values; None unsets a key."""

@@ -18,8 +18,6 @@ from typing import Any
 from simulator.base.errors import ScenarioError
 from simulator.catalogue.settings import at, put
 
-__all__ = ["TRACES", "with_traces"]
-
 _MOST_ROWS = 100_000
 
 

@@ -14,8 +14,6 @@ from simulator.collectives.around import Times
 from simulator.program.operations import Operation
 from simulator.program.schedule import Schedule, Tables, flattened
 
-__all__ = ["Buffers", "Least", "Traffic", "dependencies", "end_of", "least_shares", "shares", "start_of", "stuck"]
-
 Buffers = NDArray[np.int64]
 """How often each rank's contribution is in each part of each rank's buffer, shape (ranks, parts, ranks)."""
 

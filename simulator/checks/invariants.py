@@ -35,8 +35,6 @@ from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["INVARIANTS", "audit", "check_invariants", "laws"]
-
 _SLACK = 1e-9
 
 

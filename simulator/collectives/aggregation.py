@@ -21,8 +21,6 @@ from simulator.program.schedule import Await, Lane
 from simulator.program.switches import SwitchKind, number_of
 from simulator.spec.cluster import Cluster
 
-__all__ = ["Trees", "lanes_of_tree", "switches_of_trees", "trees_of"]
-
 Trees = tuple[tuple[int, ...], ...]
 """Of each part (the ranks at the same place of their nodes) the leaf of each node, numbered from 0 on within the tree."""
 

@@ -12,8 +12,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Times", "around_the_ring", "evenly_around_the_ring", "turned"]
-
 Times = NDArray[np.float64]
 
 

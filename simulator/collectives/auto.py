@@ -13,8 +13,6 @@ from simulator.collectives.collective import Choice, Collective
 from simulator.collectives.exchanges import Plan
 from simulator.collectives.use import Use
 
-__all__ = ["Auto"]
-
 
 class Auto(Collective):
     """For each size, whichever collective is fastest for ranks that enter together.

@@ -24,8 +24,6 @@ from simulator.collectives.wire import Wire
 from simulator.program.operations import Operation
 from simulator.program.schedule import Await, Lane, Schedule
 
-__all__ = ["Chain", "chain_schedule", "pieces_of"]
-
 
 def _order(ranks: int, operation: Operation, root: int) -> list[int]:
     """From the first of the chain to the last."""

@@ -20,8 +20,6 @@ from simulator.collectives.use import Load, Use, load_of
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Schedule, columns
 
-__all__ = ["Choice", "Collective", "Memory", "Scheduled"]
-
 _REMEMBERED = 256
 """Sizes whose times for ranks that enter together are kept."""
 

@@ -18,8 +18,6 @@ from simulator.collectives.trial import together_s
 from simulator.collectives.wire import ConnectionTimes, Wire, equal_share_s, seconds_per_byte
 from simulator.program.schedule import Lane, Schedule, columns
 
-__all__ = ["Direct", "direct_schedule"]
-
 _ALIKE = 1 + 1e-12
 
 

@@ -20,8 +20,6 @@ from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Await, Lane, Schedule
 
-__all__ = ["DoubleTree", "double_tree_schedule", "parents"]
-
 
 def parents(ranks: int, tree: int) -> list[int | None]:
     """The parent of each rank in one of the two trees (0 or 1); none for the root.

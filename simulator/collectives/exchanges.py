@@ -14,8 +14,6 @@ from simulator.collectives.wire import Cabling, Wire
 from simulator.program.program import Exchange, Integers
 from simulator.program.schedule import Schedule, flattened
 
-__all__ = ["Plan", "exchanges_of", "exchanges_of_groups"]
-
 
 class Plan(NamedTuple):
     """The messages of one collective, and what they cross."""

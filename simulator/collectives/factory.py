@@ -35,8 +35,6 @@ from simulator.program.schedule import Await, Lane, Schedule
 from simulator.program.switches import SwitchKind, number_of
 from simulator.spec.cluster import Cluster
 
-__all__ = ["IN_SWITCHES", "collective_for", "hierarchical_copy_schedule", "reduce_to_one_schedule"]
-
 
 class _Request(NamedTuple):
     """One algorithm by one protocol; see :func:`collective_for`."""

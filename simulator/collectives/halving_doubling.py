@@ -23,8 +23,6 @@ from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Await, Lane, Schedule
 
-__all__ = ["HalvingDoubling", "halving_doubling_schedule"]
-
 
 class _Fold:
     """How ``ranks`` ranks play ``players`` players, the largest power of two in them."""

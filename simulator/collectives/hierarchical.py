@@ -20,8 +20,6 @@ from simulator.collectives.collective import Scheduled
 from simulator.collectives.wire import ConnectionTimes, Wire
 from simulator.program.schedule import Await, Lane, Schedule, columns
 
-__all__ = ["Hierarchical", "hierarchical_schedule"]
-
 _INNER, _OUTER = 0, 1
 
 

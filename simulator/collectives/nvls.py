@@ -23,8 +23,6 @@ from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Await, Lane, Schedule
 
-__all__ = ["Nvls", "nvls_pieces", "nvls_schedule"]
-
 _OUT, _SUM, _BACK, _BETWEEN, _COPY = 0, 1, 2, 4, 6
 """Numbers of lanes: parts to the switch, sums to their owners, and back (one a stripe), between owners (likewise), copies to all."""
 

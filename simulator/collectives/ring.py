@@ -25,8 +25,6 @@ from simulator.program.operations import Operation
 from simulator.program.program import Integers
 from simulator.program.schedule import Await, Columns, Lane, Schedule
 
-__all__ = ["Rings", "bidirectional_ring_schedule", "rail_ring_schedule", "ring_schedule"]
-
 
 def _rounds(ranks: int, operation: Operation) -> int:
     return (2 if operation == "all-reduce" else 1) * (ranks - 1)

@@ -19,8 +19,6 @@ from simulator.collectives.collective import Scheduled
 from simulator.collectives.wire import ConnectionTimes, Wire
 from simulator.program.schedule import Await, Columns, Lane, Schedule, columns
 
-__all__ = ["Sharp", "sharp_pieces", "sharp_schedule"]
-
 _INNER, _OUTER = 0, 1
 
 

@@ -16,8 +16,6 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Schedule
 
-__all__ = ["ByTrial", "at_a_steady_pace_s", "together_s"]
-
 _STEADY = 5e-3
 """Relative change of the pace, from one doubling of the pieces to the next, below which it is taken to be steady."""
 

@@ -15,8 +15,6 @@ from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Paths, Ports
 from simulator.program.schedule import Schedule, columns
 
-__all__ = ["Load", "Use", "load_of"]
-
 
 class Load(NamedTuple):
     """What a buffer brings each port, for each of its bytes; shape (ports,).

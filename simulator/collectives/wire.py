@@ -20,8 +20,6 @@ from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Por
 from simulator.program.switches import SwitchKind, kind_of
 from simulator.spec.cluster import Protocol as Cost
 
-__all__ = ["Cabling", "ConnectionTimes", "Group", "Laid", "Wire", "equal_share_s", "seconds_per_byte"]
-
 
 class Cabling(Protocol):
     """Collects connections between ranks, and gives the tables of all that they cross, as :class:`simulator.program.wiring.Wiring`."""

@@ -22,22 +22,6 @@ from simulator.strategies.pipelines import feeds_in_turn
 if TYPE_CHECKING:
     from simulator.scenario import Resolved
 
-__all__ = [
-    "MOST_OPERATIONS",
-    "Engine",
-    "EngineName",
-    "background_events",
-    "check",
-    "choose",
-    "engine_for",
-    "expected_events",
-    "is_made",
-    "likely_engine",
-    "runs_trials",
-    "textbook_knows",
-    "unavailable",
-]  # fmt: skip
-
 EngineName = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
 MOST_OPERATIONS = 32_767

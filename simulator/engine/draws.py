@@ -24,8 +24,6 @@ from simulator.spec.distributions import Distribution
 from simulator.spec.stragglers import Slowdown, SlowNodes
 from simulator.spec.workload import Workload
 
-__all__ = ["BatchFactors", "Draws", "Jitter", "JitterFactors", "NothingDrawn", "ahead_of", "block_of", "node_factors", "process_factors"]
-
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, in tables of all ranks, but for what they need at least."""

@@ -11,8 +11,6 @@ from simulator.base.log import Log
 from simulator.base.records import NOTHING
 from simulator.program.program import Program, Synchronous
 
-__all__ = ["OperationLog"]
-
 _CHIEF = -1
 """In place of a worker: the chief, who works on the mean of all."""
 

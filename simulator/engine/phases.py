@@ -15,8 +15,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-__all__ = ["Phases", "random_order"]
-
 _IN_A_ROW = 5
 _EXCEEDED = 0.25
 _AT_FIRST = 8

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Progress"]
-
 _TELLINGS, _LEAST_STEPS = 200, 1000
 
 

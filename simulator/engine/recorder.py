@@ -25,8 +25,6 @@ from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.engine.phases import Phases
 from simulator.program.port_names import PortName
 
-__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "Follower", "InUse", "Kind", "Measured", "Name", "Parts", "Recorder"]
-
 STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
 """Of a block of steps; all but the first three as in :class:`Parts`."""
 

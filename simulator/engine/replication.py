@@ -32,8 +32,6 @@ from simulator.resolve.drawing import drawn_of
 from simulator.scenario import Drawn, Resolved
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
-
 
 class Shared:
     """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend.

@@ -23,8 +23,6 @@ from simulator.engine.replication import replicate
 from simulator.scenario import Resolved
 from simulator.strategies.strategy import Pace
 
-__all__ = ["Schedule", "schedule_of"]
-
 ALL = -1
 """In place of a worker's number: an update that all have made together."""
 

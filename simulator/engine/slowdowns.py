@@ -16,8 +16,6 @@ from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.stragglers import Slowdown
 from simulator.strategies.setup import InCommon
 
-__all__ = ["Apart", "Persistent", "SharedDraws", "Together", "drawn", "slowed"]
-
 _AT_ONCE = 1 << 18
 """Steps of all workers that are worked out at once."""
 _LEAST_AHEAD = 32

@@ -30,8 +30,6 @@ from simulator.program.program import (
 )
 from simulator.spec.transport import Transport
 
-__all__ = ["finish_s", "trial_program"]
-
 _STEP = Routine(
     (
         Operation(kind="gate", name="turn"),

@@ -24,8 +24,6 @@ from simulator.spec.job import Checkpoint, Faults, Job, Preemption
 from simulator.spec.overheads import Duration, Overheads
 from simulator.strategies.holding import layers_of, values_of
 
-__all__ = ["Course", "Writing", "course_of", "evaluation_batch", "step_samples", "stopping_mtbf_s", "whole_mtbf_s", "writing_of"]
-
 _NOTHING = Duration(value_s=0.0, low_s=0.0, high_s=0.0)
 
 

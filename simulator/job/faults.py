@@ -18,8 +18,6 @@ from simulator.job.costs import counted, preemptible_of
 from simulator.scenario import Scenario
 from simulator.spec.job import Faults, Nodes, Preemption
 
-__all__ = ["Arrival", "Effect", "arrivals", "effect_of"]
-
 What = Literal["worker", "server", "node", "job", "preemption"]
 
 

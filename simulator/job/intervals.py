@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["best_interval_s", "daly_interval_s", "expected_time_s", "young_interval_s"]
-
 _ENOUGH = 1e-12
 
 

@@ -25,8 +25,6 @@ import numpy as np
 from simulator.scenario import Scenario
 from simulator.spec.overheads import IteratorEnds
 
-__all__ = ["Iterators", "ended_by", "longest_wait_s", "next_turn_s"]
-
 _FIRST_MS, _LONGEST_MS = 20, 60_000
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
 _TURNS_MS = tuple(_FIRST_MS * ((1 << number) - 1) for number in range(1, 13))

@@ -33,8 +33,6 @@ from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, J
 from simulator.spec.job import Faults
 from simulator.strategies.assembling import crowding
 
-__all__ = ["job_of", "warned_of", "window_of"]
-
 _FEWEST_ENDED = 2
 """Runs that an interval can be made of."""
 

@@ -21,8 +21,6 @@ from simulator.job.faults import Arrival, Effect
 from simulator.spec.figures import JobParts
 from simulator.spec.job import Faults
 
-__all__ = ["Crew", "Ended", "Renewal", "checkpoints_of"]
-
 _MOST_FAULTS = 100_000
 _ROUNDING = 1e-9
 _KEPT = ("tracing", "first_epoch", "filling", "iterators", "steps", "evaluation", "checkpoints", "fewer_workers")

@@ -8,7 +8,8 @@ largest batch.
 from __future__ import annotations
 
 from simulator.memory.fitting import Memory, does_not_fit, largest_batch, memory, not_checked
-from simulator.memory.parts import PARTS, SLOTS, DeviceMemory, Part, PartName, memory_of, samples_in_words, slot_bytes, state_bytes
+from simulator.memory.parts import PARTS, DeviceMemory, Part, PartName, memory_of, samples_in_words, slot_bytes, state_bytes
+from simulator.spec.training import SLOTS
 
 __all__ = [
     "PARTS",

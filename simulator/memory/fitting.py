@@ -16,8 +16,6 @@ from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, dev
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 
-__all__ = ["Memory", "does_not_fit", "largest_batch", "memory", "not_checked"]
-
 _LARGEST_BATCH = 10**9
 """Of a replica, as workloads have it."""
 _STATE: tuple[PartName, ...] = ("parameters", "gradients", "optimizer", "gathered", "reserve")

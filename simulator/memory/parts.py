@@ -31,20 +31,6 @@ from simulator.spec.training import ASSUMED_OPTIMIZER, SLOTS, Optimizer
 from simulator.spec.workload import Variable, Workload
 from simulator.strategies.holding import Held, Owned, fused, layers_of, most_in_flight, values_of
 
-__all__ = [
-    "PARTS",
-    "SLOTS",
-    "DeviceMemory",
-    "Part",
-    "PartName",
-    "device_of",
-    "devices_of",
-    "memory_of",
-    "samples_in_words",
-    "slot_bytes",
-    "state_bytes",
-]
-
 PartName = Literal[
     "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "temporary", "input", "workspace",
     "reserve",

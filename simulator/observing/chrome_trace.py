@@ -26,8 +26,6 @@ from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 
-__all__ = ["TRACE", "chrome_trace", "lanes", "nested_lanes"]
-
 _WRITTEN_BY = {"written_by": "Paceline"}
 TRACE = marked_kind("trace", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])
 """Traces that a new one may replace."""

@@ -15,8 +15,6 @@ from typing import Literal
 from simulator.base.records import EVERYBODY, Place, Span, Step, Transfer, Wait, Work, begin_of, end_of
 from simulator.observing.recording import Recording
 
-__all__ = ["CriticalPath", "Segment", "critical_path", "median_step", "replica_place"]
-
 Kind = Literal["compute", "input", "transfer", "service", "all-reduce", "wait"]
 
 _WAITS: dict[str, Kind] = {"prepare": "input", "input": "input", "send": "transfer"}

@@ -14,8 +14,6 @@ from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
 
-__all__ = ["FanOut", "Recording"]
-
 
 class Recording:
     """Keeps every record, by kind: for looking closely at a short run.

@@ -12,8 +12,6 @@ from simulator.base.records import Service
 from simulator.base.text import format_seconds, format_share
 from simulator.observing.critical_path import CriticalPath, Segment
 
-__all__ = ["bound_of_step"]
-
 _SMALLEST_SHARE = 0.005
 _MOST_NAMED = 6
 

@@ -25,8 +25,6 @@ from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
 
-__all__ = ["EVENT_FILE", "EventHistogram", "ScalarFiles", "TensorBoard"]
-
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written anew by each run, so that a folder holds one run."""
 

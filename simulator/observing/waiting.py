@@ -19,8 +19,6 @@ from typing import NamedTuple, TypeVar
 from simulator.base.records import EVERYBODY, Service, Span, Step, Transfer, Wait, Work, end_of
 from simulator.observing.recording import Recording
 
-__all__ = ["Stood", "waits_for_others"]
-
 AnyT = TypeVar("AnyT")
 
 

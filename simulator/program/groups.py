@@ -16,21 +16,6 @@ import numpy as np
 
 from simulator.program.program import Exchange, Integers, Program, Routine, Synchronous
 
-__all__ = [
-    "Memberships",
-    "amid_passes",
-    "collectives_of",
-    "exchanges_by_group",
-    "group_name",
-    "last_groups",
-    "may_overlap",
-    "members_of_groups",
-    "memberships",
-    "of_partition",
-    "partition_of_each",
-    "stands_still",
-]
-
 
 @dataclass(frozen=True)
 class Memberships:

@@ -19,8 +19,6 @@ from simulator.program.port_names import PortKind
 from simulator.program.program import Changes, Floats, Integers, Ports
 from simulator.spec.cluster import Cluster
 
-__all__ = ["PORTS_OF", "Neighbours"]
-
 PORTS_OF = {
     "inter-node": (PortKind.NODE_OUT, PortKind.NODE_IN),
     "fabric": (PortKind.LEAF_UP, PortKind.LEAF_DOWN),

@@ -24,8 +24,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ALGORITHMS", "Library", "Operation", "Origin", "algorithms_of"]
-
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all"]
 Library = Literal["nccl", "mpi", "gloo", "tensorflow", "horovod"]
 

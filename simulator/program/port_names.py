@@ -11,8 +11,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-__all__ = ["Owner", "PortKind", "PortName"]
-
 
 class PortKind(IntEnum):
     """What a port is, with its direction as its owner sees it; one is a host, whose use is measured beside that of links."""

@@ -25,33 +25,6 @@ from simulator.program.port_names import PortName
 from simulator.program.schedule import Tables
 from simulator.spec.transport import Transport
 
-__all__ = [
-    "INSTANT_S",
-    "Asynchronous",
-    "Changes",
-    "Client",
-    "Cores",
-    "Devices",
-    "Dispatcher",
-    "Exchange",
-    "Feed",
-    "Flags",
-    "Floats",
-    "HostCopies",
-    "Hosts",
-    "Integers",
-    "Operation",
-    "Paths",
-    "Ports",
-    "Program",
-    "Ranks",
-    "Reduction",
-    "Routine",
-    "Rules",
-    "Servers",
-    "Synchronous",
-]
-
 INSTANT_S = 1e-12
 """Events that are no further apart happen in one instant: less is the rounding of sums. Who takes a turn is decided at its end."""
 Floats = NDArray[np.float64]

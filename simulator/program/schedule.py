@@ -23,8 +23,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Await", "Columns", "Lane", "Message", "Needs", "Schedule", "Tables", "columns", "flattened"]
-
 Indices = NDArray[np.int32]
 
 

@@ -9,8 +9,6 @@ from enum import IntEnum
 
 from simulator.program.program import Flags, Integers
 
-__all__ = ["SwitchKind", "is_switch", "kind_of", "number_of", "place_of"]
-
 
 class SwitchKind(IntEnum):
     """Where a switch is."""

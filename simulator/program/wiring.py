@@ -33,8 +33,6 @@ from simulator.program.program import Changes, Floats, Hosts, Integers, Paths, P
 from simulator.program.switches import SwitchKind, is_switch, kind_of, place_of
 from simulator.spec.cluster import Cluster
 
-__all__ = ["End", "Wiring"]
-
 
 class End(IntEnum):
     """What a path begins or ends at, inside a node."""

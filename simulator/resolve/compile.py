@@ -6,8 +6,6 @@ from simulator.base.rng import Streams
 from simulator.program.program import Program
 from simulator.scenario import Drawn
 
-__all__ = ["compile_program"]
-
 
 def compile_program(scenario: Drawn, streams: Streams | None = None) -> Program:
     """What happens in a step of a scenario.

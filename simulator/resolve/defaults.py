@@ -17,8 +17,6 @@ from simulator.spec.figures import Assumed
 from simulator.spec.overheads import Overheads
 from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
 
-__all__ = ["Start", "assumptions", "filled_in", "optimizer_of", "start_of"]
-
 Start = Literal["together", "staggered", "random-phase"]
 
 

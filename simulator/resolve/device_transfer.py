@@ -28,8 +28,6 @@ from simulator.spec.constants import Known
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, DeviceTransfer, Workload
 
-__all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "scaled"]
-
 COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
 """What is moved."""
 _DRAWS = 60

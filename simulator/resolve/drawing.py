@@ -27,8 +27,6 @@ from simulator.spec.distributions import Constant
 from simulator.spec.uncertainty import with_draw, with_even_draw
 from simulator.spec.workload import Affine, Workload
 
-__all__ = ["COMPUTE", "HOSTS", "JITTER", "LINK", "OF_CONSTANTS", "TRAFFIC", "drawn_of", "drawn_quantities"]
-
 StepTime = Callable[[Drawn, Streams], float]
 
 

@@ -10,8 +10,6 @@ import math
 from simulator.scenario import Resolved
 from simulator.spec.training import Passes
 
-__all__ = ["as_encoded"]
-
 
 def as_encoded(scenario: Resolved) -> Resolved:
     """The same training with what compression costs a device in the times of its passes.

@@ -12,8 +12,6 @@ from simulator.strategies.pipelines import pipelines
 
 AnyScenario = TypeVar("AnyScenario", bound=Scenario)
 
-__all__ = ["AnyScenario", "Fill", "fill_of", "first_epoch"]
-
 
 def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
     """The scenario with the work of the first epoch in its steps; none where later epochs are alike (nothing is cached).

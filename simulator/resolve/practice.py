@@ -27,19 +27,6 @@ from simulator.spec.training import SLOTS
 from simulator.spec.transport import Transport
 from simulator.spec.workload import Affine, ServerCost, Workload
 
-__all__ = [
-    "assumed_in_practice",
-    "drawn_in_practice",
-    "faster_hosts",
-    "felt_by",
-    "host_costs",
-    "in_practice",
-    "is_carried",
-    "is_nominal",
-    "is_timed_larger",
-    "nominally_in_practice",
-]
-
 
 class AchievedLink(Link):
     """A link with what transfers get of its nominal bandwidth, which is more where no device computes beside them."""

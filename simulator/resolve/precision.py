@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from simulator.resolve.published_throughputs import PublishedThroughputs, Scatter, kind_of, load_published_throughputs
 
-__all__ = ["SpeedUp", "precision_gain", "speed_ups"]
-
 _FEWEST_MODELS = 3
 
 

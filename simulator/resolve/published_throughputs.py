@@ -26,18 +26,6 @@ from simulator.base.validation_errors import validated
 from simulator.spec.accelerator import Accelerator, accelerator_named, spelled
 from simulator.spec.workload import Counted
 
-__all__ = [
-    "Model",
-    "Pair",
-    "PublishedThroughput",
-    "PublishedThroughputs",
-    "Scatter",
-    "kind_of",
-    "load_published_throughputs",
-    "plain",
-    "same_device",
-]
-
 
 class PublishedThroughput(Spec):
     """One published throughput."""

@@ -32,8 +32,6 @@ from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
 from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Workload
 
-__all__ = ["Asked", "resolve"]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

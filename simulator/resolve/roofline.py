@@ -20,8 +20,6 @@ from simulator.resolve.published_throughputs import PublishedThroughput, Publish
 from simulator.spec.accelerator import Accelerator, accelerators, spelled
 from simulator.spec.workload import Counted, Workload
 
-__all__ = ["Achieved", "Range", "achieved", "bound_s", "efficiency", "is_processor", "ratio_scatter", "roofline"]
-
 LAUNCH_S = 3.8e-6
 """Seconds for each of many short kernels that wait for one another on the device alone."""
 LAUNCH_ALONE_S = 9.6e-6

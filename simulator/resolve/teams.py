@@ -17,8 +17,6 @@ from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.workload import Affine, Workload
 
-__all__ = ["as_workers"]
-
 _DRAWS = 2048
 
 

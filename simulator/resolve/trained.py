@@ -20,8 +20,6 @@ from simulator.spec.layers import Layer
 from simulator.spec.training import Passes, Precision, Recast, Training
 from simulator.spec.workload import Workload
 
-__all__ = ["as_trained", "assumed_in_training", "recomputed_share"]
-
 
 def as_trained(scenario: Scenario) -> Scenario:
     """The scenario with its workload as the training computes it; itself where nothing is asked for, or all is done.

@@ -25,8 +25,6 @@ from simulator.strategies.assembling import crowding
 from simulator.strategies.pipelines import Part as InputPart
 from simulator.strategies.pipelines import Pipelines, batch_s, pipelines
 
-__all__ = ["FAMILY", "bottleneck", "first_of_all"]
-
 _UNEVEN = 1.25
 """A server that holds this many times its part of the bytes is more than evenly filled."""
 _SATURATED = 0.85

@@ -15,30 +15,6 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate, Placement
 from simulator.spec.paying import HOURS_PER_MONTH, Price, sets_of_nodes
 
-__all__ = [
-    "LEAST_PER_S",
-    "Away",
-    "affordable_s",
-    "bills_exactly",
-    "capital_usd",
-    "committed_usd",
-    "cost_of_samples",
-    "is_paid_in_advance",
-    "mean_sample_s",
-    "paid_for",
-    "placement_of",
-    "running_usd_per_hour",
-    "server_nodes",
-    "time_of_samples_s",
-    "usd_estimate",
-    "usd_of",
-    "usd_per_hour",
-    "usd_per_million_samples",
-    "usd_per_node_hour",
-    "why_no_cost",
-    "with_trainings",
-]
-
 _HOUR_S = 3600.0
 _BISECTED = 1e-9
 Away = tuple[int, float, float]

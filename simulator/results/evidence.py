@@ -24,8 +24,6 @@ from simulator.scenario import Resolved
 from simulator.spec.figures import Coverage
 from simulator.strategies.catalogue import Kind
 
-__all__ = ["Checked", "checked_kinds", "coverage"]
-
 Counts = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 

@@ -14,8 +14,6 @@ from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
 from simulator.spec.figures import Bottleneck, Exchange, Limit, Stage
 
-__all__ = ["limit_of_exchanges", "limit_of_waiting", "note_on_bubble", "slowest_stage"]
-
 _SLOW = 1.15
 """A stage that computes this many times as long as the mean of all holds the others up."""
 _LARGE = 0.2

@@ -27,29 +27,6 @@ from simulator.spec.constants import constants
 from simulator.spec.discrepancy import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 from simulator.spec.figures import Breakdown, Utilisation
 
-__all__ = [
-    "ALL_REDUCE",
-    "ASYNCHRONOUS",
-    "BETWEEN",
-    "CATALOGUE",
-    "CONTENDED",
-    "CUT",
-    "GRPC",
-    "KINDS_OF_LINKS",
-    "MEASURED",
-    "ONE_NODE",
-    "SYNCHRONOUS",
-    "Bias",
-    "applied_discrepancy",
-    "bias_of",
-    "discrepancy_of",
-    "factor",
-    "is_borrowed",
-    "reach_of",
-    "regime_of",
-    "regimes",
-]
-
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
 CUT = "cut models"
 """Stages, split tensors, experts, shared state."""

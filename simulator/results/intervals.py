@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 from simulator.spec.discrepancy import CERTAIN, Z_90, RelativeError
 from simulator.spec.figures import Estimate
 
-__all__ = [
-    "FEWEST_REPLICATIONS",
-    "around",
-    "combined",
-    "interval_of_jobs",
-    "normal_half_width",
-    "paired_ratio",
-    "prediction_interval",
-    "widened",
-    "wins",
-]
-
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
 

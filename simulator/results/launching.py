@@ -15,8 +15,6 @@ from simulator.scenario import Resolved
 from simulator.spec.constants import Known, constants
 from simulator.spec.figures import Bottleneck, Breakdown, Warned
 
-__all__ = ["Launching", "launching", "limit_of_host", "warned_of_host"]
-
 
 class Launching(NamedTuple):
     """Where launching may decide.

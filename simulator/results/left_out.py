@@ -9,8 +9,6 @@ from simulator.memory import not_checked
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
-__all__ = ["LeftOut", "left_out", "left_out_in_words"]
-
 
 class LeftOut(Spec):
     """One thing that the figures do not hold."""

@@ -48,8 +48,6 @@ from simulator.spec.figures import (
 )
 from simulator.strategies.catalogue import ALONE
 
-__all__ = ["Window", "alone_scenario", "applied_to_runs", "summarise"]
-
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
 

@@ -14,8 +14,6 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Warned
 from simulator.spec.plausible import implausible
 
-__all__ = ["misread"]
-
 _TIMES = 5.0
 """From here on a factor is more likely a percentage: nodes that go on at all are seldom five times slower than others."""
 _SPEED = 10.0

@@ -23,8 +23,6 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.figures import Breakdown, Utilisation
 from simulator.strategies.pipelines import batch_s
 
-__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried", "typical"]
-
 Part = Literal["compute", "communication", "server", "input", "waiting"]
 
 

@@ -38,8 +38,6 @@ from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, AppliedDiscrepancy, D
 from simulator.spec.figures import Contribution, Estimate, Measurement, Share
 from simulator.spec.workload import WorkloadRange
 
-__all__ = ["BANDWIDTH", "Command", "Width", "commands_of", "contributions_of", "measurements_of", "spreads_of", "width_of"]
-
 BANDWIDTH = "bandwidth of links"
 """Of what a measured link leaves open."""
 _ETHERNET = OF_CONSTANTS["ethernet_share"]

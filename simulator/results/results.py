@@ -40,8 +40,6 @@ from simulator.spec.figures import (
 )
 from simulator.spec.workload import DeviceTransfer
 
-__all__ = ["Failed", "Failure", "Outcome", "Result"]
-
 
 class Outcome(Short, Checksummed):
     """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from simulator.base.table import Cell, Column
 
-__all__ = ["BRIEF", "COLUMNS", "OF_JOB", "ResultColumn"]
-
 
 @dataclass(frozen=True)
 class ResultColumn(Column):

@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Contributed", "Decomposition", "decomposed"]
-
 Array = NDArray[np.float64]
 
 _EQUAL = 1e-9

@@ -27,8 +27,6 @@ from simulator.spec.workload import Workload
 from simulator.strategies.pipelines import pipelines
 from simulator.strategies.strategy import outside_fit
 
-__all__ = ["warnings_of"]
-
 
 def warnings_of(
     asked: Asked, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0

@@ -23,25 +23,6 @@ from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import Workload
 from simulator.strategies.strategy import Strategy
 
-__all__ = [
-    "changed",
-    "with_batch",
-    "with_communication",
-    "with_compute",
-    "with_even_workers",
-    "with_host_link",
-    "with_hosts",
-    "with_inner_links",
-    "with_input",
-    "with_input_times",
-    "with_latency",
-    "with_micro_batches",
-    "with_network",
-    "with_one_more_server",
-    "with_service",
-    "with_strategy",
-]
-
 SpecT = TypeVar("SpecT", Workload, Cluster)
 
 

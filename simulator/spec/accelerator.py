@@ -24,18 +24,6 @@ from simulator.base.spec import Bytes, Moderate, Rate, Spec
 from simulator.base.validation_errors import validated
 from simulator.spec.plausible import warn_of_implausible
 
-__all__ = [
-    "Accelerator",
-    "Arithmetic",
-    "Cores",
-    "PeakFlops",
-    "accelerator_named",
-    "accelerators",
-    "load_accelerator",
-    "memory_bandwidth_of",
-    "spelled",
-]
-
 Flops = Annotated[Moderate, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 Arithmetic = Literal["float32", "tf32", "float16", "bfloat16"]

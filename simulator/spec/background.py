@@ -29,8 +29,6 @@ from pydantic import Field, model_validator
 
 from simulator.base.spec import Seconds, Terse, one_or_two
 
-__all__ = ["Background", "TracePoint"]
-
 Load = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 LoadOrTwo = Annotated[Load | tuple[Load, Load], one_or_two("must be a number from 0 to below 1, or a list of two")]
 Flows = Annotated[int, Field(ge=0, le=10_000)]

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from simulator.spec.compression import Compression
 from simulator.spec.workload import Variable, Workload
 
-__all__ = ["Bucket", "buckets"]
-
 
 class Bucket(NamedTuple):
     """Gradients that are reduced as one: the share of the backward pass after which all are ready, and their bytes."""

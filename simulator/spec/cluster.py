@@ -28,26 +28,6 @@ from simulator.spec.stragglers import Slowdown, SlowNodes
 from simulator.spec.transport import Transport
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = [
-    "CalibrationFitHosts",
-    "CalibrationFitLink",
-    "Cluster",
-    "ClusterLink",
-    "ClusterRange",
-    "ExchangePoint",
-    "Fabric",
-    "HostCost",
-    "Islands",
-    "Link",
-    "LinkPoint",
-    "NodeClass",
-    "Nvls",
-    "Protocol",
-    "Protocols",
-    "Sort",
-    "Storage",
-]
-
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 

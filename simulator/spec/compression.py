@@ -30,8 +30,6 @@ from pydantic import Field, model_validator
 from simulator.base.spec import Moderate, Terse
 from simulator.spec.workload import Variable
 
-__all__ = ["Compression"]
-
 PerByte = Annotated[Moderate, Field(ge=0)]
 
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0

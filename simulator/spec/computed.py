@@ -34,11 +34,6 @@ from simulator.spec.accelerator import Accelerator, accelerator_named, accelerat
 from simulator.spec.constants import Known, constants
 from simulator.spec.layers import Experts, Layer, TensorSplit
 
-__all__ = [
-    "CONSTANTS", "DEFAULT_DEVICE", "NEWER", "Block", "Computed", "Dimensions", "Fused", "Parameter", "Pass", "Product", "attention_reach",
-    "known_device", "parameter_bytes_of", "step_of", "value_bytes_of",
-]  # fmt: skip
-
 DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
 """What a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`) gets of the shares that older ones reach."""

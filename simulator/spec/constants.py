@@ -22,8 +22,6 @@ from simulator.base.rng import Streams
 from simulator.base.spec import Moderate, Spec
 from simulator.base.validation_errors import validated
 
-__all__ = ["Constant", "Known", "Prior", "constants", "drawn_values", "nominal_values"]
-
 _NORMAL_95 = NormalDist().inv_cdf(0.95)
 
 Kept = Literal["mean", "inverse", "median"]

@@ -21,22 +21,6 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from simulator.base.spec import Spec
 from simulator.base.text import format_share
 
-__all__ = [
-    "CERTAIN",
-    "PRIOR_POINTS",
-    "Z_90",
-    "AppliedDiscrepancy",
-    "Deviation",
-    "Discrepancy",
-    "LeftOutRows",
-    "Part",
-    "Regime",
-    "RegimeText",
-    "RelativeError",
-    "between",
-    "relative_error_of",
-]
-
 Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
 

@@ -20,8 +20,6 @@ from pydantic import Field, field_validator
 
 from simulator.base.spec import Positive, Spec, Terse
 
-__all__ = ["Constant", "Distribution", "Empirical", "Exponential", "Gamma", "LogNormal", "Normal", "ShiftedExponential"]
-
 Samples = NDArray[np.float64]
 Size: TypeAlias = int | tuple[int, ...]
 """Draws, or the shape of an array of them, which are drawn in the order of its elements."""

@@ -17,35 +17,6 @@ from pydantic import Field
 from simulator.base.spec import Spec, Terse
 from simulator.base.table import Row
 
-__all__ = [
-    "WARNINGS",
-    "Assumed",
-    "Bottleneck",
-    "Breakdown",
-    "Checkpointing",
-    "Contribution",
-    "Coverage",
-    "Epoch",
-    "Estimate",
-    "Exchange",
-    "Histogram",
-    "JobOutcome",
-    "JobParts",
-    "Limit",
-    "Measurement",
-    "Phase",
-    "Placement",
-    "Quantiles",
-    "Reduced",
-    "Scatter",
-    "Share",
-    "Stage",
-    "Staleness",
-    "Utilisation",
-    "Warned",
-    "WarningKind",
-]
-
 
 class Estimate(Spec):
     """Mean over replications, and a 90% prediction interval for one real run of as many steps."""

@@ -20,8 +20,6 @@ from simulator.base.text import counted
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine
 
-__all__ = ["InputFit", "InputPipeline", "InputPoint", "InputRange", "InputWork"]
-
 _NOTHING = Affine(base_s=0.0, per_sample_s=0.0)
 
 

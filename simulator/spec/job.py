@@ -13,8 +13,6 @@ from pydantic import AfterValidator, Field, model_validator
 from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.spec.overheads import Duration
 
-__all__ = ["Checkpoint", "Evaluation", "Fault", "Faults", "Job", "Nodes", "Preemption"]
-
 Often = Annotated[Seconds, Field(gt=0)]
 Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
 """A limit of by how much a rate may differ."""

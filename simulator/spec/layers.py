@@ -16,8 +16,6 @@ from pydantic import Field
 
 from simulator.base.spec import Moderate, Spec, Terse
 
-__all__ = ["Experts", "Layer", "TensorSplit", "balanced"]
-
 PerSample = Annotated[Moderate, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from simulator.base.spec import Moderate, Spec
 
-__all__ = ["NoiseScale"]
-
 Samples = Annotated[Moderate, Field(ge=0)]
 
 

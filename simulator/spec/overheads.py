@@ -16,8 +16,6 @@ from simulator.base.spec import Bytes, Rate, Seconds, Spec, Terse
 from simulator.base.validation_errors import rule_of
 from simulator.spec.constants import Known
 
-__all__ = ["Duration", "IteratorEnds", "Overheads"]
-
 
 class _Exact(Spec):
     """A time."""

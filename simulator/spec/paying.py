@@ -22,8 +22,6 @@ from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
 from simulator.base.text import format_seconds
 from simulator.spec.job import Preemption
 
-__all__ = ["ELECTRICITY_USD_PER_KWH", "HOURS_PER_MONTH", "HOURS_PER_YEAR", "Owned", "Price", "Reserved", "Upgrade", "sets_of_nodes"]
-
 HOURS_PER_YEAR = 8766.0
 """Of 365.25 days."""
 HOURS_PER_MONTH = HOURS_PER_YEAR / 12

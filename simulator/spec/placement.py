@@ -16,8 +16,6 @@ from pydantic import Field, model_validator
 from simulator.base.spec import Bytes, Spec
 from simulator.spec.workload import Variable
 
-__all__ = ["Partitioner", "Placement", "place", "shard_count", "shards_of"]
-
 _MIN_SHARD_BYTES = 256 * 1024.0
 
 

@@ -19,8 +19,6 @@ from simulator.base.errors import ReadingWarning
 from simulator.base.spec import parts_of, short_name
 from simulator.base.text import Kind, format_interval, kind_of_setting, written
 
-__all__ = ["RANGES", "Implausible", "Range", "implausible", "warn_of_implausible"]
-
 Range = tuple[float, float]
 """The least and the most that there is; 0 always is."""
 

@@ -23,14 +23,6 @@ from simulator.base.validation_errors import quoted, validated
 from simulator.spec.cluster import Cluster
 from simulator.spec.paying import Price
 
-__all__ = [
-    "ALL",
-    "Prices",
-    "for_several",
-    "parse_prices",
-    "price_of_text",
-]
-
 ALL = "*"
 """Stands for every cluster without a price, where prices are given as a mapping."""
 

@@ -16,8 +16,6 @@ from pydantic import Field, field_validator
 from simulator.base.spec import Spec
 from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, known_device
 
-__all__ = ["Residual"]
-
 Count = Annotated[int, Field(ge=1, le=10**6)]
 _EXPANSION = 4
 _FIRST = 64

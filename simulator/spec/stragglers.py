@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from simulator.base.spec import Terse, one_or_two
 
-__all__ = ["SlowNodes", "Slowdown"]
-
 Times = Annotated[float, Field(ge=1, le=1e4, allow_inf_nan=False)]
 """By how much something takes longer."""
 TimesOrTwo = Annotated[Times | tuple[Times, Times], one_or_two("must be a number from 1 to 10000, or a list of two")]

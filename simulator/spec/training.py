@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from simulator.base.spec import Moderate, Seconds, Spec, Terse
 
-__all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "SLOTS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
-
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"]
 """As Keras names its policies. ``bfloat16`` alone has everything in 16 bits: variables, gradients and slots, and no copy in 32."""
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]

@@ -18,8 +18,6 @@ from pydantic import Field, field_validator, model_validator
 from simulator.base.spec import Spec
 from simulator.spec.computed import DEFAULT_DEVICE, Block, Fused, Parameter, Pass, Product, attention_reach, known_device
 
-__all__ = ["ExpertsOf", "Transformer"]
-
 Count = Annotated[int, Field(ge=1, le=10**7)]
 _MASK_BYTES = 1
 """A value of dropout's mask."""

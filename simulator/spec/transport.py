@@ -14,8 +14,6 @@ from pydantic import Field, model_validator
 
 from simulator.base.spec import Moderate, Rate, Seconds, Terse
 
-__all__ = ["Carrier", "Transport"]
-
 Carrier = Literal["grpc", "given"]
 """What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
 

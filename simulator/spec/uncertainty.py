@@ -14,8 +14,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from simulator.base.spec import Spec
 
-__all__ = ["Uncertainty", "with_draw", "with_even_draw"]
-
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 

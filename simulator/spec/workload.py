@@ -31,21 +31,6 @@ from simulator.spec.training import Passes, Precision, Recast
 from simulator.spec.transformer import Transformer
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = [
-    "BY_DIMENSIONS",
-    "DISTRIBUTION_PARTS",
-    "Affine",
-    "CalibrationFit",
-    "CalibrationPoint",
-    "Counted",
-    "DeviceTransfer",
-    "LawScore",
-    "ServerCost",
-    "Variable",
-    "Workload",
-    "WorkloadRange",
-]
-
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 """The smallest and the largest value that was calibrated."""

@@ -39,8 +39,6 @@ from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Sending, Software, Strategy, cores_s
 
-__all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
-
 NOTHING = Bucket(1.0, 0.0)
 """What a step reduces where there is nothing to reduce."""
 

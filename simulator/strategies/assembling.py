@@ -15,8 +15,6 @@ from simulator.program.wiring import Wiring
 from simulator.strategies.pipelines import feed_of
 from simulator.strategies.setup import Setup
 
-__all__ = ["assembled", "crowding", "device_of", "pace_together", "seats"]
-
 
 def pace_together(setup: Setup) -> float:
     """Seconds of work that all replicas on a device do together in a second, where one alone does one."""

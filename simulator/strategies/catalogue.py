@@ -23,8 +23,6 @@ from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
 from simulator.strategies.torch_ddp import TorchDDP
 
-__all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of", "strategy_table"]
-
 AnyStrategy = Annotated[
     Single | Mirrored | MultiWorkerMirrored | TorchDDP | KerasDataParallel | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")
 ]

@@ -13,8 +13,6 @@ from simulator.spec.compression import Compression
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import LeftOpen
 
-__all__ = ["cost_left_open", "device_of_training"]
-
 
 def device_of_training(setup: Setup) -> str:
     """The device that trains: the cluster's, or that which the workload's times are of; empty where neither names one."""

@@ -27,8 +27,6 @@ from simulator.strategies.holding import Held
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy
 
-__all__ = ["Gossip"]
-
 
 class Gossip(Strategy):
     """Decentralised training (D-PSGD): each worker averages its variables with two neighbours, every step."""

@@ -16,8 +16,6 @@ from simulator.spec.computed import value_bytes_of
 from simulator.spec.layers import Layer
 from simulator.spec.workload import Variable, Workload
 
-__all__ = ["Held", "Model", "Owned", "ReducePrecision", "Sharing", "Values", "fused", "layers_of", "most_in_flight", "values_of"]
-
 ReducePrecision = Literal["float32", "compute"]
 
 _HALF = 0.5

@@ -21,8 +21,6 @@ from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout
 from simulator.strategies.strategy import Count, Reduction, Software, check_workers
 
-__all__ = ["KerasDataParallel"]
-
 
 class KerasDataParallel(AllReduceStrategy):
     """``keras.distribution.DataParallel`` on JAX: every device has all variables and its part of a batch."""

@@ -15,8 +15,6 @@ from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout
 from simulator.strategies.strategy import Count, Software
 
-__all__ = ["Mirrored"]
-
 
 class Mirrored(AllReduceStrategy):
     """``tf.distribute.MirroredStrategy``: all-reduce among the devices of one node."""

@@ -15,8 +15,6 @@ from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, check_workers
 
-__all__ = ["MultiWorkerMirrored"]
-
 
 def _with(algorithm: str) -> dict[str, str]:
     return {"kind": "multi-worker-mirrored", "algorithm": algorithm}

@@ -50,8 +50,6 @@ from simulator.strategies.setup import Layout, Setup, Together
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Sending, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of, traffic_of
 
-__all__ = ["Coordinator", "ParameterServer"]
-
 # beyond these a simulation would not end, or not fit into memory
 _MOST_TENSORS = 1_000_000
 _MOST_PAIRS = 100_000_000

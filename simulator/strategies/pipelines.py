@@ -21,8 +21,6 @@ from simulator.program.wiring import Wiring
 from simulator.spec.input_pipeline import InputWork
 from simulator.strategies.setup import Setup
 
-__all__ = ["Part", "Pipelines", "batch_s", "cpu_s", "feed_of", "feeds_in_turn", "input_cores_s", "pipelines"]
-
 Part = Literal["serial part", "parallel part", "host cores", "storage", "storage of a node", "network"]
 """What a pipeline takes longest for."""
 

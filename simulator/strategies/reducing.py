@@ -15,8 +15,6 @@ from simulator.program.wiring import Wiring
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import Reduction
 
-__all__ = ["collective_of"]
-
 
 def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -> Collective | None:
     """The collective of all replicas; none where there is nothing to reduce.

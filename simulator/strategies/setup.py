@@ -20,8 +20,6 @@ from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 
-__all__ = ["Bubble", "InCommon", "Layout", "Length", "ModelParallel", "Setup", "StageOf", "Together"]
-
 
 class Length(Protocol):
     """How long a training is simulated, as far as a strategy asks."""

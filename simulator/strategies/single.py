@@ -14,8 +14,6 @@ from simulator.strategies.all_reduce import program_together
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import SOFTWARE, Software, Strategy
 
-__all__ = ["Single"]
-
 
 class Single(Strategy):
     """One replica on one device, nothing to communicate: ``tf.distribute.get_strategy()``."""

@@ -31,22 +31,6 @@ from simulator.strategies.pipelines import batch_s, input_cores_s
 from simulator.strategies.setup import InCommon, Layout, ModelParallel, Setup, Together
 from simulator.strategies.tensors import Tensors
 
-__all__ = [
-    "MOST_MESSAGES",
-    "SOFTWARE",
-    "TRAINS",
-    "Count",
-    "LeftOpen",
-    "Pace",
-    "Reduction",
-    "Sending",
-    "Software",
-    "Strategy",
-    "check_workers",
-    "cores_s",
-    "software_in_words",
-]
-
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 """How many processes of a kind there are."""
 

@@ -15,8 +15,6 @@ from simulator.spec.compression import Compression
 from simulator.spec.placement import Partitioner, Placement, place, shards_of
 from simulator.strategies.setup import Setup
 
-__all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of", "traffic_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gradient:

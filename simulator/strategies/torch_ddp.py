@@ -25,8 +25,6 @@ from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, Reduction, Software, check_workers
 
-__all__ = ["TorchDDP"]
-
 _CAP_BYTES = 25.0 * 2**20
 """``bucket_cap_mb``, which is of MiB."""
 _FIRST_BYTES = 1.0 * 2**20

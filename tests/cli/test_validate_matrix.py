@@ -204,7 +204,7 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from calibrate.validation.matrix import matrix_of
-    from simulator.catalogue.loading import read_toml
+    from simulator.base.files import read_toml
 
     # the settings of the file stand in for those that a seed would draw
     table = read_toml(folder / "mine.toml")

@@ -21,7 +21,7 @@ from evidence.published.nccl import Trial, answer, larger_sizes, more_ranks, ncc
 from evidence.published.nccl_model import MODELS, Point, Series, bytes_on_bus, fit, latency_ratio, read_series
 from evidence.published.staleness import read_staleness
 from evidence.published.tables import Accounted, Excluded, data_file
-from simulator.catalogue.loading import read_toml
+from simulator.base.files import read_toml
 
 SERIES = read_series()
 

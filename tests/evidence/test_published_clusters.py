@@ -25,7 +25,7 @@ def test_a_cluster_says_where_its_figures_come_from(name):
 
 
 def test_software_and_networks_name_their_source():
-    from simulator.catalogue.loading import read_toml
+    from simulator.base.files import read_toml
 
     for stack in TABLES.stacks.values():
         assert re.search(r"\b20\d\d\b", stack.source), stack.id

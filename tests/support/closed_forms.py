@@ -11,32 +11,6 @@ from typing import Any
 
 from scipy import integrate, stats
 
-__all__ = [
-    "all_to_all_over_racks_s",
-    "all_to_all_s",
-    "asynchronous_server_bound",
-    "backup_step_exponential_s",
-    "double_binary_tree_bounds_s",
-    "halving_doubling_all_reduce_s",
-    "harmonic",
-    "hierarchical_all_reduce_s",
-    "hierarchical_copy_s",
-    "kth_of_n",
-    "mean_value_analysis",
-    "nvls_bounds_s",
-    "pipeline_bubble",
-    "pipelined_chain_s",
-    "reduce_to_one_s",
-    "ring_all_reduce_s",
-    "ring_half_s",
-    "ring_over_racks_s",
-    "sharp_s",
-    "single_connection_step_s",
-    "sync_in_phase_step_s",
-    "sync_step_exponential_s",
-    "uneven_ring_step_s",
-]
-
 
 def ring_all_reduce_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Seconds of a ring all-reduce of equal ranks: 2 (n - 1) alpha + 2 (n - 1) / n S / B.

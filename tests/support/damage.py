@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-__all__ = ["as_file", "damaged", "flipped", "mutated", "places"]
-
 Pick = Callable[[Sequence[Any]], Any]
 """Picks one of several options."""
 

@@ -18,8 +18,6 @@ from simulator.engine.replication import replicate
 from simulator.engine.textbook.engine import Training
 from simulator.resolve.resolve import resolve
 
-__all__ = ["Outcome", "difference", "disagreement", "run"]
-
 
 class Outcome(NamedTuple):
     """What came out of a run: its records in order, and what was measured; or how it failed."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["ALL", "examples"]
-
 ALL = "all"
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from simulator import Scenario, scenario_from_table
 from support.scenarios import scenario_table
 
-__all__ = ["FAST", "hybrid"]
-
 LAYERS, BATCH = 8, 32
 FAST: dict[str, Any] = {"bandwidth": "1000 TB/s", "latency": "0 s"}
 """A link that takes no time."""

@@ -6,8 +6,6 @@ from simulator.results.cost import usd_per_hour
 from simulator.results.results import Result
 from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
 
-__all__ = ["STARTUP_S", "TRACING_S", "with_job"]
-
 STARTUP_S, TRACING_S = 20.0, 16.0
 _EVALUATION_S, _CHECKPOINT_S, _LOST_S, _DOWN_S, _INTERVAL_S = 8.0, 3.0, 450.0, 95.0, 900.0
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from paceline.sweeping.lines import with_place
 
-__all__ = ["finished_lines"]
-
 
 def finished_lines(journal: bytes) -> set[bytes]:
     """The whole lines of a journal as they stand in the finished file."""

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-__all__ = ["once"]
-
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """A folder that ``make`` has filled, in whichever of the processes first asked for it by this name; only to be read."""

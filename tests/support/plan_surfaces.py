@@ -22,8 +22,6 @@ import paceline
 from paceline.cli.showing_plan import show_plan
 from paceline.planning import Plan
 
-__all__ = ["Answered", "Question", "answered"]
-
 
 @dataclass(frozen=True)
 class Question:

@@ -12,8 +12,6 @@ from typing import Any
 
 from calibrate.probing import PROBES
 
-__all__ = ["probe_module", "run_script"]
-
 
 def probe_module(name: str) -> ModuleType:
     """A module of the probes that needs no TensorFlow, in this process."""

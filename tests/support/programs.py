@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-__all__ = ["program"]
-
 
 def program(path: Path, text: str) -> str:
     """Write a program of this Python, which a shell starts, since a path with spaces cannot stand behind ``#!``; returns its path."""

@@ -20,8 +20,6 @@ from simulator import Scenario, scenario_from_table
 from simulator.base.errors import ScenarioError
 from support.scenarios import scenario_table
 
-__all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios", "untied"]
-
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _LENGTHS = "_s", "_bytes", "_byte", "_per_s"
 

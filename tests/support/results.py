@@ -14,8 +14,6 @@ from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Scatter, Staleness, Utilisation, Warned
 
-__all__ = ["HOSTILE", "PRICE", "RATES", "STRATEGIES", "WORKERS", "grid", "hostile_sweep", "planned", "plausible", "scenario_of", "sweep"]
-
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 STRATEGIES: tuple[dict[str, Any], ...] = (
     {"kind": "multi-worker-mirrored"},

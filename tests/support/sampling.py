@@ -11,8 +11,6 @@ from hypothesis import settings
 
 from support.examples import ALL
 
-__all__ = ["SHARE", "a_few", "seeds"]
-
 SHARE = 1 if settings.get_current_profile_name() == ALL else 4
 """Of so many cases one is tried: of all with ``pytest --hypothesis-profile=all``."""
 

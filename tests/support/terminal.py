@@ -13,8 +13,6 @@ from select import select
 
 from support.waiting import PATIENCE_S, until
 
-__all__ = ["Terminal", "at_a_terminal"]
-
 
 class Terminal:
     """A command with a terminal of its own.

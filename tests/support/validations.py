@@ -10,8 +10,6 @@ from calibrate.validation.validation import Validation, scores_of
 from simulator.base.table import Column, Table
 from simulator.spec.figures import Estimate
 
-__all__ = ["HOSTILE", "row", "validation_of"]
-
 HOSTILE = '<script>window.pwned=1</script>"|`[x](javascript:alert(1))\u202e&amp;<img src=x onerror=window.pwned=1>'
 
 MOVED = (Column("quantity", "text"), Column("from", "rate"), Column("to", "rate"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["PATIENCE_S", "until"]
-
 PATIENCE_S = 300.0
 """For what a process is waited for; half of a test's timeout."""
 

@@ -10,8 +10,6 @@ from simulator.base.text import written
 if TYPE_CHECKING:
     from support.pages import Page
 
-__all__ = ["AMOUNT", "closes", "misrounded", "read", "rounds_to"]
-
 AMOUNT = r"[+−±]?\$?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?:%|[kMGT]\b)?(?: (?:h|min|s|ms|µs|ns)\b)?"
 _SIZES = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 

@@ -13,8 +13,6 @@ from typing import ClassVar
 from torture.corpus import prepare
 from torture.endings import Ended, Finding, Running, contents, faults
 
-__all__ = ["Attack", "Ground", "Trial"]
-
 
 @dataclass(frozen=True)
 class Ground:

@@ -21,8 +21,6 @@ import simulator
 from simulator.base.checksums import with_checksum
 from torture.endings import command
 
-__all__ = ["FIT", "FIT_INPUT", "FROM_TF_CONFIG", "PLAN", "REPORT", "REPORT_OF_PLAN", "SWEEP", "VALIDATE", "Kind", "kinds", "prepare"]
-
 HOME = Path(simulator.__file__).parent.parent
 _PROFILES = HOME / "tests" / "calibrate" / "data" / "profiles"
 

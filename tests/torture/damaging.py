@@ -12,8 +12,6 @@ from torture.attacks import Attack, Trial
 from torture.corpus import FIT, REPORT, REPORT_OF_PLAN, Kind, kinds
 from torture.endings import contents
 
-__all__ = ["Flips", "Mutants"]
-
 _KINDS = list(kinds())
 _OUT = ("out.", ".out.")
 

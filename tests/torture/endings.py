@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["Ended", "Finding", "Running", "command", "contents", "faults", "left_in_shared_memory"]
-
 LIMIT_S = 120.0
 """Nothing here is asked to do more than some seconds of work, or it is told that it would take long."""
 _MOST_BYTES = 12 * 2**30

@@ -17,8 +17,6 @@ from torture.attacks import Attack, Ground, Trial
 from torture.corpus import PLAN, REPORT
 from torture.endings import Ended, Running, command, contents
 
-__all__ = ["FirstSecond", "Kills", "kept_lines"]
-
 _ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SWEEP = "sweep scenario.toml --set run.steps=60 --over run.seed=0..7 --over strategy.workers=2,3 --out out.ndjson"
 _PLAN = PLAN.replace("100samples", "3000samples").replace("1..4", "1..12") + " --set run.replications=19"

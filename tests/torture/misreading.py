@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from torture.attacks import Attack, Trial
 from torture.endings import Ended
 
-__all__ = ["Misreadings"]
-
 _TIMES = {
     "s": 1.0,
     "sec": 1.0,

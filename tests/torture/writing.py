@@ -15,8 +15,6 @@ from torture.attacks import Attack, Ground, Trial
 from torture.corpus import FIT, FIT_INPUT, FROM_TF_CONFIG, PLAN, REPORT, SWEEP, VALIDATE
 from torture.endings import Running, contents
 
-__all__ = ["Crowded", "FullDisk", "TwoWriters"]
-
 _MORE = SWEEP.replace("0,1,2", "0..9")
 _SCENARIO = "--cluster ethernet-25g --batch 32"
 _WRITING = (

@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from paceline.learning.batch import NoiseScale, samples_factor, samples_ratio, samples_to_target
+from paceline.learning.batch import samples_factor, samples_ratio, samples_to_target
 from simulator import load_scenario
 from simulator.base.errors import ScenarioError
 from simulator.spec.figures import Estimate
+from simulator.spec.noise_scale import NoiseScale
 
 
 def test_far_below_samples_stay_and_far_above_steps_stay():

@@ -12,8 +12,6 @@ import typer
 from paceline.cli.commands import Panel
 from paceline.cli.options import Given, Yes, calling
 
-__all__ = ["advise"]
-
 PANEL, ORDER = Panel.PREDICT, 35
 
 

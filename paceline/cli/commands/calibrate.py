@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from simulator.spec.overheads import Overheads
     from simulator.spec.workload import Workload
 
-__all__ = ["calibrate"]
-
 PANEL, ORDER = Panel.MEASURE, 60
 
 _OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "keras_backend", "layers", "measurements")

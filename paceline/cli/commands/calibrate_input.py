@@ -13,8 +13,6 @@ from paceline.cli.options import Given, calling, command_line
 if TYPE_CHECKING:
     from simulator.spec.input_pipeline import InputPipeline, InputWork
 
-__all__ = ["calibrate_input"]
-
 PANEL, ORDER = Panel.MEASURE, 65
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from paceline.arguments import Carrying
     from simulator.spec.cluster import Cluster
 
-__all__ = ["calibrate_link"]
-
 PANEL, ORDER = Panel.MEASURE, 70
 
 

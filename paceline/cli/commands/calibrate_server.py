@@ -13,8 +13,6 @@ from paceline.cli.options import Given, calling, command_line
 if TYPE_CHECKING:
     from simulator.spec.cluster import Cluster
 
-__all__ = ["calibrate_server"]
-
 PANEL, ORDER = Panel.MEASURE, 75
 
 _EXAMPLE = (161, 102e6)

@@ -17,8 +17,6 @@ from paceline.cli.questions import COMMON, figures_asked
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-__all__ = ["init"]
-
 PANEL, ORDER = Panel.PREDICT, 15
 
 _MOST_SWEPT = 8

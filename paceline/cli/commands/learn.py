@@ -15,8 +15,6 @@ from paceline.cli.options import Given, calling
 if TYPE_CHECKING:
     from paceline.learning import Learned
 
-__all__ = ["learn"]
-
 PANEL, ORDER = Panel.PREDICT, 45
 
 

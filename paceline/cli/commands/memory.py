@@ -12,8 +12,6 @@ import typer
 from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import Given, calling
 
-__all__ = ["memory"]
-
 PANEL, ORDER = Panel.PREDICT, 25
 
 

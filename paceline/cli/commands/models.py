@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from simulator.base.table import Cell, Table
 
 
-__all__ = ["app"]
-
 PANEL, ORDER = Panel.LOOK_UP, 110
 _Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios"]
 _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)

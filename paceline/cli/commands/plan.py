@@ -14,8 +14,6 @@ import typer
 from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import YES_HELP, Given, calling
 
-__all__ = ["plan"]
-
 PANEL, ORDER = Panel.PREDICT, 40
 
 _SHOWN = 12

@@ -14,8 +14,6 @@ import typer
 
 from paceline.cli.commands import Panel
 
-__all__ = ["quickstart"]
-
 PANEL, ORDER = Panel.PREDICT, 10
 
 _NAME = "quickstart"

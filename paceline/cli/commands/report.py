@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from paceline.reporting.exporting import Format
     from paceline.reporting.report import Report
 
-__all__ = ["report"]
-
 PANEL, ORDER = Panel.PREDICT, 50
 
 

@@ -10,8 +10,6 @@ import typer
 from paceline.cli.commands import Panel
 from paceline.cli.options import Given, calling
 
-__all__ = ["schema"]
-
 PANEL, ORDER = Panel.LOOK_UP, 100
 
 

@@ -11,8 +11,6 @@ import typer
 from paceline.cli.commands import Panel
 from paceline.cli.options import Given, calling
 
-__all__ = ["serve"]
-
 PANEL, ORDER = Panel.PREDICT, 55
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from simulator.program.printing import Listing, Printed
     from simulator.scenario import Scenario
 
-__all__ = ["simulate"]
-
 PANEL, ORDER = Panel.PREDICT, 20
 
 

@@ -18,8 +18,6 @@ from paceline.cli.options import Given, Require, Yes, calling
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
-__all__ = ["sweep"]
-
 PANEL, ORDER = Panel.PREDICT, 30
 
 _ALL_SHOWN = 200

@@ -18,8 +18,6 @@ from paceline.cli.options import Given, calling
 if TYPE_CHECKING:
     from calibrate.testbed.summary import TestbedRun
 
-__all__ = ["app"]
-
 PANEL, ORDER = Panel.MEASURE, 90
 
 app = typer.Typer(no_args_is_help=True, help="Run a real TensorFlow cluster on this machine, measure it, and predict larger ones.")

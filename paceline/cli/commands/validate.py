@@ -17,8 +17,6 @@ from paceline.cli.options import Given, calling, command_line
 if TYPE_CHECKING:
     from calibrate.validation.validation import Validation
 
-__all__ = ["validate"]
-
 PANEL, ORDER = Panel.MEASURE, 80
 _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")

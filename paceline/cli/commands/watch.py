@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from paceline.watching import Update
 
-__all__ = ["watch"]
-
 PANEL, ORDER = Panel.MEASURE, 85
 _MOST_EVENTS = 8
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from paceline.diagnosing import Diagnosis
     from simulator.scenario import Scenario
 
-__all__ = ["why"]
-
 PANEL, ORDER = Panel.PREDICT, 37
 
 _OWN = (

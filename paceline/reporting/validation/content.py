@@ -21,21 +21,6 @@ from simulator.base.errors import InputError
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import clean, format_interval, format_number, format_share, written
 
-__all__ = [
-    "as_data",
-    "brief_tables",
-    "check_document",
-    "csv_tables",
-    "details_file",
-    "place_section",
-    "rows_table",
-    "scores_table",
-    "section",
-    "settings_file",
-    "summaries",
-    "summary",
-]
-
 _MOST_LISTED, _DIGITS = 4, 8
 _ONCE = ("settings.source",)
 """Columns that files leave out: long, the same for all rows of a series, and kept with it in models/published/."""

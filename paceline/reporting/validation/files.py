@@ -21,8 +21,6 @@ from paceline.reporting.validation.page import VALIDATION_PAGE, write_validation
 from simulator.base.errors import InputError
 from simulator.base.outputs import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
 
-__all__ = ["ValidationFiles", "kinds_of_tables"]
-
 
 @dataclass(frozen=True)
 class ValidationFiles:

@@ -39,8 +39,6 @@ from simulator.base.outputs import Output, marked_kind
 from simulator.base.table import Table
 from simulator.base.text import NONE, clean, format_number, format_share, listed, plot_text, written
 
-__all__ = ["VALIDATION_PAGE", "curves_of", "lines_of", "ratios", "render_validation", "write_validation"]
-
 _GENERATOR = '<meta name="generator" content="Paceline validate">'
 VALIDATION_PAGE = marked_kind("validation page", _GENERATOR)
 """Pages that a new one may replace."""

@@ -19,15 +19,6 @@ from simulator.scenario import Scenario
 from simulator.strategies.holding import layers_of
 from simulator.strategies.reducing import collective_of
 
-__all__ = [
-    "all_reduces_move_enough",
-    "collectives_say_when_they_go_on",
-    "exchanges_carry_the_buckets",
-    "gradients_enter_one_bucket",
-    "groups_agree",
-    "groups_divide_the_ranks",
-]
-
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
     """Every gradient enters one bucket per step, the same on all ranks, when it is ready; local SGD averages all variables as one.

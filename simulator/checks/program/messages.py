@@ -15,8 +15,6 @@ from simulator.program.program import Program
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, Link
 
-__all__ = ["End", "check_path", "messages_go_where_they_say", "what_departs_lands", "what_is_sent_to_ranks_is_received"]
-
 
 class End(NamedTuple):
     """Where a message begins or ends: inside its node, the node as links call it, and its number among all nodes."""

@@ -10,8 +10,6 @@ from simulator.program.program import Program
 from simulator.scenario import Scenario
 from simulator.spec.input_pipeline import InputWork
 
-__all__ = ["pipelines_prepare_the_batches"]
-
 
 def pipelines_prepare_the_batches(program: Program, scenario: Scenario) -> None:
     """Each rank has an input pipeline, alone or with others of its process; together they read and work as much as all batches need."""

@@ -11,8 +11,6 @@ from simulator.checks.program.walk import SLACK, broken, same, walks_of
 from simulator.program.program import Asynchronous, Program, Synchronous
 from simulator.scenario import Scenario
 
-__all__ = ["gradients_reach_their_server_once", "servers_work_as_measured", "variables_are_pulled_once"]
-
 
 def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> None:
     """Every gradient leaves each rank once per step, when its share of the backward pass is done, and reaches its server whole."""

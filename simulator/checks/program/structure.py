@@ -14,15 +14,6 @@ from simulator.program.program import Asynchronous, Operation, Program, Synchron
 from simulator.scenario import Scenario
 from simulator.strategies.setup import Layout
 
-__all__ = [
-    "gates_have_rules",
-    "machines_are_those_of_the_cluster",
-    "passes_are_whole",
-    "rules_are_those_of_the_strategy",
-    "steps_begin_and_end",
-    "tables_fit_together",
-]
-
 _GATES = ("turn", "prepare", "input", "update")
 
 

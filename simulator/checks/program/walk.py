@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator
 from simulator.base.errors import InvariantError
 from simulator.program.program import Operation, Program, Routine
 
-__all__ = ["SLACK", "Walk", "broken", "ports_of", "same", "walks_of"]
-
 SLACK = 1e-9
 """Tolerance of all laws of programs: relative for bytes, absolute for shares."""
 

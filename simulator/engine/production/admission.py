@@ -13,8 +13,6 @@ from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import number_at, parked_at, sides_at, turns_at
 
-__all__ = ["arrival_of_next", "ask", "decide_next", "gather", "give_back"]
-
 
 @compiled
 def arrival_of_next(s: Record, connection: int) -> int:

@@ -12,8 +12,6 @@ from simulator.engine.production import layout
 from simulator.engine.production.machine import act, address_of
 from simulator.program.program import Integers, Paths, Ports
 
-__all__ = ["shared_crossings"]
-
 _NONE: Integers = np.zeros(0, dtype=np.int64)
 
 

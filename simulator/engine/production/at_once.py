@@ -33,8 +33,6 @@ from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
 from simulator.spec.buckets import Bucket
 
-__all__ = ["AtOnceEngine"]
-
 Times = NDArray[np.float64]
 
 _END, _COMPUTE, _APPLY, _BEGUN, _COMPUTED, _APPLIED, _NUMBER, _CAUSE, _COLUMNS = 2, 4, 6, 9, 10, 11, 12, 13, 14

@@ -13,8 +13,6 @@ from simulator.base.log import Log
 from simulator.base.records import NOTHING
 from simulator.engine.production.fusing import Reduction
 
-__all__ = ["ObserverFeed", "Pass", "Piece"]
-
 Times = NDArray[np.float64]
 _Numbers = list[int]
 """Of work, one a rank."""

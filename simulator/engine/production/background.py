@@ -9,8 +9,6 @@ from simulator.engine.production.flows import settle_soon, soil
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import change_at, changing_at, port_at, real_at
 
-__all__ = ["change", "next_change"]
-
 
 @compiled
 def next_change(s: Record) -> None:

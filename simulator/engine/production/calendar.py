@@ -19,11 +19,6 @@ from simulator.engine.production.observed_rows import restore_context, save_cont
 from simulator.engine.production.records import alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.program.program import INSTANT_S
 
-__all__ = [
-    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "next_entry", "next_of", "next_serial",
-    "number_of", "pack", "set_alarm", "soon",
-]  # fmt: skip
-
 NOTE_BITS = 26
 """Lower bits of an entry's order: the place of the note that says what happens. Above them is the serial number."""
 NOTES = (1 << NOTE_BITS) - 1

@@ -35,8 +35,6 @@ from simulator.engine.production.records import (
     standing_at,
 )
 
-__all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
-
 
 @compiled
 def end_collective(s: Record, rank: int, bucket: int) -> None:

@@ -39,8 +39,6 @@ from simulator.engine.recorder import InUse, Kind, Name, Recorder
 from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Program
 
-__all__ = ["run"]
-
 _SLICE = 50_000
 """Things that happen between two looks at whether the user wants to stop."""
 

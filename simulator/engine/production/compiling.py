@@ -24,8 +24,6 @@ from numba.extending import intrinsic
 
 from simulator.engine.production.layout import Table
 
-__all__ = ["compiled", "fetch", "made", "table"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = {"nopython": True, "nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
 

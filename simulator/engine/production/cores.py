@@ -19,9 +19,6 @@ from simulator.engine.production.layout import Record
 from simulator.engine.production.observed_rows import restore_context, save_context
 from simulator.engine.production.records import task_at, work_at
 
-__all__ = ["leave", "work"]
-
-
 ROUNDING = 1e-9
 """What is left after a slice, as a share of one, that is the rounding of sums and not work."""
 

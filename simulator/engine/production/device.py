@@ -10,8 +10,6 @@ from simulator.engine.production.flows import send
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import number_at, overlap_at, rank_at, stretch_at
 
-__all__ = ["cancel", "communicate", "compute_on", "hidden_since", "note_compute", "note_message", "rank_of", "wake"]
-
 
 @compiled
 def compute_on(s: Record, rank: int, work_s: float) -> None:

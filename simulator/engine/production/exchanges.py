@@ -10,8 +10,6 @@ from simulator.program.groups import collectives_of, exchanges_by_group, members
 from simulator.program.program import Integers, Program
 from simulator.program.schedule import Needs, Tables
 
-__all__ = ["add_exchanges"]
-
 _ALWAYS = (1 << 31) - 1
 """Buckets that a switch is asked to do: it has nothing to wait for but messages."""
 

@@ -42,8 +42,6 @@ from simulator.engine.production.records import (
     sort_at,
 )
 
-__all__ = ["settle", "settle_plain"]
-
 TOLERANCE = 1 + 1e-12
 """Levels this close, as a ratio, are the same."""
 FEW = 16

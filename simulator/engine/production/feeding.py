@@ -13,8 +13,6 @@ import numpy as np
 from simulator.engine.draws import Draws
 from simulator.program.program import Feed, Floats
 
-__all__ = ["Feeder"]
-
 
 class Feeder:
     """When each rank has its batches: one is begun when the one before is there, and that one taken which makes room for it.

@@ -50,20 +50,6 @@ from simulator.engine.production.records import (
     waiting_at,
 )
 
-__all__ = [
-    "begin_after_wait",
-    "end_messages",
-    "host_done",
-    "received",
-    "send",
-    "send_tensors",
-    "settle_all",
-    "settle_soon",
-    "soil",
-    "stand_for_link",
-]
-
-
 SAME_INSTANT = 1 + 1e-12
 """Messages of a port whose ends are this close, relative to its clock, end together."""
 

@@ -24,8 +24,6 @@ from simulator.program.program import HostCopies as Link
 from simulator.program.program import Reduction as Rule
 from simulator.spec.buckets import Bucket
 
-__all__ = ["Fuser", "HostCopies", "Reduction"]
-
 Times = NDArray[np.float64]
 _LISTED = 100
 _LATELY = 512

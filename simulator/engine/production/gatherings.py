@@ -16,8 +16,6 @@ from simulator.engine.production.rank import end_operation, heard
 from simulator.engine.production.records import entered_at, gathering_at, group_at, number_at, rank_at
 from simulator.engine.production.rules import after
 
-__all__ = ["end_gathering", "enter_gathering", "move", "moved"]
-
 
 @compiled
 def enter_gathering(s: Record, rank: int, number: int, its: Record) -> None:

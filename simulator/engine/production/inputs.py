@@ -14,8 +14,6 @@ from simulator.engine.production.layout import Record
 from simulator.engine.production.records import part_at, pipeline_at, real_at
 from simulator.engine.production.rules import after
 
-__all__ = ["ask", "go_on", "part_ended", "wait_s"]
-
 
 @compiled
 def _factor(s: Record, pipeline: int, batch: int) -> float:

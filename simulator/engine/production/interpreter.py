@@ -55,8 +55,6 @@ from simulator.engine.production.records import (
 from simulator.engine.production.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.production.updates import finish, serve, served
 
-__all__ = ["act"]
-
 REAL_BYTES = REAL.itemsize
 
 

@@ -26,8 +26,6 @@ from simulator.engine.production.observed_rows import restore_context
 from simulator.engine.production.records import item_at
 from simulator.program.program import INSTANT_S
 
-__all__ = ["advance"]
-
 _GOES_ON = -1
 
 

@@ -32,8 +32,6 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["act", "address_of", "is_kept", "keep", "making", "obstacle"]
-
 _CODE = "act.o"
 _WHOLE = "whole"
 """The file with the digest of the other and the name of its function, written last."""

@@ -10,8 +10,6 @@ from simulator.engine.production.compiling import compiled, fetch
 from simulator.engine.production.layout import CONNECTION, COUNT, INCIDENCE, MESSAGE, NUMBER, RANK, READ, REAL, Record
 from simulator.engine.production.records import connection_at, message_at, number_at, sort_at
 
-__all__ = ["fetch_connection", "fetch_order", "fetch_rank", "fetch_versions", "foresee_messages"]
-
 RANK_BYTES, COUNT_BYTES, NUMBER_BYTES = RANK.itemsize, COUNT.itemsize, NUMBER.itemsize
 READ_BYTES, REAL_BYTES = READ.itemsize, REAL.itemsize
 LINE_BYTES, MOST_BYTES = 64, 256

@@ -16,8 +16,6 @@ from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import context_at, logged_at
 
-__all__ = ["note", "passed", "restore_context", "save_context", "tell"]
-
 
 @compiled
 def save_context(s: Record, contexts: int, at: int) -> None:

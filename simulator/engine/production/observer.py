@@ -20,8 +20,6 @@ from simulator.engine.recorder import Recorder
 from simulator.program.groups import exchanges_by_group, group_name, members_of_groups
 from simulator.program.program import Floats, Integers, Program
 
-__all__ = ["ObserverFeed"]
-
 
 class ObserverFeed:
     """Calls the logs in the order of the rows.

@@ -23,11 +23,6 @@ from simulator.engine.production.records import (
     sort_at,
 )
 
-__all__ = [
-    "activate", "adopt", "available", "catch_up", "clear_coupled", "clear_foreign", "clear_owned", "couple", "deactivate", "disown",
-    "equal_share", "first_of", "first_to_end", "level_of", "owner_of", "push", "release", "resting", "take_first", "undisown", "weight_of",
-]  # fmt: skip
-
 
 @compiled
 def available(p: Record) -> float:

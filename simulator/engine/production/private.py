@@ -14,8 +14,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["NotPrivateError", "is_private", "private_folder"]
-
 _ROOT = 0
 
 

@@ -13,8 +13,6 @@ from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import connection_at, edge_at, node_at, number_at, sides_at, sort_at
 
-__all__ = ["begin_in_queues", "end_in_queues", "wait_s_of"]
-
 
 @compiled
 def _catch_up(s: Record, node: int, now: float) -> float:

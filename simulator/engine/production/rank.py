@@ -26,8 +26,6 @@ from simulator.engine.production.records import (
 )
 from simulator.engine.production.rules import tick
 
-__all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "heard", "operation_of", "pack_operation", "step_of"]
-
 
 @compiled
 def pack_operation(step: int, number: int) -> int:

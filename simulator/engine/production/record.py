@@ -15,8 +15,6 @@ from simulator.engine.production.layout import Record
 from simulator.engine.production.observed_rows import note
 from simulator.engine.production.records import long_at, number_at, rank_at, read_at, real_at, server_at
 
-__all__ = ["read_variables", "record_read", "record_step", "record_update", "waited_s"]
-
 
 @compiled
 def record_step(

@@ -8,8 +8,6 @@ from simulator.engine.production.cores import work
 from simulator.engine.production.layout import Record
 from simulator.engine.production.records import number_at, one_by_one_at
 
-__all__ = ["CLIENT", "DISPATCHER", "after", "ask", "may_begin", "take_step", "tick"]
-
 DISPATCHER, CLIENT = 0, 1
 """Processes that do one thing at a time."""
 

@@ -21,8 +21,6 @@ from simulator.engine.production.machine import address_of
 from simulator.program.program import Changes, Cores, Floats, Integers, Paths, Ports
 from simulator.spec.transport import Transport
 
-__all__ = ["State", "aligned"]
-
 _PATIENCE = 16
 """Ports that may be looked at for each that came or went before the whole component is shared out anew."""
 _FIRST_ROOM = 1 << 10

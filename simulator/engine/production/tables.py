@@ -24,8 +24,6 @@ from simulator.engine.recorder import STEP_COLUMNS, UPDATE_COLUMNS
 from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
 from simulator.program.program import Feed, Floats, Integers, Program, Routine, Synchronous
 
-__all__ = ["Simulation", "begin"]
-
 _KINDS = {
     "gate": codes.GATE,
     "compute": codes.COMPUTE,

@@ -18,8 +18,6 @@ from simulator.engine.production.rank import end_operation, give_up, operation_o
 from simulator.engine.production.record import record_update
 from simulator.engine.production.records import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at
 
-__all__ = ["finish", "go_on_after", "serve", "served", "submit"]
-
 
 @compiled
 def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:

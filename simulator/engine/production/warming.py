@@ -19,8 +19,6 @@ import numpy as np
 from simulator.program.program import Paths, Ports
 from simulator.spec.transport import Transport
 
-__all__ = ["NotMadeError", "available", "is_made", "load", "make"]
-
 _MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 8 s\n"
 _MAKER = "import sys; sys.path[:] = sys.argv[1:]; from simulator.engine.production.warming import make_here; make_here()"
 

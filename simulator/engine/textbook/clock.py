@@ -14,8 +14,6 @@ from simulator.base.errors import dead_lock, no_delay
 from simulator.engine.recorder import Name
 from simulator.program.program import INSTANT_S
 
-__all__ = ["Busy", "Clock", "Going", "Processor"]
-
 _LAST: EventPriority = 2  # type: ignore[assignment]  # SimPy's own priorities are 0 and 1; any number sorts
 
 Going = Generator[Event, Any, Any]

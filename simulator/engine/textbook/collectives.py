@@ -21,8 +21,6 @@ from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Exchange, Operation, Reduction, Routine
 from simulator.program.schedule import Needs
 
-__all__ = ["Collectives"]
-
 
 class Collectives:
     """All collectives of a training: each rank enters those of a partition in order."""

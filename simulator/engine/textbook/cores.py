@@ -9,8 +9,6 @@ import simpy
 from simulator.engine.textbook.clock import Clock, Going
 from simulator.program.program import INSTANT_S
 
-__all__ = ["SharedCores"]
-
 
 class SharedCores:
     """Tasks wait in one queue; a free core takes the one in front, and keeps it for a slice while others wait (docs/network.md).

@@ -28,8 +28,6 @@ from simulator.engine.textbook.servers import AsynchronousUpdates, SynchronousUp
 from simulator.engine.textbook.worker import Device, Step, Updates, Worker
 from simulator.program.program import Operation, Program, Synchronous
 
-__all__ = ["run"]
-
 
 def run(
     program: Program, draws: Draws, recorder: Recorder, collective: Collective | None, log: Log | None,

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from simulator.engine.textbook.clock import Clock, Going
 
-__all__ = ["Pipeline"]
-
 
 class Pipeline:
     """Prepares one batch after the other, as the thread of tf.data's ``PrefetchDataset`` does.

@@ -13,8 +13,6 @@ from simpy.events import Event
 from simulator.engine.textbook.clock import Busy, Clock, Going
 from simulator.program.program import INSTANT_S, Changes, Ports
 
-__all__ = ["Links"]
-
 
 @dataclass(eq=False, slots=True)
 class _Flow:

@@ -17,8 +17,6 @@ from simulator.engine.textbook.clock import Clock, Going, Processor
 from simulator.engine.textbook.links import Links
 from simulator.program.program import Program
 
-__all__ = ["Network"]
-
 
 class Network:
     """Carries messages over the paths of a program.

@@ -10,8 +10,6 @@ from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Parts, Recorder
 from simulator.engine.textbook.clock import Clock, Going
 
-__all__ = ["Clocks", "Steps", "Window"]
-
 
 class Steps:
     """Steps that are still to be handed out: of all ranks together, of each, or any number."""

@@ -9,8 +9,6 @@ from simulator.engine.textbook.clock import Going, Processor
 from simulator.engine.textbook.worker import Step, Training, Worker
 from simulator.program.program import Asynchronous, Operation, Synchronous
 
-__all__ = ["AsynchronousUpdates", "SynchronousUpdates"]
-
 
 class AsynchronousUpdates:
     """Each gradient is applied when its turn comes at its server (Dean et al., "Large scale distributed deep networks", 2012)."""

@@ -22,8 +22,6 @@ from simulator.engine.textbook.rules import Steps, Window
 from simulator.program.groups import amid_passes
 from simulator.program.program import Operation, Program, Routine
 
-__all__ = ["Device", "Step", "Training", "Updates", "Worker"]
-
 
 class Training(Protocol):
     """What workers, servers and collectives know of the training that they take part in: see ``engine.Training``."""

@@ -21,8 +21,6 @@ from simulator.program.port_names import PortKind
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
 
-__all__ = ["Listing", "tables_of"]
-
 _LISTED = 64
 """Operations of a routine that are listed one by one."""
 _FEW = 4

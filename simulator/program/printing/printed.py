@@ -15,8 +15,6 @@ from simulator.base.short import Short
 from simulator.base.text import counted, format_seconds
 from simulator.program.program import Floats, Operation, Program
 
-__all__ = ["NONE", "Printed", "Reduced", "device_ports", "time_of"]
-
 NONE = -1
 """In a column of numbers: there is none."""
 

@@ -21,8 +21,6 @@ from simulator.program.printing.printed import NONE, Printed, device_ports
 from simulator.program.program import Exchange, Feed, Program, Routine
 from simulator.program.schedule import Needs
 
-__all__ = ["SCHEMA_VERSION", "rows_of"]
-
 SCHEMA_VERSION = 1
 """Of the rows: a reader that knows another version knows other fields."""
 

@@ -15,8 +15,6 @@ from simulator.program.printing.printed import time_of
 from simulator.program.program import Asynchronous, Changes, Feed, Program, Synchronous
 from simulator.spec.transport import Transport
 
-__all__ = ["sentences_of"]
-
 
 def sentences_of(program: Program) -> Iterator[str]:
     """What is no graph, one sentence a rule: who gets a step, what becomes of gradients, how messages and cores are shared."""

@@ -18,8 +18,6 @@ from simulator.strategies.hybrid.parts import Exchanged, Part, Split, State, par
 from simulator.strategies.hybrid.routine import Reduced
 from simulator.strategies.setup import Setup
 
-__all__ = ["Costs"]
-
 
 class Costs:
     """What the parts of a model cost.

@@ -22,8 +22,6 @@ from simulator.strategies.hybrid.groups import Among, Grid, Timing
 from simulator.strategies.hybrid.schedules import Schedule
 from simulator.strategies.setup import Bubble, StageOf
 
-__all__ = ["Devices", "bubble_of", "exchanges_of", "stages_of"]
-
 _AMONG = {
     "data": "copies",
     "shard": "shards",

@@ -25,8 +25,6 @@ from simulator.program.program import Integers
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
 
-__all__ = ["Among", "Grid", "Order", "Timing", "shared_links", "tensor_groups"]
-
 Order = Literal["data", "pipeline"]
 Among = Literal["pass", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
 """With whom, seen from a rank. ``pass``: who goes through a pass in step with it; ``data``: all copies of its stage; ``shard``: those

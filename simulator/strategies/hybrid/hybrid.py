@@ -46,8 +46,6 @@ from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.setup import Bubble, InCommon, Layout, ModelParallel, Setup, StageOf, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Reduction, Software, Strategy, check_workers
 
-__all__ = ["Hybrid"]
-
 Degree = Annotated[int, Field(ge=1, le=100_000)]
 
 Timed = tuple[int, ...]

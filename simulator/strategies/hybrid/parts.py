@@ -17,8 +17,6 @@ from simulator.spec.training import Training
 from simulator.spec.workload import Affine, Workload
 from simulator.strategies.holding import Held, Model, Owned, Values, layers_of
 
-__all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "seconds_of", "state_of"]
-
 Cut = Literal["balanced", "even"]
 
 

@@ -18,8 +18,6 @@ from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.schedules import Does, Pass
 
-__all__ = ["PREVIOUS", "Reduced", "Shard", "StageCosts", "routine_of"]
-
 Shard = Literal["none", "optimizer", "gradients", "parameters"]
 
 NEXT, PREVIOUS = 0, 1

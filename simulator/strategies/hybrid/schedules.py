@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-__all__ = ["Does", "Pass", "Schedule", "in_flight", "passes"]
-
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble", "pipedream"]
 Does = Literal["forward", "backward", "weights"]
 
