@@ -4,7 +4,7 @@ An engine says when a piece of work began and ended, and which other one had bee
 queue (messages of a connection, gradients before a server, computes of a rank) may besides have had to wait for the one before it:
 that is known here. Every call tells one piece of work that has ended, and gives its number; work that took no time is recorded as
 well, waits only if they took some. Any engine that makes the same calls in the same order tells the same records. Machine code counts
-numbers along (``simulator.engine.production.observed_rows``): one call, one number.
+numbers along (``simulator.engine.production.calendar``): one call, one number.
 """
 
 from __future__ import annotations

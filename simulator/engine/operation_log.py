@@ -1,7 +1,7 @@
 """Records of a program's operations: looks up what the numbers of ranks and operations stand for, and calls the log with it.
 
 Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.production.observer``. Each call but
-``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.production.observed_rows``).
+``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.production.calendar``).
 What computes all ranks at once calls :class:`simulator.base.log.Log` itself.
 """
 

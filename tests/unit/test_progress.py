@@ -9,7 +9,7 @@ import pytest
 
 from paceline.cli.terminal import progress_bar
 from simulator import load_scenario, simulate
-from simulator.engine.progress import Progress
+from simulator.engine.recorder import Progress
 from simulator.scenario import Scenario
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {

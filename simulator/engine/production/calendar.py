@@ -13,11 +13,58 @@ first, until the next entry is asked for, since most are set anew at once.
 
 from __future__ import annotations
 
+from simulator.engine.production.codes import ENDED
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
-from simulator.engine.production.observed_rows import restore_context, save_context
-from simulator.engine.production.records import alarm_at, entry_at, heaped_alarm_at, item_at
+from simulator.engine.production.records import alarm_at, context_at, entry_at, heaped_alarm_at, item_at, logged_at
 from simulator.program.program import INSTANT_S
+
+
+@compiled
+def save_context(s: Record, contexts: int, at: int) -> None:
+    """Keep what lets things happen now, beside what is put off."""
+    c = context_at(contexts, at)
+    c.cause = s.cause
+    c.since_s = s.since_s
+
+
+@compiled
+def restore_context(s: Record, contexts: int, at: int) -> None:
+    """What was put off happens now."""
+    c = context_at(contexts, at)
+    s.cause = c.cause
+    s.since_s = c.since_s
+
+
+@compiled
+def note(s: Record, kind: int, rank: int, about: int, begun_s: float, ended_s: float, cause: int) -> None:
+    """Write a row."""
+    row = logged_at(s.logged, s.logged_n)
+    s.logged_n += 1
+    row.kind = kind
+    row.rank = rank
+    row.about = about
+    row.begun_s = begun_s
+    row.ended_s = ended_s
+    row.cause = cause
+
+
+@compiled
+def tell(s: Record, kind: int, rank: int, about: int, begun_s: float, cause: int) -> int:
+    """Tell of a piece of work that ends now; its number."""
+    note(s, kind, rank, about, begun_s, s.now, cause)
+    number: int = s.logged_so_far
+    s.logged_so_far = number + 1
+    return number
+
+
+@compiled
+def passed(s: Record, rank: int, number: int, since_s: float, cause: int) -> int:
+    """A rank passes a gate that it came to at ``since_s``, because of ``cause``; what let it pass."""
+    if s.observed and s.now > since_s:
+        return tell(s, ENDED, rank, number, since_s, cause)
+    return cause
+
 
 NOTE_BITS = 26
 """Lower bits of an entry's order: the place of the note that says what happens. Above them is the serial number."""

@@ -34,8 +34,7 @@ from simulator.engine.production.codes import (
 from simulator.engine.production.machine import act
 from simulator.engine.production.observer import ObserverFeed
 from simulator.engine.production.tables import Simulation, begin
-from simulator.engine.progress import Progress
-from simulator.engine.recorder import InUse, Kind, Name, Recorder
+from simulator.engine.recorder import InUse, Kind, Name, Progress, Recorder
 from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Program
 

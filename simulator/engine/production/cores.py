@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 
-from simulator.engine.production.calendar import set_alarm, soon
+from simulator.engine.production.calendar import restore_context, save_context, set_alarm, soon
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
-from simulator.engine.production.observed_rows import restore_context, save_context
 from simulator.engine.production.records import task_at, work_at
 
 ROUNDING = 1e-9

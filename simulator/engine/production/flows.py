@@ -13,13 +13,23 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.admission import arrival_of_next, ask, give_back
-from simulator.engine.production.calendar import at_end_of_instant, call_later, drop_alarm, make_entry, next_serial, pack, set_alarm, soon
+from simulator.engine.production.calendar import (
+    at_end_of_instant,
+    call_later,
+    drop_alarm,
+    make_entry,
+    next_serial,
+    pack,
+    restore_context,
+    save_context,
+    set_alarm,
+    soon,
+)
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.fairness import settle, settle_plain
 from simulator.engine.production.layout import Record
 from simulator.engine.production.near import foresee_messages
-from simulator.engine.production.observed_rows import restore_context, save_context
 from simulator.engine.production.ports import (
     activate,
     available,

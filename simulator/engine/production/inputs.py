@@ -1,6 +1,6 @@
 """Pipelines, which prepare one batch after the other; what ranks do with batches is in ``interpreter``.
 
-``simulator.engine.production.feeding`` computes the same for all ranks at once, of pipelines that share nothing.
+``simulator.engine.production.at_once`` computes the same for all ranks at once, of pipelines that share nothing.
 """
 
 from __future__ import annotations

@@ -7,30 +7,40 @@ return to Python (``codes``) are answered in ``compiled``.
 from __future__ import annotations
 
 from simulator.engine.production import codes
-from simulator.engine.production.background import next_change
 from simulator.engine.production.calendar import (
     at_end_of_instant,
     call_later,
     code_of,
     make_entry,
     next_serial,
+    note,
     number_of,
     pack,
+    passed,
     soon,
+    tell,
 )
 from simulator.engine.production.codes import ALL_REDUCE, ENDED, STARTED
-from simulator.engine.production.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
+from simulator.engine.production.collectives import (
+    advance_member,
+    end_collective,
+    end_gathering,
+    enter,
+    enter_gathering,
+    move,
+    moved,
+    receive_chunk,
+    sent_last,
+)
 from simulator.engine.production.compiling import compiled, fetch
 from simulator.engine.production.cores import work
 from simulator.engine.production.device import note_message, rank_of, wake
 from simulator.engine.production.flows import send, send_tensors
-from simulator.engine.production.gatherings import end_gathering, enter_gathering, move, moved
 from simulator.engine.production.inputs import ask as ask_pipeline
 from simulator.engine.production.inputs import go_on, part_ended, wait_s
 from simulator.engine.production.layout import REAL, Record
-from simulator.engine.production.loop import advance
+from simulator.engine.production.loop import advance, next_change
 from simulator.engine.production.near import fetch_order
-from simulator.engine.production.observed_rows import note, passed, tell
 from simulator.engine.production.ports import leave_out
 from simulator.engine.production.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
 from simulator.engine.production.record import read_variables

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from simulator.engine.production import codes
-from simulator.engine.production.calendar import pack, soon
+from simulator.engine.production.calendar import pack, soon, tell
 from simulator.engine.production.codes import ENDED
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.device import cancel, compute_on, hidden_since, note_compute, note_message
 from simulator.engine.production.layout import Record
 from simulator.engine.production.near import fetch_connection
-from simulator.engine.production.observed_rows import tell
 from simulator.engine.production.record import record_step, record_update, waited_s
 from simulator.engine.production.records import (
     count_at,

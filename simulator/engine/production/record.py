@@ -8,11 +8,10 @@ read, and how long they waited for others' gradients, are here too.
 from __future__ import annotations
 
 from simulator.engine.production import codes
-from simulator.engine.production.calendar import call_later, pack
+from simulator.engine.production.calendar import call_later, note, pack
 from simulator.engine.production.codes import STEP, UPDATE
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.layout import Record
-from simulator.engine.production.observed_rows import note
 from simulator.engine.production.records import long_at, number_at, rank_at, read_at, real_at, server_at
 
 

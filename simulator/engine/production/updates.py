@@ -6,14 +6,13 @@ The rules are those of ``SynchronousUpdates`` in ``simulator.engine.textbook.ser
 from __future__ import annotations
 
 from simulator.engine.production import codes
-from simulator.engine.production.calendar import call_later, pack, soon
+from simulator.engine.production.calendar import call_later, pack, restore_context, save_context, soon, tell
 from simulator.engine.production.codes import APPLIED, ENDED
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.flows import send
 from simulator.engine.production.layout import Record
 from simulator.engine.production.near import fetch_versions
-from simulator.engine.production.observed_rows import restore_context, save_context, tell
 from simulator.engine.production.rank import end_operation, give_up, operation_of, pack_operation, step_of
 from simulator.engine.production.record import record_update
 from simulator.engine.production.records import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at

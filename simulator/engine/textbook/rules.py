@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.engine.progress import Progress
-from simulator.engine.recorder import InUse, Kind, Parts, Recorder
+from simulator.engine.recorder import InUse, Kind, Parts, Progress, Recorder
 from simulator.engine.textbook.clock import Clock, Going
 
 
