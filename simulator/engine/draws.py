@@ -105,7 +105,7 @@ class Draws:
         self._add(load.jitter, cluster.slowdown, begins, ranks, least)
         in_common = scenario.strategy.in_common(scenario)
         self._shared = None if in_common is None else SharedDraws(in_common, streams)
-        constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+        constant = np.repeat([factors.constant for factors in self._jitter], [len(factors) for factors in self._jitter])
         self.constant = compact(constant if in_common is None else constant & (in_common.group < 0))
 
     def _add(
@@ -157,16 +157,16 @@ class Draws:
 
     def factors(self, ranks: NDArray[np.int64], block: int) -> NDArray[np.float64]:
         """The same in a new array, shape (n, block)."""
-        found = np.empty((len(ranks), block))
-        self.fill(ranks, found)
-        return found
+        drawn_factors = np.empty((len(ranks), block))
+        self.fill(ranks, drawn_factors)
+        return drawn_factors
 
     def of_batches(self, pipelines: int) -> Jitter | None:
         """The factors by which the batches of each of some pipelines are multiplied; none where all are 1."""
-        its = self._scenario.input
-        if its is None or its.jitter.kind == "constant":
+        pipeline = self._scenario.input
+        if pipeline is None or pipeline.jitter.kind == "constant":
             return None
-        return Jitter(its.jitter, None, self._streams, np.arange(pipelines), name="input")
+        return Jitter(pipeline.jitter, None, self._streams, np.arange(pipelines), name="input")
 
     def pull_orders(self, ranks: NDArray[np.int64], count: int, block: int = 1) -> NDArray[np.int32]:
         """The orders in which the next steps of some workers pull their messages at random.
@@ -185,7 +185,7 @@ class Draws:
         numpy.ndarray
             Shape (n, block, count).
         """
-        found = np.empty((len(ranks), block, count), dtype=np.int32)
+        orders = np.empty((len(ranks), block, count), dtype=np.int32)
         if count not in self._orders:
             straight = np.arange(count, dtype=np.int32)
             self._orders[count] = self._streams.rows(
@@ -194,8 +194,8 @@ class Draws:
                 lambda rng, shape: rng.permuted(np.tile(straight, (*shape, 1)), axis=-1),
                 count,
             )
-        self._orders[count].fill(ranks, found)
-        return found
+        self._orders[count].fill(ranks, orders)
+        return orders
 
     def weights(self) -> Iterator[NDArray[np.float64]]:
         """Weights of messages in order of their beginning, endless, in blocks; of transports that have random ones."""
@@ -242,9 +242,9 @@ class BatchFactors:
         """The next factor."""
         for factor in self._left:
             return factor
-        found = np.empty((1, self._block))
-        self._jitter.fill(self._pipeline, found)
-        self._left = iter(found[0].tolist())
+        drawn_factors = np.empty((1, self._block))
+        self._jitter.fill(self._pipeline, drawn_factors)
+        self._left = iter(drawn_factors[0].tolist())
         return next(self._left)
 
 

@@ -48,25 +48,25 @@ class OperationLog:
         Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it, of a collective when it entered. Of
         several computes made in one piece the last one counts.
         """
-        its = self._operations[self._routine[rank]][operation]
-        if its.kind == "compute":
+        op = self._operations[self._routine[rank]][operation]
+        if op.kind == "compute":
             # one compute of a rank follows the other
             cause = max(cause, self._computed.get(rank, NOTHING))
-            number = self._computed[rank] = self._log.span(rank, its.name, begun_s, ended_s, cause, its.number)
+            number = self._computed[rank] = self._log.span(rank, op.name, begun_s, ended_s, cause, op.number)
             return number
-        if its.kind == "send":
-            path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
-            ends = its.source.of(rank, peer), its.target.of(rank, peer)
-            return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name, its.number)
-        if its.kind == "collective":
+        if op.kind == "send":
+            path, peer = int(self._path[rank, op.slot]), int(self._peer[rank, op.slot])
+            ends = op.source.of(rank, peer), op.target.of(rank, peer)
+            return self._log.transfer(path, *ends, op.title, op.size_bytes, begun_s, ended_s, cause, op.name, op.number)
+        if op.kind == "collective":
             joined_s, joined_by = self._joined
-            where = rank, its.number, its.size_bytes, begun_s, joined_s, ended_s, cause, joined_by
-            return self._log.collective(*where, name=its.name, stream=its.partition)
-        if its.kind == "serve":
-            return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)
-        if its.name == "input":
+            where = rank, op.number, op.size_bytes, begun_s, joined_s, ended_s, cause, joined_by
+            return self._log.collective(*where, name=op.name, stream=op.partition)
+        if op.kind == "serve":
+            return self._log.service(op.server, self._served, rank, op.tensor, begun_s, ended_s, cause)
+        if op.name == "input":
             return self._log.wait(rank, "input", begun_s, ended_s, cause)
-        return self._log.turn(rank, "prepare" if its.name == "prepare" else "dispatch", begun_s, ended_s, cause)
+        return self._log.turn(rank, "prepare" if op.name == "prepare" else "dispatch", begun_s, ended_s, cause)
 
     def applied(self, tensor: int, begun_s: float, ended_s: float, cause: int) -> int:
         """A server has applied the mean of all gradients of a tensor."""

@@ -141,12 +141,12 @@ class Measured:
     def add_use(self, other: Measured) -> None:
         """Add how long resources were in use in another replication."""
         for kind, seconds in other.in_use_s.items():
-            its = other.names[kind]
-            mine, my_s = self.names.get(kind, its), self.in_use_s.get(kind, 0.0)
-            if mine != its:
+            ports = other.names[kind]
+            mine, my_s = self.names.get(kind, ports), self.in_use_s.get(kind, 0.0)
+            if mine != ports:
                 # by name: over which spines messages go differs from replication to replication
                 used_s = dict(zip(mine, self.in_use_s[kind].tolist(), strict=True))
-                for name, its_s in zip(its, seconds.tolist(), strict=True):
+                for name, its_s in zip(ports, seconds.tolist(), strict=True):
                     used_s[name] = used_s.get(name, 0.0) + its_s
                 self.names[kind], self.in_use_s[kind] = list(used_s), np.array(list(used_s.values()))
             else:
@@ -414,9 +414,9 @@ class Recorder:
         assert sums is not None
         _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, *_ = rows.T
         communication_s = end_s - start_s - input_s - compute_s - waiting_s - apply_s
-        its = routine[rows[:, 0].astype(np.int64)]
+        routines = routine[rows[:, 0].astype(np.int64)]
         for number, part_s in enumerate((input_s, compute_s, communication_s, waiting_s, apply_s)):
-            sums[:, number] += np.bincount(its, part_s, len(sums))
+            sums[:, number] += np.bincount(routines, part_s, len(sums))
 
     def _sum_joint(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:
         measured, durations = self.measured, end_s - start_s

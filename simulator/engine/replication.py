@@ -75,18 +75,18 @@ class Shared:
         return collective is None or collective.begin_again()
 
 
-def _only_hosts_differ(one: Drawn, other: Drawn) -> bool:
+def _only_hosts_differ(drawn: Drawn, other: Drawn) -> bool:
     """Whether two draws of a scenario differ in nothing but what messages cost hosts, which no table of a program but its transport has."""
     return (
-        _same_but(one, other, {"cluster"})
-        and _same_but(one.cluster, other.cluster, {"transport"})
-        and _same_but(one.cluster.transport, other.cluster.transport, {"cpu_per_message_s", "copy_per_byte_s"})
+        _same_but(drawn, other, {"cluster"})
+        and _same_but(drawn.cluster, other.cluster, {"transport"})
+        and _same_but(drawn.cluster.transport, other.cluster.transport, {"cpu_per_message_s", "copy_per_byte_s"})
     )
 
 
-def _same_but(one: BaseModel, other: BaseModel, keys: set[str]) -> bool:
+def _same_but(drawn: BaseModel, other: BaseModel, keys: set[str]) -> bool:
     """Whether all fields of two tables but some are the same objects, as those of a copy are."""
-    return all(getattr(one, name) is getattr(other, name) for name in type(one).model_fields if name not in keys)
+    return all(getattr(drawn, name) is getattr(other, name) for name in type(drawn).model_fields if name not in keys)
 
 
 def replicate(
@@ -174,7 +174,7 @@ class Run:
                 "strategy.fusion_cycle, priority, through_host and cluster.overlap_slowdown are simulated for all ranks at once, which "
                 "pipelines rule out that share cores or storage, as those of the first epoch do here: leave one of the two out"
             )
-        untimed = any(its.operations[number].lasts_s is None for its in program.routines for number in collectives_of(its))
+        untimed = any(routine.operations[number].lasts_s is None for routine in program.routines for number in collectives_of(routine))
         if len(program.groups) > 1 and not program.exchanges and untimed:
             raise SimulationError(
                 f"{len(program.groups)} groups of ranks have collectives at the same time, and how they share links is not computed at "
@@ -189,7 +189,7 @@ class Run:
     @property
     def only_simpy(self) -> bool:
         """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
-        return self.drawn.run.engine == "auto" and max(len(its.operations) for its in self.program.routines) > MOST_OPERATIONS
+        return self.drawn.run.engine == "auto" and max(len(routine.operations) for routine in self.program.routines) > MOST_OPERATIONS
 
     def on(self, engine: ByEngine) -> Measured:
         """By an engine; ``compiled`` and ``at-once`` are as the program is, whatever was foreseen."""
@@ -244,7 +244,7 @@ class Run:
 
     @property
     def _sizes(self) -> tuple[float, ...]:
-        return tuple(its.size_bytes for its in self.program.routines[0].operations if its.kind == "collective")
+        return tuple(operation.size_bytes for operation in self.program.routines[0].operations if operation.kind == "collective")
 
     def _note_collective(self, measured: Measured, sizes: Iterable[float]) -> None:
         if self.collective is None:
@@ -262,6 +262,6 @@ def drawn_scenario(scenario: Resolved, streams: Streams) -> Drawn:
 def _step_s(alone: Drawn, streams: Streams) -> float:
     """Seconds of a step of a scenario without chance, simulated."""
     program = compile_program(alone, streams)
-    its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
-    measured = its.on(engine_for(alone))
+    run = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
+    measured = run.on(engine_for(alone))
     return float(measured.window_s / measured.steps)

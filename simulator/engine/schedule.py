@@ -71,10 +71,10 @@ class Schedule:
 
     def first(self, updates: int) -> Schedule:
         """Its first updates."""
-        its = slice(updates)
+        kept = slice(updates)
         return Schedule(
             self.workers, self.averaged, self.every, self.neighbours,
-            self.time_s[its], self.worker[its], self.read[its], self.applied[its],
+            self.time_s[kept], self.worker[kept], self.read[kept], self.applied[kept],
         )  # fmt: skip
 
     def written(self) -> bytes:
@@ -104,7 +104,7 @@ class Schedule:
         InputError
             An update read far more than were applied before it.
         """
-        rows = sorted(steps, key=lambda its: (its[3], its[1]))
+        rows = sorted(steps, key=lambda step: (step[3], step[1]))
         for number, (worker, _, seen, _) in enumerate(rows):
             if seen > number + workers:
                 raise InputError(

@@ -113,9 +113,9 @@ class _Chains:
             changes = np.cumsum(~becomes, axis=1)
             before = np.take_along_axis(np.column_stack((np.zeros_like(which), changes)), last, axis=1)
             slow ^= (changes - before) % 2 == 1
-        found = np.column_stack((self._slow[which], slow[:, :-1]))
+        in_each = np.column_stack((self._slow[which], slow[:, :-1]))
         self._slow[which] = slow[:, -1]
-        return found
+        return in_each
 
 
 class Apart:
@@ -154,34 +154,34 @@ class SharedDraws:
 
     Parameters
     ----------
-    its
+    common
         Who has what in common.
     streams
         Of the replication.
     """
 
-    def __init__(self, its: InCommon, streams: Streams) -> None:
-        self._its = its
-        weights = np.concatenate(its.weights)
+    def __init__(self, common: InCommon, streams: Streams) -> None:
+        self._common = common
+        weights = np.concatenate(common.weights)
         things = np.arange(len(weights))  # that vary, group by group
-        first = np.cumsum([0, *map(len, its.weights[:-1])])
-        rows, mean = drawn(its.distribution, streams, "in common", things), its.distribution.mean()
+        first = np.cumsum([0, *map(len, common.weights[:-1])])
+        rows, mean = drawn(common.distribution, streams, "in common", things), common.distribution.mean()
 
         def more(count: int) -> NDArray[np.float64]:
-            found = np.empty((len(things), count))
-            rows.fill(things, found)
-            summed: NDArray[np.float64] = np.add.reduceat(weights[:, None] * (found / mean), first)
+            draws = np.empty((len(things), count))
+            rows.fill(things, draws)
+            summed: NDArray[np.float64] = np.add.reduceat(weights[:, None] * (draws / mean), first)
             return summed
 
-        self._of = np.flatnonzero(its.group >= 0)
-        self._place = np.cumsum(its.group >= 0) - 1
-        self._ahead = _Ahead(its.group[self._of], more)
+        self._of = np.flatnonzero(common.group >= 0)
+        self._place = np.cumsum(common.group >= 0) - 1
+        self._ahead = _Ahead(common.group[self._of], more)
 
     def multiply(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
         """Multiply the next factors of some ranks, shape (ranks, any)."""
-        of = np.flatnonzero(self._its.group[ranks] >= 0)
+        of = np.flatnonzero(self._common.group[ranks] >= 0)
         factors = self._ahead.next(self._place[ranks[of]], out.shape[1])
-        out[of] *= 1.0 + self._its.share[ranks[of], None] * (factors - 1.0)
+        out[of] *= 1.0 + self._common.share[ranks[of], None] * (factors - 1.0)
 
 
 class _Ahead:
@@ -209,5 +209,5 @@ class _Ahead:
             more = self._more(max(missing, self._known.shape[1] - passed, _LEAST_AHEAD))
             self._known, self._first = np.concatenate((self._known[:, passed:], more), axis=1), self._first + passed
         self._step[which] += size
-        found: NDArray[Any] = self._known[self._group[which, None], (begins - self._first)[:, None] + np.arange(size)]
-        return found
+        steps: NDArray[Any] = self._known[self._group[which, None], (begins - self._first)[:, None] + np.arange(size)]
+        return steps

@@ -5,6 +5,8 @@ collective ends, without an event for every rank. It takes programs that are ``t
 What comes out is, but for rounding, what an engine computes event by event: tests/oracle/test_at_once.py. Fusion in cycles,
 priorities and copies to hosts (``fusing``) are not known to the compiled engine.
 
+Batches of pipelines that share nothing follow the rule of ``wait_s`` (``rules``); change both together.
+
 From step to step only what the next one begins with is carried on; where the time of steps went is found out for a block of them.
 """
 
@@ -147,12 +149,12 @@ class AtOnceEngine:
         rules = program.rules
         reduction = rules.reduction or Rule()
         reduced = [operation for operation in program.routines[0].operations if operation.kind == "collective"]
-        buckets = [Bucket(its.ready, its.size_bytes) for its in reduced if its.every == 1] or [Bucket(1.0, 0.0)]
+        buckets = [Bucket(operation.ready, operation.size_bytes) for operation in reduced if operation.every == 1] or [Bucket(1.0, 0.0)]
         copies = HostCopies(reduction.copies, draws.ranks) if reduction.copies is not None else None
         observed = recorder.observer is not None
         fuser = None
         if collective is not None:
-            averaged_bytes = math.fsum(its.size_bytes for its in reduced if its.every > 1)
+            averaged_bytes = math.fsum(operation.size_bytes for operation in reduced if operation.every > 1)
             fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=observed)
         self._recorder = recorder
         self._progress = Progress(on_progress, recorder.closes_at)
@@ -384,8 +386,8 @@ class AtOnceEngine:
             if self._made == len(seconds):
                 applying_s = applying_s.copy()
                 applying_s[0] = 0.0
-            still_s, waiting_s = np.array([its.waited_s for its in passes]), np.array([its.late_s for its in passes])
-            hidden_s -= [its.exposed_s for its in passes]
+            still_s, waiting_s = np.array([done.waited_s for done in passes]), np.array([done.late_s for done in passes])
+            hidden_s -= [done.exposed_s for done in passes]
         elif self._fuser is not None and self._every > 1:
             averaged = (np.arange(self._made - len(seconds), self._made) + 1) % self._every == 0
             waiting_s[averaged] = applied_s[averaged].max(axis=1)[:, None] - applied_s[averaged]
@@ -451,8 +453,13 @@ def _hidden_in_each(reductions: Sequence[Sequence[Reduction]], begun_s: Times, c
     """:func:`_hidden_s` of each of some steps; arrays of shape (steps, ranks)."""
     if len({len(of_step) for of_step in reductions}) > 1:
         columns = reductions, begun_s, computed_s
-        return np.array([_hidden_in_each([its], from_s[None], to_s[None])[0] for its, from_s, to_s in zip(*columns, strict=True)])
-    spans = [(np.array([its.begun_s for its in same]), np.array([its.finish_s for its in same])) for same in zip(*reductions, strict=True)]
+        return np.array(
+            [_hidden_in_each([reduction], from_s[None], to_s[None])[0] for reduction, from_s, to_s in zip(*columns, strict=True)]
+        )
+    spans = [
+        (np.array([reduction.begun_s for reduction in same]), np.array([reduction.finish_s for reduction in same]))
+        for same in zip(*reductions, strict=True)
+    ]
     return _hidden_s(spans, begun_s, computed_s)
 
 

@@ -63,7 +63,9 @@ class ObserverFeed:
         self._log = log
         self._ready = ready
         # what each rank did last
-        self._last = [log.wait(rank, "late start", 0.0, its, NOTHING) if its else NOTHING for rank, its in enumerate(start_s.tolist())]
+        self._last = [
+            log.wait(rank, "late start", 0.0, late_s, NOTHING) if late_s else NOTHING for rank, late_s in enumerate(start_s.tolist())
+        ]
         self._reduced: dict[int, _Numbers] = {}  # the last step's reductions, by id
 
     def step(self, start_s: Times, done: Pass, applied: tuple[Times, Times], average: Reduction | None) -> _Numbers:
@@ -90,7 +92,7 @@ class ObserverFeed:
         if done.reductions:  # which may go on into the next step
             last = done.reductions[-1]
             reduced = zip(self._last, self._reduced[id(last)], last.finish_s == from_s, strict=True)
-            self._last = [its if awaited else own for own, its, awaited in reduced]
+            self._last = [averaged if awaited else own for own, averaged, awaited in reduced]
         if (to_s > from_s).any():
             self._last = [
                 self._log.span(rank, "apply", begun_s, ended_s, cause) if ended_s > begun_s else cause
@@ -112,9 +114,9 @@ class ObserverFeed:
             causes = self._last
             if piece.waits_for is not None:
                 reduced = self._reduced[id(piece.waits_for)]
-                causes = [one if late else own for own, one, late in zip(causes, reduced, piece.from_s > free_s, strict=True)]
+                causes = [sender if late else own for own, sender, late in zip(causes, reduced, piece.from_s > free_s, strict=True)]
             columns = piece.from_s.tolist(), piece.to_s.tolist(), causes
-            self._last = [self._log.span(rank, piece.name, *its) for rank, its in enumerate(zip(*columns, strict=True))]
+            self._last = [self._log.span(rank, piece.name, *span) for rank, span in enumerate(zip(*columns, strict=True))]
             logged.append(self._last)
             free_s = piece.to_s
         return logged

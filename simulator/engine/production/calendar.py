@@ -9,6 +9,11 @@ than ``INSTANT_S`` happens in one instant. Nothing here checks for room: ``loop`
 The time at which a port or a task must next be looked at changes often, so each has one alarm, which is moved. Alarms that are set in
 the order in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the
 first, until the next entry is asked for, since most are set anew at once.
+
+An observer gets rows in the order of what happens. Whatever is put off (by ``soon``, to another time, until a message has come, or until
+a task or a server has worked) has a context beside it, which is copied back into the state when it happens. So ``s.cause`` is always the
+number of the work because of which things happen now, and ``s.since_s`` when they were asked for. A number that ``tell`` gives must be
+the one that ``simulator.base.log.Log`` gives to the same record (``observer``). Without an observer there are no contexts.
 """
 
 from __future__ import annotations
@@ -158,8 +163,8 @@ def _put(base: int, at: int, time: float, order: int) -> None:
 @compiled
 def _precedes(base: int, at: int, other: int) -> bool:
     """Whether one entry comes before another, without a branch: which it would be is a guess."""
-    one, two = entry_at(base, at), entry_at(base, other)
-    return (one.time < two.time) | ((one.time == two.time) & (one.order < two.order))
+    first, second = entry_at(base, at), entry_at(base, other)
+    return (first.time < second.time) | ((first.time == second.time) & (first.order < second.order))
 
 
 @compiled
@@ -346,8 +351,8 @@ def _sink_alarm(s: Record, at: int, time: float, serial: int, which: int) -> Non
         if below >= n:
             break
         if below + 1 < n:
-            one, other = heaped_alarm_at(base, below), heaped_alarm_at(base, below + 1)
-            below += (other.time < one.time) | ((other.time == one.time) & (other.serial < one.serial))  # a branch would be a guess
+            left, right = heaped_alarm_at(base, below), heaped_alarm_at(base, below + 1)
+            below += (right.time < left.time) | ((right.time == left.time) & (right.serial < left.serial))  # a branch would be a guess
         heaped = heaped_alarm_at(base, below)
         if time < heaped.time or (time == heaped.time and serial < heaped.serial):
             break

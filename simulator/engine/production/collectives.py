@@ -1,4 +1,4 @@
-"""Collectives message by message.
+"""Collectives, message by message or of a known length.
 
 Whatever changes (data ready, a message received, a last message gone) has the ranks that may now go on looked at right after it. A
 rank that has ended a bucket has mostly got something that came of every other rank's data, so nobody is more than one bucket ahead.
@@ -9,6 +9,9 @@ which may enter any bucket at once.
 
 Lanes of all exchanges have one table; those that wait for a member to come further are linked. A rank is a member of one group of
 each partition, and has a number as such. ``exchanges`` makes the tables.
+
+Collectives of a known length last from when all of a group have entered; those of a group and partition follow each other. What moves
+over links that a group shares with others is a transfer of so many seconds of them.
 """
 
 from __future__ import annotations
@@ -40,24 +43,24 @@ from simulator.engine.production.rules import after
 
 
 @compiled
-def enter_gathering(s: Record, rank: int, number: int, its: Record) -> None:
+def enter_gathering(s: Record, rank: int, number: int, operation: Record) -> None:
     """A rank enters a collective, operation ``number`` of its step."""
-    group = number_at(s.group_of, its.partition * s.ranks_n + rank).n
+    group = number_at(s.group_of, operation.partition * s.ranks_n + rank).n
     g = group_at(s.groups, group)
-    at = g.gatherings + its.in_group
+    at = g.gatherings + operation.in_group
     gathering = gathering_at(s.gatherings, at)
-    one = rank * s.buckets_n + its.bucket
-    entered = entered_at(s.gathered, one)
+    entry = rank * s.buckets_n + operation.bucket
+    entered = entered_at(s.gathered, entry)
     entered.entered_s = s.now
     entered.cause = s.cause
     entered.rank = rank
     entered.number = number
     entered.after = -1
     if gathering.here == 0:
-        gathering.front = one
+        gathering.front = entry
     else:
-        entered_at(s.gathered, gathering.last).after = one
-    gathering.last = one
+        entered_at(s.gathered, gathering.last).after = entry
+    gathering.last = entry
     gathering.here += 1
     if gathering.here < g.ranks:
         return
@@ -65,11 +68,11 @@ def enter_gathering(s: Record, rank: int, number: int, its: Record) -> None:
     gathering.joined_s = s.now
     gathering.joined_by = s.cause
     if g.over < 0:
-        g.free_s = max(s.now, g.free_s) + its.lasts_s
+        g.free_s = max(s.now, g.free_s) + operation.lasts_s
         after(s, g.free_s - s.now, pack(codes.GATHERED, at), 0)
         return
-    gathering.lasts_s = its.lasts_s
-    gathering.moves_s = its.moves_s
+    gathering.lasts_s = operation.lasts_s
+    gathering.moves_s = operation.moves_s
     gathering.after = -1
     if g.next >= 0:
         gathering_at(s.gatherings, g.last).after = at
@@ -82,8 +85,8 @@ def enter_gathering(s: Record, rank: int, number: int, its: Record) -> None:
 @compiled
 def _begin(s: Record, group: int) -> None:
     """The next collective of a group begins: at its end it moves what goes over shared links."""
-    its = gathering_at(s.gatherings, group_at(s.groups, group).next)
-    after(s, its.lasts_s - its.moves_s, pack(codes.MOVING, group), 0)
+    gathering = gathering_at(s.gatherings, group_at(s.groups, group).next)
+    after(s, gathering.lasts_s - gathering.moves_s, pack(codes.MOVING, group), 0)
 
 
 @compiled
@@ -115,10 +118,10 @@ def end_gathering(s: Record, at: int) -> None:
     joined_s = gathering.joined_s
     if s.observed:
         note(s, JOINED, 0, 0, 0.0, joined_s, gathering.joined_by)
-    one = gathering.front
-    while one >= 0:
-        entered = entered_at(s.gathered, one)
-        one = entered.after
+    entry = gathering.front
+    while entry >= 0:
+        entered = entered_at(s.gathered, entry)
+        entry = entered.after
         rank = entered.rank
         heard(s, rank, joined_s)
         s.cause = tell(s, ENDED, rank, entered.number, entered.entered_s, entered.cause) if s.observed else -1
@@ -169,12 +172,12 @@ def _wake(s: Record, m: Record, member: int) -> None:
         return
     m.waiting = m.waiting_last = -1
     while lane >= 0:
-        one = lane_at(s.lanes, lane)
-        lane = one.after
-        one.waits = 0
+        waiting = lane_at(s.lanes, lane)
+        lane = waiting.after
+        waiting.waits = 0
         if s.observed:
-            _had_to_wait_for(s, one.source, context_at(s.member_causes, member).cause)
-        soon(s, pack(codes.ADVANCE, one.source), 0)
+            _had_to_wait_for(s, waiting.source, context_at(s.member_causes, member).cause)
+        soon(s, pack(codes.ADVANCE, waiting.source), 0)
 
 
 @compiled
@@ -196,18 +199,18 @@ def advance_member(s: Record, member: int) -> None:
 @compiled
 def _send_what_may(s: Record, m: Record, number: int, exchange: Record, role: Record) -> None:
     for lane in range(role.first, role.last):
-        one = lane_at(s.lanes, lane)
-        index = one.sent
-        messages = one.messages
+        ln = lane_at(s.lanes, lane)
+        index = ln.sent
+        messages = ln.messages
         size = real_at(s.message_sizes, exchange.sizes + lane).x
-        while index < messages and _has(s, one.awaits, one.awaits_n, number, index) and _may_come(s, one, lane, number, index):
-            left = pack(codes.SENT_LAST, one.source) if index == messages - 1 else 0
+        while index < messages and _has(s, ln.awaits, ln.awaits_n, number, index) and _may_come(s, ln, lane, number, index):
+            left = pack(codes.SENT_LAST, ln.source) if index == messages - 1 else 0
             if s.observed:
-                s.cause = context_at(s.member_causes, one.source).cause
-            send(s, one.path, size, pack(codes.CHUNK, lane), number, left)
+                s.cause = context_at(s.member_causes, ln.source).cause
+            send(s, ln.path, size, pack(codes.CHUNK, lane), number, left)
             index += 1
             m.sent += 1
-            one.sent = index
+            ln.sent = index
 
 
 @compiled
@@ -224,24 +227,24 @@ def _has(s: Record, first: int, count: int, number: int, index: int) -> bool:
 
 
 @compiled
-def _may_come(s: Record, one: Record, lane: int, number: int, index: int) -> bool:
+def _may_come(s: Record, ln: Record, lane: int, number: int, index: int) -> bool:
     """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
-    target = member_at(s.members, one.target)
-    if one.meets_n < 0:
+    target = member_at(s.members, ln.target)
+    if ln.meets_n < 0:
         if number <= target.current + 1:
             return True
-    elif target.current == number and number < target.asked and _has(s, one.meets, one.meets_n, number, index):
+    elif target.current == number and number < target.asked and _has(s, ln.meets, ln.meets_n, number, index):
         return True
-    if not one.waits:
-        one.waits = 1
-        one.after = -1
+    if not ln.waits:
+        ln.waits = 1
+        ln.after = -1
         if target.waiting < 0:
             target.waiting = lane
         else:
             lane_at(s.lanes, target.waiting_last).after = lane
         target.waiting_last = lane
-        if standing_at(s.standings, one.target).rank < 0:
-            soon(s, pack(codes.ADVANCE, one.target), 0)  # a switch may stand at a bucket in which it has nothing to do
+        if standing_at(s.standings, ln.target).rank < 0:
+            soon(s, pack(codes.ADVANCE, ln.target), 0)  # a switch may stand at a bucket in which it has nothing to do
     return False
 
 
@@ -258,17 +261,17 @@ def sent_last(s: Record, member: int) -> None:
 @compiled
 def receive_chunk(s: Record, lane: int, number: int) -> None:
     """A message of a lane has come."""
-    one = lane_at(s.lanes, lane)
-    member = one.target
+    ln = lane_at(s.lanes, lane)
+    member = ln.target
     m = member_at(s.members, member)
     if s.observed:
-        index = one.received_odd if number & 1 else one.received_even
+        index = ln.received_odd if number & 1 else ln.received_even
         _had_to_wait_for(s, member, tell(s, TRANSFER, lane, (number << INDEX_BITS) | index, s.since_s, s.cause))
     if number & 1:
-        one.received_odd += 1
+        ln.received_odd += 1
         m.got_odd += 1
     else:
-        one.received_even += 1
+        ln.received_even += 1
         m.got_even += 1
     soon(s, pack(codes.ADVANCE, member), 0)
     _wake(s, m, member)
@@ -281,19 +284,19 @@ def _end(s: Record, m: Record, member: int, number: int, exchange: Record, role:
         lane_at(s.lanes, lane).sent = 0
     odd = number & 1
     for at in range(role.into, role.into + role.into_n):
-        one = lane_at(s.lanes, number_at(s.into, at).n)
+        ln = lane_at(s.lanes, number_at(s.into, at).n)
         if odd:
-            one.received_odd = 0
+            ln.received_odd = 0
         else:
-            one.received_even = 0
+            ln.received_even = 0
     m.sent = m.gone = 0
     if odd:
         m.got_odd = 0
     else:
         m.got_even = 0
-    its = standing_at(s.standings, member)
-    rank = its.rank
-    bucket = its.bucket + exchange.bucket
+    standing = standing_at(s.standings, member)
+    rank = standing.rank
+    bucket = standing.bucket + exchange.bucket
     m.current = number + 1
     m.exchange = exchange.following
     if s.observed:

@@ -99,7 +99,7 @@ class _Run:
         give_back(len(program.ranks))
         self._progress = Progress(on_progress, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
-        self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
+        self._sizes = [operation.size_bytes for operation in program.routines[0].operations if operation.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
         self._feed = ObserverFeed(log, program, recorder, self._simulation) if log is not None else None
         if collective is not None:
@@ -213,12 +213,12 @@ class _Run:
             others.append(self._collective.use.seconds)
         if any(map(len, others)):
             links = np.concatenate([links, *others])
-        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": links}
+        in_use_s: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": links}
         if program.cores is not None:
-            found["cores"] = np.array([simulation.cores_in_use_s(now)])
+            in_use_s["cores"] = np.array([simulation.cores_in_use_s(now)])
         if program.servers.count:
-            found["servers"] = simulation.servers_in_use_s(now)
-        return found
+            in_use_s["servers"] = simulation.servers_in_use_s(now)
+        return in_use_s
 
     def _names(self) -> dict[Kind, Sequence[Name]]:
         program = self._program

@@ -89,7 +89,7 @@ class _Helper(CPUDispatcher):  # type: ignore[misc]
     """Compiled once, for 64-bit integers."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        return super().get_call_template(tuple(types.int64 if isinstance(one, types.Integer) else one for one in args), kws)
+        return super().get_call_template(tuple(types.int64 if isinstance(arg, types.Integer) else arg for arg in args), kws)
 
     def add_overload(self, cres: Any) -> None:
         self.overloads[tuple(cres.signature.args)] = cres
@@ -150,14 +150,14 @@ def _library(state: Any) -> Any:
 
 def _linked(library: Any) -> list[Any]:
     """What a function calls, directly or not, each once."""
-    found: dict[Any, None] = {}
+    libraries: dict[Any, None] = {}
     ahead = list(library._linking_libraries)
     while ahead:
-        one = ahead.pop()
-        if one not in found:
-            found[one] = None
-            ahead += one._linking_libraries
-    return list(found)
+        linked = ahead.pop()
+        if linked not in libraries:
+            libraries[linked] = None
+            ahead += linked._linking_libraries
+    return list(libraries)
 
 
 def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
@@ -166,7 +166,7 @@ def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
     class Compiler(compiler.CompilerBase):  # type: ignore[misc]
         def define_pipelines(self) -> Any:
             manager = PassManager("lean")
-            for one in (
+            for pass_ in (
                 untyped_passes.TranslateByteCode,
                 untyped_passes.FixupArgs,
                 untyped_passes.IRProcessing,
@@ -178,7 +178,7 @@ def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
                 lowering,
                 typed_passes.NoPythonBackend,
             ):
-                manager.add_pass(one, one.__name__)
+                manager.add_pass(pass_, pass_.__name__)
             manager.finalize()
             return [manager]
 

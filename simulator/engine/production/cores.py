@@ -26,25 +26,25 @@ ROUNDING = 1e-9
 def work(s: Record, task: int, work_s: float, what: int, about: int) -> None:
     """Let a task do some seconds of work, more than 0, after what was asked of it before; ``what`` follows."""
     t = task_at(s.tasks, task)
-    one = s.works_free
-    if one >= 0:
-        s.works_free = work_at(s.works, one).after
+    entry = s.works_free
+    if entry >= 0:
+        s.works_free = work_at(s.works, entry).after
     else:
-        one = s.works_made
-        s.works_made = one + 1
+        entry = s.works_made
+        s.works_made = entry + 1
     s.works_n += 1
-    w = work_at(s.works, one)
+    w = work_at(s.works, entry)
     w.work_s = work_s
     w.what = what
     w.about = about
     if s.observed:
-        save_context(s, s.work_contexts, one)
+        save_context(s, s.work_contexts, entry)
     w.after = -1
     if t.works >= 0:
-        work_at(s.works, t.works_last).after = one
-        t.works_last = one
+        work_at(s.works, t.works_last).after = entry
+        t.works_last = entry
         return
-    t.works = t.works_last = one
+    t.works = t.works_last = entry
     t.begun_s = s.now
     t.left_s = work_s
     _enter(s, task)
@@ -157,19 +157,19 @@ def leave(s: Record, task: int) -> None:
     what = 0
     about = 0
     if t.left_s == 0.0:
-        one = t.works
-        w = work_at(s.works, one)
+        entry = t.works
+        w = work_at(s.works, entry)
         what = w.what
         about = w.about
         if s.observed:
-            restore_context(s, s.work_contexts, one)
+            restore_context(s, s.work_contexts, entry)
         t.works = w.after
         if t.works >= 0:
             t.left_s = work_at(s.works, t.works).work_s
         else:
             t.busy_s += s.now - t.begun_s
         w.after = s.works_free
-        s.works_free = one
+        s.works_free = entry
         s.works_n -= 1
     if t.left_s != 0.0:
         _wait(s, task)

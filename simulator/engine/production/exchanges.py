@@ -19,25 +19,25 @@ def add_exchanges(state: State, program: Program) -> None:
 
     The members of all groups are numbered one group after the other, each in its order, with its switches behind its ranks.
     """
-    exchanges = [its for of_group in exchanges_by_group(program) for its in of_group]
+    exchanges = [exchange for of_group in exchanges_by_group(program) for exchange in of_group]
     first_member = np.cumsum([0, *members_of_groups(program)])
     members_of = np.diff(first_member)
-    begins = first_member[[its.group for its in exchanges]]
+    begins = first_member[[exchange.group for exchange in exchanges]]
     kinds: dict[tuple[int, int], int] = {}  # those that differ in size alone share lanes
-    of_kind = [kinds.setdefault((id(its.tables), id(its.path)), len(kinds)) for its in exchanges]
+    of_kind = [kinds.setdefault((id(exchange.tables), id(exchange.path)), len(kinds)) for exchange in exchanges]
     different = [exchanges[of_kind.index(kind)] for kind in range(len(kinds))]
-    first_lane = np.cumsum([0, *(len(its.path) for its in different)])
+    first_lane = np.cumsum([0, *(len(exchange.path) for exchange in different)])
     needs: list[np.ndarray[tuple[int], np.dtype[np.void]]] = [np.zeros(0, layout.NEED)]
     into: list[Integers] = [np.zeros(0, dtype=np.int32)]
     lanes = np.zeros(int(first_lane[-1]), layout.LANE)
-    first_role = np.cumsum([0, *(members_of[its.group] for its in different)])
+    first_role = np.cumsum([0, *(members_of[exchange.group] for exchange in different)])
     roles = np.zeros(int(first_role[-1]), layout.ROLE)
     rows = 0
-    for kind, its in enumerate(different):
-        tables, begin = its.tables, int(first_lane[kind])
+    for kind, exchange in enumerate(different):
+        tables, begin = exchange.tables, int(first_lane[kind])
         some = lanes[begin : int(first_lane[kind + 1])]
-        some["source"], some["target"] = (end + first_member[its.group] for end in (tables.source, tables.target))
-        some["messages"], some["path"] = tables.messages, its.path
+        some["source"], some["target"] = (end + first_member[exchange.group] for end in (tables.source, tables.target))
+        some["messages"], some["path"] = tables.messages, exchange.path
         for name, its_needs in (("awaits", tables.awaits), ("meets", tables.meets)):
             some[name] = rows + its_needs.start[:-1]
             some[f"{name}_n"] = np.diff(its_needs.start)
@@ -55,7 +55,7 @@ def add_exchanges(state: State, program: Program) -> None:
     table["following"] = np.concatenate(
         [begin + np.roll(np.arange(count), -1) for begin, count in zip(first_exchange[:-1], counts, strict=True)]
     )
-    sizes = [its.size_bytes for its in exchanges]
+    sizes = [exchange.size_bytes for exchange in exchanges]
     # such that the number of a lane, added, finds the size of its messages
     table["sizes"] = np.cumsum([0, *map(len, sizes)])[:-1] - first_lane[of_kind]
     members = np.zeros(int(first_member[-1]), layout.MEMBER)
@@ -87,20 +87,22 @@ def _standings(program: Program) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     ]
     table = np.zeros(sum(map(len, called)), layout.STANDING)
     table["rank"] = np.concatenate(called)
-    partition = np.repeat(partition_of_each(program), [len(its) for its in called])
+    partition = np.repeat(partition_of_each(program), [len(calls) for calls in called])
     # of each routine and partition, how many collectives come before those of the partition
     of_routines = [[routine.operations[number].partition for number in collectives_of(routine)] for routine in program.routines]
-    before = np.array([[sum(one < of for one in its) for of in range(max(program.partition, default=0) + 1)] for its in of_routines])
+    before = np.array(
+        [[sum(earlier < of for earlier in partitions) for of in range(max(program.partition, default=0) + 1)] for partitions in of_routines]
+    )
     is_rank = table["rank"] >= 0
     table["bucket"][is_rank] = before[program.ranks.routine[table["rank"][is_rank]], partition[is_rank]]
     return table
 
 
-def _needs(its: Needs, first_lane: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    table = np.zeros(len(its.lane), layout.NEED)
-    table["lane"] = its.lane + first_lane
+def _needs(needs: Needs, first_lane: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    table = np.zeros(len(needs.lane), layout.NEED)
+    table["lane"] = needs.lane + first_lane
     for name in ("base", "slope", "onward"):
-        table[name] = getattr(its, name)
+        table[name] = getattr(needs, name)
     return table
 
 

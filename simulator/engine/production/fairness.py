@@ -283,25 +283,25 @@ def _share_out(s: Record, port: int, now: float) -> None:
         full = left / weight
         bound = (full if full < ceiling else ceiling) * TOLERANCE
         # only who has a higher level than an owned connection may be brought down to the same
-        found = 0
+        candidates_n = 0
         order = 0
         at = p.foreign
         while at >= 0:
             i = incidence_at(s.incidences, at)
             level = _level(s, i.connection)
             if level > bound:
-                _push_candidate(s.candidates, found, -level, order, at)
-                found += 1
+                _push_candidate(s.candidates, candidates_n, -level, order, at)
+                candidates_n += 1
             order += 1
             at = link_at(s.links, at).foreign_after
-        while found > 0:
+        while candidates_n > 0:
             fastest = heaped_at(s.candidates, 0)
             level = -fastest.finish
             incidence = fastest.connection
             full = left / weight
             if level <= (full if full < ceiling else ceiling) * TOLERANCE:
                 break
-            found = _pop_candidate(s.candidates, found)
+            candidates_n = _pop_candidate(s.candidates, candidates_n)
             _take(s, port, incidence, now)
             taken_weight = weight_of(s, incidence_at(s.incidences, incidence).connection)
             left += level * taken_weight

@@ -36,8 +36,6 @@ from simulator.engine.production.compiling import compiled, fetch
 from simulator.engine.production.cores import work
 from simulator.engine.production.device import note_message, rank_of, wake
 from simulator.engine.production.flows import send, send_tensors
-from simulator.engine.production.inputs import ask as ask_pipeline
-from simulator.engine.production.inputs import go_on, part_ended, wait_s
 from simulator.engine.production.layout import REAL, Record
 from simulator.engine.production.loop import advance, next_change
 from simulator.engine.production.near import fetch_order
@@ -62,7 +60,7 @@ from simulator.engine.production.records import (
     starting_at,
     state_at,
 )
-from simulator.engine.production.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
+from simulator.engine.production.rules import CLIENT, DISPATCHER, after, ask, ask_pipeline, go_on, may_begin, part_ended, take_step, wait_s
 from simulator.engine.production.updates import finish, serve, served
 
 REAL_BYTES = REAL.itemsize
@@ -250,42 +248,42 @@ def _stop(s: Record, why: int) -> None:
 def _begin(s: Record, rank: int, number: int, step: int) -> None:
     r = rank_at(s.ranks, rank)
     routine = routine_at(s.routines, r.routine)
-    its = operation_at(s.operations, routine.operations + number)
-    kind = its.kind
-    if step < its.from_step:
-        if its.departs and its.lands and routine.overlaps:
+    operation = operation_at(s.operations, routine.operations + number)
+    kind = operation.kind
+    if step < operation.from_step:
+        if operation.departs and operation.lands and routine.overlaps:
             note_message(s, rank, 1)
         end_operation(s, rank, number, step)
     elif kind == codes.SEND:
-        if its.departs and routine.overlaps:
+        if operation.departs and routine.overlaps:
             note_message(s, rank, 1)
         code = codes.ARRIVED
-        if its.channel >= 0:
+        if operation.channel >= 0:
             code = codes.DELIVERED
-            real_at(s.sent, rank * s.sent_n + its.sent).x = s.now
-        path = number_at(s.slots, rank * s.slots_n + its.slot).n
-        send_tensors(s, path, its.size_bytes, its.tensors, pack(code, rank), pack_operation(step, number), 0)
+            real_at(s.sent, rank * s.sent_n + operation.sent).x = s.now
+        path = number_at(s.slots, rank * s.slots_n + operation.slot).n
+        send_tensors(s, path, operation.size_bytes, operation.tensors, pack(code, rank), pack_operation(step, number), 0)
     elif kind == codes.COMPUTE:
         if s.observed:
             long_at(s.compute_causes, rank * s.each_operations + number).n = s.cause
         advance_rank(s, rank)
     elif kind == codes.SERVE:
-        serve(s, rank, number, its, step)
+        serve(s, rank, number, operation, step)
     elif kind == codes.COLLECTIVE:
-        _begin_collective(s, r, rank, number, its, step)
+        _begin_collective(s, r, rank, number, operation, step)
     elif kind == codes.RECEIVE:
-        channel = channel_at(s.channels, rank * s.channels_n + its.channel)
+        channel = channel_at(s.channels, rank * s.channels_n + operation.channel)
         if channel.front >= 0:
             _receive(s, rank, number, channel)
         else:
             channel.receiving = number
-    elif its.gate == codes.TURN_GATE:
+    elif operation.gate == codes.TURN_GATE:
         _turn(s, r, rank)
     elif step != r.step or not r.complete:
         return  # the step was given up meanwhile
-    elif its.gate == codes.UPDATE_GATE:
+    elif operation.gate == codes.UPDATE_GATE:
         finish(s, rank, number)
-    elif its.gate == codes.INPUT_GATE:
+    elif operation.gate == codes.INPUT_GATE:
         _input(s, r, rank, number)
     else:
         s.since_s = s.now
@@ -427,28 +425,28 @@ def _arrived(s: Record, rank: int, number: int, step: int) -> None:
 def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     """A message to another rank has come: whoever waits for it has it."""
     r = rank_at(s.ranks, rank)
-    its = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
-    peer = number_at(s.peers, rank * s.peers_n + its.slot).n
-    channel = channel_at(s.channels, peer * s.channels_n + its.channel)
-    one = s.comings_free
-    if one >= 0:
-        s.comings_free = coming_at(s.comings, one).after
+    operation = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
+    peer = number_at(s.peers, rank * s.peers_n + operation.slot).n
+    channel = channel_at(s.channels, peer * s.channels_n + operation.channel)
+    entry = s.comings_free
+    if entry >= 0:
+        s.comings_free = coming_at(s.comings, entry).after
     else:
-        one = s.comings_made
-        s.comings_made = one + 1
+        entry = s.comings_made
+        s.comings_made = entry + 1
     s.comings_n += 1
-    coming = coming_at(s.comings, one)
-    coming.sent_s = real_at(s.sent, rank * s.sent_n + its.sent).x
+    coming = coming_at(s.comings, entry)
+    coming.sent_s = real_at(s.sent, rank * s.sent_n + operation.sent).x
     coming.after = -1
     logged = -1
     if s.observed:
         logged = tell(s, ENDED, rank, number, s.since_s, s.cause)
     coming.logged = logged
     if channel.front < 0:
-        channel.front = one
+        channel.front = entry
     else:
-        coming_at(s.comings, channel.last).after = one
-    channel.last = one
+        coming_at(s.comings, channel.last).after = entry
+    channel.last = entry
     waits = channel.receiving
     if waits >= 0:
         channel.receiving = -1
@@ -460,11 +458,11 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
 
 @compiled
 def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
-    one = channel.front
-    coming = coming_at(s.comings, one)
+    entry = channel.front
+    coming = coming_at(s.comings, entry)
     channel.front = coming.after
     coming.after = s.comings_free
-    s.comings_free = one
+    s.comings_free = entry
     s.comings_n -= 1
     heard(s, rank, coming.sent_s)
     s.cause = max(coming.logged, s.cause)
@@ -475,15 +473,15 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
 
 
 @compiled
-def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record, step: int) -> None:
+def _begin_collective(s: Record, r: Record, rank: int, number: int, operation: Record, step: int) -> None:
     routine = routine_at(s.routines, r.routine)
-    if its.departs and routine.overlaps:
+    if operation.departs and routine.overlaps:
         note_message(s, rank, 1)
-    if (step + 1) % its.every != 0:
+    if (step + 1) % operation.every != 0:
         end_operation(s, rank, number, step)
         return
-    if its.lasts_s >= 0.0:
-        enter_gathering(s, rank, number, its)
+    if operation.lasts_s >= 0.0:
+        enter_gathering(s, rank, number, operation)
         return
     now = s.now
     meeting = meeting_at(s.meetings, rank)
@@ -491,17 +489,17 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
     meeting.entered_n += 1
     if number == number_at(s.buckets, routine.buckets + routine.buckets_n - 1).n:
         meeting.ready_s = now
-        last = last_ready_at(s.last_ready, meeting.group * 4 + ((step // its.every) & 3))
+        last = last_ready_at(s.last_ready, meeting.group * 4 + ((step // operation.every) & 3))
         if last.step != step:
             last.step = step
             last.ready_s = 0.0
         last.ready_s = max(now, last.ready_s)
     if s.by_messages:
-        enter(s, rank, its.partition)
+        enter(s, rank, operation.partition)
         return
-    real_at(s.ready, its.bucket * s.ranks_n + rank).x = now
+    real_at(s.ready, operation.bucket * s.ranks_n + rank).x = now
     if s.observed:
-        long_at(s.made_by, its.bucket * s.ranks_n + rank).n = s.cause
+        long_at(s.made_by, operation.bucket * s.ranks_n + rank).n = s.cause
     s.unready -= 1
     if s.unready == 0:
         _stop(s, codes.REDUCES)

@@ -411,4 +411,4 @@ CROSSINGS = np.dtype(
         "order", "begins", "by_port", "path", "first", "crossed", "weight", "capacity", "room", "ceiling", "shared",
     )]
 )  # fmt: skip
-"""Addresses of what ``ample`` looks through: LONG up to ``crossed``, then REAL, and FLAG."""
+"""Addresses of what ``state`` has looked through for ports that are never full: LONG up to ``crossed``, then REAL, and FLAG."""

@@ -1,7 +1,7 @@
 """The main loop of the network and the cores: lets happen what comes next, until something else does or Python is needed.
 
 It takes what is next in the order of ``calendar``. What happens to a program is handled in ``interpreter``; the
-reasons to return to Python (``codes``) are answered in ``compiled``.
+reasons to return to Python (``codes``) are answered in ``compiled``. What others take from ports, as it changes, is here too.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def change(s: Record) -> None:
     """Others take another part of some ports from now on."""
     c = change_at(s.changes, s.change)
     for at in range(s.changing_n):
-        its = changing_at(s.changing, at)
-        p = port_at(s.ports, its.port)
-        p.capacity = its.whole * c.left
-        beside = real_at(s.beside, its.port)
+        changing = changing_at(s.changing, at)
+        p = port_at(s.ports, changing.port)
+        p.capacity = changing.whole * c.left
+        beside = real_at(s.beside, changing.port)
         more = c.beside - beside.x
         beside.x = c.beside
         p.load += more
         p.owned += more
         if p.active_n > 0:
-            soil(s, p, its.port)
+            soil(s, p, changing.port)
     if s.dirty_n > 0:
         s.changed = 1
         settle_soon(s)

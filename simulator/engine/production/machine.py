@@ -5,7 +5,9 @@ these sources. It is kept as an object file, which LLVM loads: numba is not impo
 in the user's cache directory. Its name is a digest of this package and of ``program/program.py``, which has a constant that is compiled
 in, of the versions of numba, llvmlite, numpy and Python, and of the processor: changed sources compile anew. A constant from elsewhere
 must have its file named in ``_cache_folder``. A digest beside the object file shows what was cut off or damaged, which is made anew. It
-does not show who wrote the files. So the folder must belong to the user alone (``private``), or nothing is stored in it or read from it.
+does not show who wrote the files, and whoever can write there can run anything. So the folder must belong to the user alone, or nothing is
+stored in it or read from it: as OpenSSH asks of the way to a user's keys, no directory on the way, from the root down, may let others
+change what lies in it (a sticky one, such as ``/tmp``, lets nobody replace what is another's).
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ def private_folder(base: Path, *names: str) -> Path:
 
 def is_private(path: Path) -> bool:
     """Whether a file or folder, in one that is private, is neither a link nor another's, and nobody else may write to it."""
-    found = path.lstat()
-    kind = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return not _has_users() or (kind and found.st_uid == os.geteuid() and not _open_to_others(found))
+    status = path.lstat()
+    kind = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return not _has_users() or (kind and status.st_uid == os.geteuid() and not _open_to_others(status))
 
 
 def _make(folder: Path) -> None:
@@ -87,29 +89,29 @@ def _check(folder: Path, *, own: bool) -> None:
     """
     if not _has_users():
         return
-    found = folder.lstat()
+    status = folder.lstat()
     elsewhere = "set XDG_CACHE_HOME to a folder of your own"
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise NotPrivateError(f"{folder} is a link; remove it, or {elsewhere}")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    if found.st_uid != os.geteuid() and (own or found.st_uid not in (_ROOT, Path("/").stat().st_uid)):
-        raise NotPrivateError(f"{folder} belongs to another user (uid {found.st_uid}, and this is {os.geteuid()}); {elsewhere}")
-    if _open_to_others(found) and (own or not found.st_mode & stat.S_ISVTX):
+    if status.st_uid != os.geteuid() and (own or status.st_uid not in (_ROOT, Path("/").stat().st_uid)):
+        raise NotPrivateError(f"{folder} belongs to another user (uid {status.st_uid}, and this is {os.geteuid()}); {elsewhere}")
+    if _open_to_others(status) and (own or not status.st_mode & stat.S_ISVTX):
         raise NotPrivateError(f"other users may write to {folder}; {'remove it' if own else '`chmod go-w` it'}, or {elsewhere}")
 
 
-def _open_to_others(found: os.stat_result) -> bool:
+def _open_to_others(status: os.stat_result) -> bool:
     """Whether its mode lets others write. A umask of 002 lets the user's own group, which has no other members, do so."""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return True
-    if not found.st_mode & stat.S_IWGRP:
+    if not status.st_mode & stat.S_IWGRP:
         return False
     import grp
     import pwd
 
     try:
-        user, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid)
+        user, group = pwd.getpwuid(status.st_uid).pw_name, grp.getgrgid(status.st_gid)
     except KeyError:
         return True
     return user != group.gr_name or not {user}.issuperset(group.gr_mem)

@@ -19,9 +19,9 @@ CONNECTION_BYTES, INCIDENCE_BYTES, MESSAGE_BYTES = CONNECTION.itemsize, INCIDENC
 @compiled
 def fetch_rank(s: Record, rank: int) -> None:
     """What a rank's next operation needs."""
-    its = s.ranks + rank * RANK_BYTES
-    fetch(its)
-    fetch(its + 64)
+    record = s.ranks + rank * RANK_BYTES
+    fetch(record)
+    fetch(record + 64)
     if s.slots_n * NUMBER_BYTES == RANK_BYTES:  # counts and paths stand in the rank's own record
         return
     _fetch_all(s.missing + rank * s.stride * COUNT_BYTES, s.stride * COUNT_BYTES)

@@ -1,6 +1,6 @@
 """Makes records of the rows that the compiled engine writes for an observer, by the logs that the SimPy engine calls.
 
-Kinds of rows are those of ``codes``; ``observed_rows`` writes them, in machine code.
+Kinds of rows are those of ``codes``; ``calendar`` writes them, in machine code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ObserverFeed:
         self._log = log
         self._operations = OperationLog(log, program)
         self._recorder = recorder
-        self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
+        self._sizes = [operation.size_bytes for operation in program.routines[0].operations if operation.kind == "collective"]
         self._simulation = simulation
         self._program = program
         self._joined: list[tuple[float, int]] = []
@@ -82,11 +82,11 @@ class ObserverFeed:
 
     def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
         tables, number = self._simulation.tables, about >> codes.INDEX_BITS
-        its, standings = tables["lanes"][lane], tables["standings"]["rank"]
-        ends = int(standings[its["source"]]), int(standings[its["target"]])
-        group = bisect_right(self._first_member, int(its["source"])) - 1
+        sent_on, standings = tables["lanes"][lane], tables["standings"]["rank"]
+        ends = int(standings[sent_on["source"]]), int(standings[sent_on["target"]])
+        group = bisect_right(self._first_member, int(sent_on["source"])) - 1
         first, last = self._first_exchange[group : group + 2]
         exchange = tables["exchanges"][first + number % (last - first)]
         size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
         which = number, about & ((1 << codes.INDEX_BITS) - 1)
-        self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))
+        self._log.chunk(("path", int(sent_on["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))

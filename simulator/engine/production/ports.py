@@ -393,7 +393,7 @@ def take_first(s: Record, port: int, connection: int) -> None:
 
 @compiled
 def leave_out(c: Record) -> None:
-    """Go through the ports by their number of users, and clear ``shared`` where they can never be full (``ample``)."""
+    """Go through the ports by their number of users, and clear ``shared`` where they can never be full."""
     for place in range(c.ports_n):
         port = long_at(c.order, place).n
         begins, ends = long_at(c.begins, port).n, long_at(c.begins, port + 1).n

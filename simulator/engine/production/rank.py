@@ -53,12 +53,12 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
     r = rank_at(s.ranks, rank)
     routine = routine_at(s.routines, r.routine)
     first = routine.operations
-    its = operation_at(s.operations, first + number)
-    if its.lands and routine.overlaps:
+    operation = operation_at(s.operations, first + number)
+    if operation.lands and routine.overlaps:
         note_message(s, rank, -1)
     if step != r.step or not r.complete:
         # the step was given up: what is under way goes on to its end, nothing else begins
-        for at in range(its.then, its.then + its.then_n):
+        for at in range(operation.then, operation.then + operation.then_n):
             following = number_at(s.then, at).n
             other = operation_at(s.operations, first + following)
             if other.missing == 1 and (other.kind == codes.SEND or other.kind == codes.SERVE):
@@ -66,8 +66,8 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
         return
     shuffled = routine.shuffled_n if number == 0 else 0
     order = (rank * s.orders_n + step % s.orders_n) * s.order if shuffled else 0
-    for place in range(its.then_n):
-        following = number_at(s.then, its.then + place).n
+    for place in range(operation.then_n):
+        following = number_at(s.then, operation.then + place).n
         if shuffled and place >= routine.before and place < routine.before + shuffled:
             following = routine.shuffled + number_at(s.orders, order + place - routine.before).n
         missing = count_at(s.missing, rank * s.stride + following)
@@ -145,10 +145,10 @@ def advance_rank(s: Record, rank: int) -> None:
         number = number_at(s.computes, routine.computes + at).n
         if count_at(s.missing, rank * s.stride + number).n != 0:
             break
-        its = operation_at(s.operations, routine.operations + number)
-        pending_s += its.forward * pace.forward_s + its.backward * pace.backward_s + its.apply * pace.update_s
+        operation = operation_at(s.operations, routine.operations + number)
+        pending_s += operation.forward * pace.forward_s + operation.backward * pace.backward_s + operation.apply * pace.update_s
         at += 1
-        joins = its.joins
+        joins = operation.joins
     r.at = at
     if not joins or pending_s != 0.0:
         _compute(s, rank, pending_s)

@@ -77,12 +77,12 @@ def read_variables(s: Record, rank: int) -> None:
         return
     least = most = server_at(s.servers, 0).version
     for server in range(servers):
-        its = server_at(s.servers, server)
-        version = its.version
+        shard = server_at(s.servers, server)
+        version = shard.version
         read = read_at(s.versions, rank * servers + server)
         read.read = version
         read.applied = 0
-        read.left = its.parts
+        read.left = shard.parts
         least = min(least, version)
         most = max(most, version)
     record_read(s, most - least)

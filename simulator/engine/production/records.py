@@ -13,5 +13,5 @@ def __getattr__(name: str) -> Table:
     kind = getattr(layout, name.removesuffix("_at").upper(), None)
     if not name.endswith("_at") or not isinstance(kind, np.dtype):
         raise AttributeError(f"no table has records of this name: {name}")
-    globals()[name] = found = table(kind)
-    return found
+    globals()[name] = accessor = table(kind)
+    return accessor

@@ -281,10 +281,10 @@ class State:
             "linked": sender >= 0,
             "asked_for": paths.asked_for,
         }
-        its, table["sort"] = (np.arange(count), np.arange(count)) if drawn else _sorts(*columns.values())
-        sorts = np.zeros(len(its), layout.SORT)
+        examples, table["sort"] = (np.arange(count), np.arange(count)) if drawn else _sorts(*columns.values())
+        sorts = np.zeros(len(examples), layout.SORT)
         for name, column in columns.items():
-            sorts[name] = column[its]
+            sorts[name] = column[examples]
         self.add("sorts", sorts)
         table["front"] = table["last"] = table["owner"] = -1
         table["before"] = AWAY

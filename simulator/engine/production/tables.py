@@ -98,17 +98,17 @@ class Simulation(State):
                 f"the compiled engine takes steps of at most {MOST_OPERATIONS:,} operations, and these have {most:,}; "
                 'take run.engine = "simpy", or fewer tensors'
             )
-        its, rules = program.devices, program.rules
+        devices, rules = program.devices, program.rules
         self._program, self._draws, self._all_steps = program, draws, steps
         self._ranks = ranks = len(program.ranks)
-        on_cores = its.on_cores and program.cores is not None
+        on_cores = devices.on_cores and program.cores is not None
         slowdown = np.zeros(0)
         feed = program.feed
         batch_tasks = -1
         server_tasks = dispatcher_task = client_task = -1
         if program.cores is not None:
             counts = [
-                its.count if on_cores else 0,
+                devices.count if on_cores else 0,
                 program.servers.count if program.servers.on_cores else 0,
                 rules.dispatcher is not None,
                 rules.client is not None,
@@ -119,7 +119,7 @@ class Simulation(State):
             )
             batch_tasks = begins[-1]
             slowdown = np.zeros(begins[-1] + (np.count_nonzero(feed.work_s) if feed is not None else 0))
-            slowdown[: counts[0]] = its.busy_core_slowdown
+            slowdown[: counts[0]] = devices.busy_core_slowdown
         tensors = len(rules.updates.server) if isinstance(rules.updates, Synchronous) else 0
         super().__init__(
             program.ports,
@@ -138,7 +138,7 @@ class Simulation(State):
         s.ranks_n = ranks
         s.on_servers = rules.updates is not None
         s.device_tasks = 0
-        s.slowing = its.slowdown
+        s.slowing = devices.slowdown
         s.by_messages = bool(program.exchanges)
         self._on_cores = on_cores
         self._make_routines(program.routines)
@@ -168,11 +168,11 @@ class Simulation(State):
         computes: list[int] = []
         buckets: list[int] = []
         first = sent = channels = 0
-        for its, routine in zip(table, routines, strict=True):
-            its["operations"], its["operations_n"] = first, len(routine.operations)
+        for row, routine in zip(table, routines, strict=True):
+            row["operations"], row["operations_n"] = first, len(routine.operations)
             following: list[list[int]] = [[] for _ in routine.operations]
-            its["input"] = its["update"] = -1
-            its["computes"], its["buckets"] = len(computes), len(buckets)
+            row["input"] = row["update"] = -1
+            row["computes"], row["buckets"] = len(computes), len(buckets)
             sends_to_ranks = 0
             rows = operations[first : first + len(routine.operations)]
             for name, column in zip(_COLUMNS, zip(*map(attrgetter(*_COLUMNS), routine.operations), strict=True), strict=True):
@@ -182,7 +182,7 @@ class Simulation(State):
             rows["in_group"] = [each.bucket for each in routine.operations]
             rows["kind"] = [_KINDS[each.kind] for each in routine.operations]
             rows["missing"] = [len(each.after) for each in routine.operations]
-            its["feeds"] = rows["feeds"].any()
+            row["feeds"] = rows["feeds"].any()
             for number, operation in enumerate(routine.operations):
                 for before in operation.after:
                     following[before].append(number)
@@ -191,9 +191,9 @@ class Simulation(State):
                 elif operation.kind == "gate":
                     rows["gate"][number] = _GATES[operation.name]
                     if operation.name in ("input", "update"):
-                        its[operation.name] = number
+                        row[operation.name] = number
                 elif operation.kind == "serve":
-                    its["parts"] += 1
+                    row["parts"] += 1
                 elif operation.channel >= 0 and operation.kind == "send":
                     rows["sent"][number] = sends_to_ranks
                     sends_to_ranks += 1
@@ -203,16 +203,16 @@ class Simulation(State):
             waiting = [len(numbers) for numbers in following]
             rows["then"], rows["then_n"] = len(then) + np.cumsum([0, *waiting[:-1]]), waiting
             then += itertools.chain.from_iterable(following)
-            its["computes_n"], its["buckets_n"] = len(computes) - its["computes"], len(buckets) - its["buckets"]
-            its["channels_n"] = 1 + max(operation.channel for operation in routine.operations)
-            its["shuffled"], its["shuffled_n"] = routine.shuffled[0], routine.shuffled[1] - routine.shuffled[0]
-            if its["shuffled_n"]:
-                its["before"] = following[0].index(routine.shuffled[0])
-            its["overlaps"] = may_overlap(self._program, routine)
-            its["amid"] = amid_passes(routine)
-            its["stands_still"] = stands_still(routine)
+            row["computes_n"], row["buckets_n"] = len(computes) - row["computes"], len(buckets) - row["buckets"]
+            row["channels_n"] = 1 + max(operation.channel for operation in routine.operations)
+            row["shuffled"], row["shuffled_n"] = routine.shuffled[0], routine.shuffled[1] - routine.shuffled[0]
+            if row["shuffled_n"]:
+                row["before"] = following[0].index(routine.shuffled[0])
+            row["overlaps"] = may_overlap(self._program, routine)
+            row["amid"] = amid_passes(routine)
+            row["stands_still"] = stands_still(routine)
             first += len(routine.operations)
-            sent, channels = max(sent, sends_to_ranks), max(channels, int(its["channels_n"]))
+            sent, channels = max(sent, sends_to_ranks), max(channels, int(row["channels_n"]))
         self.add("routines", table)
         self.add("operations", operations)
         # once more, side by side: every step begins with all of them
@@ -238,34 +238,34 @@ class Simulation(State):
         self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
 
     def _make_ranks(self, on_cores: bool) -> None:
-        s, its = self.s, self._program.ranks
+        s, ranks = self.s, self._program.ranks
         table = aligned(self._ranks, layout.RANK)
-        table["routine"], table["device"] = its.routine, its.device
+        table["routine"], table["device"] = ranks.routine, ranks.device
         table["step"] = -1
         alone = codes.STRETCHED if self._program.devices.slowdown else codes.ALONE
-        table["manner"] = codes.ON_CORES if on_cores else np.where(its.seat >= 0, codes.SHARED, alone)
+        table["manner"] = codes.ON_CORES if on_cores else np.where(ranks.seat >= 0, codes.SHARED, alone)
         self.add("ranks", table)
-        self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
-        slots = s.peers_n = its.path.shape[1]
+        self.add("seats", _numbers(ranks.seat) if (ranks.seat >= 0).any() else np.zeros(0, layout.NUMBER))
+        slots = s.peers_n = ranks.path.shape[1]
         lines = layout.RANK.itemsize
         if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS:
-            table["slots"][:, :slots] = its.path
+            table["slots"][:, :slots] = ranks.path
             s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
             s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
         else:
             self.add("missing", aligned(self._ranks * int(s.stride), layout.COUNT))
             s.slots_n = slots
-            self.add("slots", _numbers(its.path))
-        self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
+            self.add("slots", _numbers(ranks.path))
+        self.add("peers", _numbers(ranks.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
 
     def _make_devices(self) -> None:
-        its, ranks = self._program.devices, self._program.ranks
-        stretches = np.zeros(its.count if its.slowdown else 0, layout.STRETCH)
+        devices, ranks = self._program.devices, self._program.ranks
+        stretches = np.zeros(devices.count if devices.slowdown else 0, layout.STRETCH)
         stretches["done"] = -1
         self.add("stretches", stretches)
         seated = ranks.seat >= 0
-        self._in_order = its.count == self._ranks and bool((ranks.device == np.arange(its.count)).all())
-        self._device_port = np.full(its.count if seated.any() else 0, -1)
+        self._in_order = devices.count == self._ranks and bool((ranks.device == np.arange(devices.count)).all())
+        self._device_port = np.full(devices.count if seated.any() else 0, -1)
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
 
     def _make_inputs(self, first_task: int) -> None:
@@ -325,12 +325,12 @@ class Simulation(State):
         self.add("behind", np.zeros(count, layout.NUMBER))
 
     def _make_servers(self, first_task: int) -> None:
-        its = self._program.servers
-        self.s.servers_n = its.count
-        table = np.zeros(its.count, layout.SERVER)
+        servers = self._program.servers
+        self.s.servers_n = servers.count
+        table = np.zeros(servers.count, layout.SERVER)
         table["front"] = table["last"] = -1
-        table["seat"] = its.seat
-        table["task"] = -1 if first_task < 0 else first_task + np.arange(its.count)
+        table["seat"] = servers.seat
+        table["task"] = -1 if first_task < 0 else first_task + np.arange(servers.count)
         self.add("servers", table)
 
     def _make_updates(self) -> None:
@@ -382,11 +382,11 @@ class Simulation(State):
         if self._timed:
             each = np.zeros(len(groups), dtype=np.int64)
             for routine in program.routines:
-                for its in routine.operations:
-                    if its.kind == "collective":
-                        within = of_partition(program, its.partition)
-                        each[within] = np.maximum(each[within], its.bucket + 1)
-            groups["ranks"], groups["gatherings"] = [len(its) for its in program.groups], np.cumsum(each) - each
+                for operation in routine.operations:
+                    if operation.kind == "collective":
+                        within = of_partition(program, operation.partition)
+                        each[within] = np.maximum(each[within], operation.bucket + 1)
+            groups["ranks"], groups["gatherings"] = [len(group) for group in program.groups], np.cumsum(each) - each
             groups["over"], groups["next"] = program.over or -1, -1
             gatherings = np.zeros(int(each.sum()), layout.GATHERING)
             group_of = memberships(program).group.reshape(-1)
@@ -409,7 +409,7 @@ class Simulation(State):
         """How fast each rank is, and when it begins."""
         s, draws = self.s, self._draws
         mean_s = draws.forward_s, draws.backward_s, draws.apply_s
-        s.paces_n = any(its.strides[0] for its in mean_s)  # what is the same for all has no strides
+        s.paces_n = any(seconds.strides[0] for seconds in mean_s)  # what is the same for all has no strides
         paces = np.zeros(self._ranks if s.paces_n else 1, layout.PACE)
         for name, its_s in zip(("forward_s", "backward_s", "update_s"), mean_s, strict=True):
             paces[name] = its_s[: len(paces)]

@@ -19,10 +19,10 @@ from simulator.engine.production.records import job_at, number_at, operation_at,
 
 
 @compiled
-def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
+def serve(s: Record, rank: int, number: int, operation: Record, step: int) -> None:
     """A gradient's last byte is at its server."""
     r = rank_at(s.ranks, rank)
-    tensor = its.tensor
+    tensor = operation.tensor
     if s.synchronous and step != r.step:
         return  # of a step that was given up: too late, so it is dropped
     r.pushed_s = s.now
@@ -32,25 +32,25 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
             t.come += 1
             s.last_push_s = s.now
     if s.servers_n > 1:
-        fetch_versions(s, rank, its.server)
-    submit(s, its.server, its.cost_s, rank, pack_operation(step, number))
+        fetch_versions(s, rank, operation.server)
+    submit(s, operation.server, operation.cost_s, rank, pack_operation(step, number))
 
 
 @compiled
 def served(s: Record, server: int) -> None:
     """A server has done what is in front; what follows may queue more."""
-    its = server_at(s.servers, server)
-    j = job_at(s.jobs, its.front)
+    queue = server_at(s.servers, server)
+    j = job_at(s.jobs, queue.front)
     rank = j.rank
     about = j.about
     late = _is_late(s, rank, about)
     if s.observed:
-        restore_context(s, s.job_contexts, its.front)
+        restore_context(s, s.job_contexts, queue.front)
         if late:
-            s.cause = max(s.cause, its.logged)
+            s.cause = max(s.cause, queue.logged)
         else:
-            s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
-            its.logged = s.cause
+            s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, queue.began_s, s.cause)
+            queue.logged = s.cause
     if rank < 0:
         _applied_mean(s)
     elif late:
@@ -74,9 +74,9 @@ def _applied(s: Record, rank: int, number: int, server: int, step: int) -> None:
         left = read.left - 1
         read.left = left
         if left == 0:
-            its = server_at(s.servers, server)
-            read.applied = its.version
-            its.version += 1
+            queue = server_at(s.servers, server)
+            read.applied = queue.version
+            queue.version += 1
     end_operation(s, rank, number, step)
 
 
@@ -91,9 +91,9 @@ def _finish_own(s: Record, rank: int, number: int) -> None:
             real_at(s.updates, at + s.updates_room).x = float(s.version)
         else:
             for server in range(s.servers_n):
-                its = read_at(s.versions, rank * s.servers_n + server)
-                real_at(s.updates, at + server * s.updates_room).x = float(its.read)
-                real_at(s.updates, at + (s.servers_n + server) * s.updates_room).x = float(its.applied)
+                versions = read_at(s.versions, rank * s.servers_n + server)
+                real_at(s.updates, at + server * s.updates_room).x = float(versions.read)
+                real_at(s.updates, at + (s.servers_n + server) * s.updates_room).x = float(versions.applied)
     s.version += 1
     end_operation(s, rank, number, r.step)
 
@@ -210,28 +210,28 @@ def submit(s: Record, server: int, cost_s: float, rank: int, about: int) -> None
     if s.observed:
         save_context(s, s.job_contexts, job)
     j.after = -1
-    its = server_at(s.servers, server)
-    if its.front >= 0:
-        job_at(s.jobs, its.last).after = job
-        its.last = job
+    queue = server_at(s.servers, server)
+    if queue.front >= 0:
+        job_at(s.jobs, queue.last).after = job
+        queue.last = job
         return
-    its.front = its.last = job
-    its.busy_since = s.now
-    _begin(s, its, server, cost_s)
+    queue.front = queue.last = job
+    queue.busy_since = s.now
+    _begin(s, queue, server, cost_s)
 
 
 @compiled
-def _begin(s: Record, its: Record, server: int, cost_s: float) -> None:
+def _begin(s: Record, queue: Record, server: int, cost_s: float) -> None:
     """It begins with what is in front."""
     what = pack(codes.SERVED, server)
-    its.began_s = s.now
-    j = job_at(s.jobs, its.front)
+    queue.began_s = s.now
+    j = job_at(s.jobs, queue.front)
     if cost_s <= 0.0 or _is_late(s, j.rank, j.about):
         soon(s, what, 0)
-    elif its.seat >= 0:
-        send(s, its.seat, cost_s, what, 0, 0)
-    elif its.task >= 0:
-        work(s, its.task, cost_s, what, 0)
+    elif queue.seat >= 0:
+        send(s, queue.seat, cost_s, what, 0, 0)
+    elif queue.task >= 0:
+        work(s, queue.task, cost_s, what, 0)
     else:
         call_later(s, cost_s, what, 0)
 
@@ -239,15 +239,15 @@ def _begin(s: Record, its: Record, server: int, cost_s: float) -> None:
 @compiled
 def go_on_after(s: Record, server: int) -> None:
     """What was in front has been done, and what follows from it."""
-    its = server_at(s.servers, server)
-    job = its.front
+    queue = server_at(s.servers, server)
+    job = queue.front
     j = job_at(s.jobs, job)
     following = j.after
     j.after = s.jobs_free
     s.jobs_free = job
     s.jobs_n -= 1
-    its.front = following
+    queue.front = following
     if following >= 0:
-        _begin(s, its, server, job_at(s.jobs, following).cost_s)
+        _begin(s, queue, server, job_at(s.jobs, following).cost_s)
     else:
-        its.busy_s += s.now - its.busy_since
+        queue.busy_s += s.now - queue.busy_since
