@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from simulator.base.text import format_share
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Z_90
+from simulator.spec.uncertainty import Z_90
 
 State = Literal["unclear", "inside", "beyond", "slower", "faster"]
 """``unclear``: cannot tell; ``beyond``: outside the 90% interval, as one run in ten is; ``slower``, ``faster``: outside."""

@@ -22,10 +22,10 @@ from calibrate.profiling import profile_noise_scale
 from calibrate.records import Learned, Problem, Replayed
 from simulator.base.catalog import builder
 from simulator.base.errors import InputError
-from simulator.base.nearest import did_you_mean
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
+from simulator.base.text import did_you_mean
 from simulator.engine.schedule import Schedule
-from simulator.spec.noise_scale import NoiseScale
+from simulator.spec.training import NoiseScale
 
 PROBLEMS: Mapping[str, tuple[str, str]] = {
     "digits-mlp": ("digits", "mlp"),

@@ -1,7 +1,7 @@
 """Measurement files (NDJSON): how they are named, read and checked; each fault is reported with its line.
 
 What a line may hold is in :mod:`calibrate.records`. Probes write the files (``calibrate/probes/recorder.py``), with a checksum
-in each line, which is checked here by :mod:`simulator.base.checksums`.
+in each line, which is checked here by :mod:`simulator.base.files`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,9 @@ from calibrate.records import (
     WarmUp,
     record_adapter,
 )
-from simulator.base.checksums import CHANGED, checksum_holds
-from simulator.base.checksums import KEY as CHECKSUM
 from simulator.base.errors import CalibrationError
-from simulator.base.file_kinds import mistaken
-from simulator.base.outputs import Output, OutputKind, has_header
+from simulator.base.files import CHANGED, Output, OutputKind, checksum_holds, has_header, mistaken
+from simulator.base.files import KEY as CHECKSUM
 from simulator.base.text import printable
 from simulator.base.validation_errors import quoted, rule_of
 

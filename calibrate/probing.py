@@ -23,7 +23,7 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from calibrate.records import FRAMEWORKS
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 from simulator.base.text import listed
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -227,7 +227,7 @@ def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
     Parameters
     ----------
     *beside
-        What is removed afterwards too, as by :func:`~simulator.base.scratch.scratch`.
+        What is removed afterwards too, as by :func:`~simulator.base.process.scratch`.
 
     Yields
     ------

@@ -20,9 +20,8 @@ from typing import Any, Literal
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.nearest import did_you_mean, no_such_file
-from simulator.base.scratch import scratch
-from simulator.base.text import format_bytes
+from simulator.base.process import scratch
+from simulator.base.text import did_you_mean, format_bytes, no_such_file
 from simulator.base.validation_errors import quoted
 
 BACKENDS = ("tensorflow", "jax", "torch")

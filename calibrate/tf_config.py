@@ -21,8 +21,7 @@ import tomlkit
 
 from calibrate.profiling import check_address
 from simulator.base.errors import InputError
-from simulator.base.short import Short
-from simulator.base.text import counted, listed
+from simulator.base.text import Short, counted, listed
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 

@@ -13,7 +13,7 @@ from paceline.cli.options import command_line
 from paceline.cli.showing_validation import show_validation
 from paceline.cli.terminal import note, progress_bar, show_json
 from paceline.reporting.validation import as_data
-from simulator.base.outputs import Output, csv_kind
+from simulator.base.files import Output, csv_kind
 
 _MISSED = 3
 """Exit code where a threshold is missed."""

@@ -36,7 +36,7 @@ from calibrate.validation.comparison import Compared, Reached, rows_from_csv
 from evidence.published.hybrids import load_hybrids
 from evidence.published.tables import load_tables
 from simulator.base import catalog
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output
 from simulator.base.text import format_change, format_share
 from simulator.results.inadequacy import (
     ALL_REDUCE,
@@ -48,7 +48,7 @@ from simulator.results.inadequacy import (
     KINDS_OF_LINKS,
     MEASURED,
 )
-from simulator.spec.discrepancy import Z_90, Deviation, LeftOutRows, Regime
+from simulator.spec.uncertainty import Z_90, Deviation, LeftOutRows, Regime
 
 Array = NDArray[np.float64]
 

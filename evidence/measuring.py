@@ -15,8 +15,7 @@ from statistics import median, stdev
 import tomlkit
 
 from simulator.base import catalog
-from simulator.base.files import read_toml
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output, read_toml
 from simulator.base.rng import Streams
 from simulator.base.validation_errors import validated
 from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER

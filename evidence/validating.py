@@ -14,7 +14,7 @@ from evidence.published import validation as published
 from paceline.arguments import File, Folder, MustBe, Stages, Text, Thresholds, checked, path_of
 from paceline.reporting.validation import ValidationFiles
 from paceline.sweeping.backends import local_workers
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 

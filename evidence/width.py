@@ -18,7 +18,7 @@ import numpy as np
 
 from simulator import simulate
 from simulator.base.errors import PacelineError
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
 from simulator.catalogue.loading import load_scenario
 from simulator.resolve.drawing import COMPUTE, JITTER, LINK, OF_CONSTANTS, drawn_quantities

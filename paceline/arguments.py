@@ -475,8 +475,7 @@ def refusal(name: str, value: object, rule: str) -> InputError:
 
 def _must_be(kind: Any, given: object) -> str:
     """What an argument of this kind must be, and of words which may have been meant; "" where its type does not say it."""
-    from simulator.base.nearest import did_you_mean
-    from simulator.base.text import listed
+    from simulator.base.text import did_you_mean, listed
 
     notes, its = _noted(kind)
     if found := [note.what for note in notes if isinstance(note, MustBe)]:
@@ -507,6 +506,6 @@ def writable(out: str | Path | None, scenario: Any) -> Path | None:
     InputError
         It cannot be written, or is the file of the scenario.
     """
-    from simulator.base.outputs import check_writable
+    from simulator.base.files import check_writable
 
     return None if out is None else check_writable(Path(out), reads=file_of(scenario))

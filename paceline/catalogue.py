@@ -16,11 +16,9 @@ from calibrate.testbed.setting import TestbedSetting
 from paceline.arguments import Format
 from simulator.base import catalog
 from simulator.base.errors import PacelineError, ScenarioError
-from simulator.base.file_kinds import kind_of_table, mistaken_table
-from simulator.base.files import read_toml
-from simulator.base.short import Short
+from simulator.base.files import kind_of_table, mistaken_table, read_toml
 from simulator.base.table import Table
-from simulator.base.text import counted, listed
+from simulator.base.text import Short, counted, listed
 from simulator.catalogue.loading import NAMED, load_cluster, load_faults, load_input, load_scenario, load_workload
 from simulator.results.results import Result
 from simulator.scenario import Scenario

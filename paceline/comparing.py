@@ -14,12 +14,11 @@ from statistics import fmean
 from typing import ClassVar
 
 from paceline.gain_bounds import NO_BOUNDS, GainBounds, bounded, gain_bounds
-from simulator.base.short import Short
-from simulator.base.text import format_interval, format_number, format_share
+from simulator.base.text import Short, format_interval, format_number, format_share
 from simulator.results.intervals import paired_ratio, wins
 from simulator.results.results import Result
-from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, JobOutcome
+from simulator.spec.uncertainty import between
 
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
@@ -97,7 +96,7 @@ def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False) -> Compar
     """Throughput of ours over theirs, run by run where they share their draws; with ``whole_jobs`` samples over the time of the jobs.
 
     What the model is off by counts as far as it differs between the two
-    (:func:`simulator.spec.discrepancy.between`). Of a pair that differs in speeds of links and devices
+    (:func:`simulator.spec.uncertainty.between`). Of a pair that differs in speeds of links and devices
     alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`).
     """
     bounds = gain_bounds(ours.scenario, theirs.scenario)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from paceline.comparing import share_draws, share_of_steps
 from simulator.base.rng import Streams
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Z_90, Part
 from simulator.spec.figures import JobOutcome
+from simulator.spec.uncertainty import Z_90, Part
 
 Array = NDArray[np.float64]
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from simulator.base.outputs import Output
+from simulator.base.files import Output
 from simulator.base.records import Observer
-from simulator.base.short import Short
-from simulator.base.text import counted
+from simulator.base.text import Short, counted
 from simulator.observing.recording import FanOut, Recording
 from simulator.results.results import Result
 from simulator.run import simulate

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from simulator.base.errors import InputError, UnitError
-from simulator.base.nearest import did_you_mean
 from simulator.base.table import Row
-from simulator.base.text import format_interval, written
+from simulator.base.text import did_you_mean, format_interval, written
 from simulator.base.units import number_of, parse_quantity, share_of
 from simulator.base.validation_errors import quoted
 from simulator.results.results import Result

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from simulator.base.catalog import find
 from simulator.base.errors import InputError, UnitError
-from simulator.base.nearest import did_you_mean
 from simulator.base.spec import short_name
-from simulator.base.text import format_bytes, format_seconds, listed
+from simulator.base.text import did_you_mean, format_bytes, format_seconds, listed
 from simulator.base.units import Dimension, parse_quantity
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import load_cluster, scenario_from_table

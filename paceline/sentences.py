@@ -38,8 +38,8 @@ from simulator.results.cost import (
 from simulator.results.intervals import paired_ratio
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
-from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, Limit
+from simulator.spec.uncertainty import between
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Decision, Improvement, JobCount, Plan, ServerCount, WorkerCount

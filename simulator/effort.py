@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 import time
 
-from simulator.base.available import available_bytes
 from simulator.base.errors import InputError, SimulationError
+from simulator.base.process import available_bytes
 from simulator.base.text import format_bytes
 from simulator.engine.choosing import Engine, background_events, engine_for, expected_events, is_made, likely_engine
 from simulator.engine.draws import ahead_of, block_of

@@ -19,16 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from simulator.base.short import Short
 from simulator.base.spec import Seconds, Terse, canonical
-from simulator.base.text import counted, listed
+from simulator.base.text import Short, counted, listed
 from simulator.base.validation_errors import is_valid
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import Known, constants
-from simulator.spec.discrepancy import Discrepancy
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.job import Faults, Job, Preemption
 from simulator.spec.training import Training
+from simulator.spec.uncertainty import Discrepancy
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout

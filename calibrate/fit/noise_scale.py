@@ -25,7 +25,7 @@ from calibrate.measurements import CUT_SHORT, MeasurementsError, read_measuremen
 from calibrate.records import GradientNorms
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_number
-from simulator.spec.noise_scale import NoiseScale
+from simulator.spec.training import NoiseScale
 
 Array = NDArray[np.float64]
 

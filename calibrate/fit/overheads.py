@@ -1,7 +1,7 @@
 """Fits what a job costs besides its steps: start-up, tracing, first evaluation, checkpoints, ends of iterators.
 
 Each value has an interval over the processes that were measured. ``calibrate/probes/overheads.py`` and ``step.py`` write the
-records; :mod:`calibrate.fit.step` puts the result into the workload (:mod:`simulator.spec.overheads`).
+records; :mod:`calibrate.fit.step` puts the result into the workload (:mod:`simulator.spec.job`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
 from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured, WarmUp
 from simulator.job.iterators import longest_wait_s
-from simulator.spec.overheads import Duration, IteratorEnds, Overheads
+from simulator.spec.job import Duration, IteratorEnds, Overheads
 
 
 def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:

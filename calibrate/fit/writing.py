@@ -1,7 +1,7 @@
 """Writes fitted workloads, clusters and input pipelines as commented TOML, and collects their provenance.
 
 Keys and values are those of the specifications in ``simulator/spec``; comments and layout are made here. A file counts as fitted
-by ``provenance.command`` (:mod:`simulator.base.outputs`); other keys of the provenance are read by name in ``paceline.api.calibrating``
+by ``provenance.command`` (:mod:`simulator.base.files`); other keys of the provenance are read by name in ``paceline.api.calibrating``
 and ``paceline.cli``.
 """
 
@@ -20,7 +20,7 @@ from calibrate.link_tables import LinkTable
 from calibrate.measurements import Measurements
 from calibrate.records import FRAMEWORKS, Note, Ready, WarmUp
 from calibrate.xplane.steps import StepsOfProfile
-from simulator.base.outputs import Output, fitted_kind
+from simulator.base.files import Output, fitted_kind
 from simulator.base.text import format_bytes, format_rate, format_seconds
 from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline

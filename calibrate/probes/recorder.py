@@ -1,7 +1,7 @@
 """Writes measurements line by line, so that a crash keeps what was measured, and tells the parent process of progress.
 
 Kinds, fields and version must be those of calibrate/records.py; PROGRESS_PREFIX also stands in calibrate/probing.py, and checksums
-are those of simulator/base/checksums.py (tests/calibrate/test_measurements.py reads back what is written here).
+are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is written here).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Recorder:
 
 
 def _with_checksum(text: str) -> str:
-    """As simulator.base.checksums has it, which the user's Python need not have."""
+    """As simulator.base.files has it, which the user's Python need not have."""
     before = text[:-1]
     return f'{before},"checksum":"{hashlib.sha256(before.encode()).hexdigest()[:16]}"}}'
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simulator.base.errors import InputError
-from simulator.base.nearest import no_such_file
+from simulator.base.text import no_such_file
 
 MOST_BYTES = 2 * 2**30
 """Of one file."""

@@ -16,7 +16,7 @@ from calibrate.recorded.steps_file import StepsFile, is_steps_line
 from calibrate.recorded.table import StepsTable, is_table
 from calibrate.recorded.traces import JsonRecord
 from simulator.base.errors import InputError
-from simulator.base.nearest import no_such_file
+from simulator.base.text import no_such_file
 
 _FIRST_BYTES = 2**16
 _JSON = re.compile(r"\s*(\{(?!')|\[\s*(\{|$))")

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from calibrate.recorded.growing_file import Lines
 from calibrate.recorded.run import MOST_STEPS, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
-from simulator.base.file_kinds import mistaken
+from simulator.base.files import mistaken
 from simulator.base.validation_errors import quoted, rule_of
 
 FORMAT = "paceline-steps"

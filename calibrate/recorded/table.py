@@ -12,9 +12,8 @@ from typing import Any
 from calibrate.recorded.growing_file import Lines
 from calibrate.recorded.run import MOST_STEPS, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
-from simulator.base.file_kinds import mistaken
-from simulator.base.nearest import did_you_mean
-from simulator.base.text import listed
+from simulator.base.files import mistaken
+from simulator.base.text import did_you_mean, listed
 from simulator.base.units import without_separators
 from simulator.base.validation_errors import quoted
 

@@ -18,7 +18,7 @@ from typing import Any
 from calibrate.recorded.growing_file import GrowingFile
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
-from simulator.base.file_kinds import mistaken
+from simulator.base.files import mistaken
 
 _KNOWN = (
     "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), the timeline of TensorFlow 1, Horovod's "

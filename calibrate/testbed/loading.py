@@ -13,10 +13,9 @@ from typing import Any
 from calibrate.testbed.model import Describe, is_function, of_workload, whole_path
 from calibrate.testbed.setting import NOT_BUILT, SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.file_kinds import mistaken_table
-from simulator.base.files import read_toml
-from simulator.base.nearest import did_you_mean
+from simulator.base.files import mistaken_table, read_toml
 from simulator.base.spec import Spec
+from simulator.base.text import did_you_mean
 from simulator.base.validation_errors import quoted, validated
 from simulator.catalogue.settings import set_in, unset
 

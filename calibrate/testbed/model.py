@@ -20,7 +20,7 @@ from calibrate.records import Rows, VariableRecord
 from calibrate.testbed.setting import TestbedVariable, synthetic_variables
 from simulator.base import catalog
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import load_workload
 from simulator.spec.distributions import Distribution, Empirical, Normal, ShiftedExponential

@@ -16,11 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from calibrate.fit.intervals import Z90
 from simulator.base.errors import InputError
-from simulator.base.outputs import Output, OutputKind
-from simulator.base.short import Short
+from simulator.base.files import Output, OutputKind
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import counted
+from simulator.base.text import Short, counted
 from simulator.base.validation_errors import rule_of
 
 if TYPE_CHECKING:

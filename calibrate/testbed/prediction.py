@@ -18,16 +18,15 @@ from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
-from simulator.base.short import Short
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import estimated, listed
+from simulator.base.text import Short, estimated, listed
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import prediction_interval, widened
 from simulator.results.metrics import applied_to_runs
-from simulator.spec.discrepancy import AppliedDiscrepancy, relative_error_of
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import AppliedDiscrepancy, relative_error_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,8 +26,8 @@ from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError, InputError, PacelineWarning
-from simulator.base.outputs import check_folder
-from simulator.base.scratch import scratch
+from simulator.base.files import check_folder
+from simulator.base.process import scratch
 from simulator.spec.distributions import Distribution
 
 _TASK_BYTES = 120 * 2**20

@@ -17,9 +17,8 @@ import numpy as np
 from calibrate.records import LinkCheck, Note, Repeat
 from calibrate.testbed.jobs import faults_of, lost_steps
 from calibrate.testbed.readings import OneRun, Readings, read_run
-from simulator.base.short import Short
 from simulator.base.table import Column, Table
-from simulator.base.text import counted, estimated, format_bytes, format_rate, format_share
+from simulator.base.text import Short, counted, estimated, format_bytes, format_rate, format_share
 from simulator.results.intervals import prediction_interval
 from simulator.spec.figures import Estimate
 

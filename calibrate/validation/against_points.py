@@ -20,10 +20,9 @@ from calibrate.validation.comparison import Compared
 from calibrate.validation.points import Setting, Unit, base_scenario, check_figures, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
 from calibrate.validation.validation import Outline, Score, Validation, scores_of
-from simulator.base.outputs import EDITED, Output
-from simulator.base.short import Short
+from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
-from simulator.base.text import Kind, format_interval, format_number, format_rate, format_share
+from simulator.base.text import Kind, Short, format_interval, format_number, format_rate, format_share
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.scenario import Scenario
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 from calibrate.fit.intervals import digits
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.intervals import widened
-from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 
 AS_GIVEN = "as given"
 LEFT_OUT = "each point from the others"

@@ -19,8 +19,8 @@ from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
-from simulator.spec.discrepancy import AppliedDiscrepancy, RegimeText
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import AppliedDiscrepancy, RegimeText
 
 
 class Reached(Spec):

@@ -25,12 +25,10 @@ from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_
 from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.file_kinds import mistaken_table
-from simulator.base.files import read_toml
-from simulator.base.short import Short
+from simulator.base.files import mistaken_table, read_toml
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import counted, format_rough_seconds
+from simulator.base.text import Short, counted, format_rough_seconds
 from simulator.base.validation_errors import validated
 
 if TYPE_CHECKING:

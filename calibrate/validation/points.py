@@ -20,8 +20,7 @@ from pydantic import Field
 from calibrate.observations import Figure, Observed, Quantity, check_units, throughput_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.base.errors import InputError, ReadingWarning
-from simulator.base.nearest import did_you_mean, no_such_file
-from simulator.base.text import format_number, listed
+from simulator.base.text import did_you_mean, format_number, listed, no_such_file
 from simulator.base.units import as_thousands, check_thousands, without_separators
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.results import Result

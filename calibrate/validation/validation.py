@@ -21,11 +21,9 @@ from pydantic import Field
 
 from calibrate.validation.comparison import Compared
 from simulator.base.errors import InputError
-from simulator.base.nearest import did_you_mean
-from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import Kind, counted, format_change, format_share, written
+from simulator.base.text import Kind, Short, counted, did_you_mean, format_change, format_share, written
 from simulator.base.units import share_of
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
 from calibrate.xplane.variables import gradient_ops
 from simulator.base.errors import InputError
-from simulator.base.short import Short
 from simulator.base.table import Column, Table
-from simulator.base.text import counted, listed
+from simulator.base.text import Short, counted, listed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from typing import Any
 
 from calibrate.probing import run_reader
 from simulator.base.errors import InputError
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 
 _SUFFIX = ".xplane.pb"
 _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"

@@ -24,7 +24,7 @@ from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
 from simulator.base.errors import InputError
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 from simulator.base.validation_errors import rule_of
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}

@@ -28,7 +28,7 @@ from evidence.published.fitting import interval_of
 from evidence.published.hybrid_prediction import FITTED_FILE, hybrid_table
 from evidence.published.hybrids import HybridRow, HybridTables, load_hybrids
 from simulator import simulate
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.constants import Known, constants
 

@@ -28,7 +28,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CATALOGUE, CUT, regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
-from simulator.spec.discrepancy import Regime
+from simulator.spec.uncertainty import Regime
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
 DIMENSIONS: Way = "from dimensions"

@@ -30,11 +30,10 @@ from evidence.published.hybrid_prediction import (
 from evidence.published.hybrids import HybridRow, HybridTables, load_hybrids
 from evidence.published.tables import Excluded
 from evidence.published.validation import Spread
-from simulator.base.checksums import checksum_holds, with_checksum
 from simulator.base.errors import InputError, SimulationError
-from simulator.base.nearest import did_you_mean
-from simulator.base.outputs import Output, OutputKind
+from simulator.base.files import Output, OutputKind, checksum_holds, with_checksum
 from simulator.base.table import Column, Table
+from simulator.base.text import did_you_mean
 from simulator.spec.constants import Known
 
 _KEY = "hybrids"

@@ -20,7 +20,7 @@ from simulator.catalogue.loading import scenario_from_table
 from simulator.results.inadequacy import regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
-from simulator.spec.discrepancy import Discrepancy, Regime
+from simulator.spec.uncertainty import Discrepancy, Regime
 
 FILE = "left_out.toml"
 """Constants fitted without each table in turn."""

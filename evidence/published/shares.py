@@ -31,8 +31,7 @@ from simulator.resolve.published_throughputs import PublishedThroughputs, load_p
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.computed import Dimensions, value_bytes_of
 from simulator.spec.constants import Known, constants
-from simulator.spec.residual import Residual
-from simulator.spec.transformer import Transformer
+from simulator.spec.dimensions import Residual, Transformer
 
 SHARES = ("matrix_share", "elementwise_share", "normalisation_share")
 _SCALE = 0.15

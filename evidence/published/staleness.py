@@ -28,8 +28,8 @@ from scipy.stats import t as student
 from calibrate.validation.comparison import Compared, histogram_distance
 from evidence.published.tables import data_file
 from simulator import scenario_from_table
+from simulator.base.compact import CountHistogram
 from simulator.base.spec import Spec
-from simulator.base.statistics import CountHistogram
 from simulator.base.text import format_number
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve

@@ -12,7 +12,7 @@ from calibrate.validation.validation import scores_of
 from evidence.published.accuracies import Accuracy, Learnt
 from evidence.published.trainings import KEPT_BACK, OPEN
 from simulator.base.errors import InputError
-from simulator.base.outputs import EDITED, Output, OutputKind, csv_kind
+from simulator.base.files import EDITED, Output, OutputKind, csv_kind
 from simulator.base.table import Column, Table
 
 _MARK = "<!-- python -m evidence trainings: {} -->"

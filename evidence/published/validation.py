@@ -18,10 +18,9 @@ from evidence.published.prediction import base_of, compared, left_out, row_name,
 from evidence.published.scenarios import PublishedCase, cases_of
 from evidence.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from simulator.base.errors import InputError
-from simulator.base.nearest import did_you_mean
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import format_throughput, listed
+from simulator.base.text import did_you_mean, format_throughput, listed
 from simulator.spec.constants import Constant, Known, constants
 
 REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")

@@ -35,8 +35,8 @@ from calibrate.profiling import DEFAULT_SIZES
 from calibrate.records import Repeat, Updated, Used
 from simulator import simulate
 from simulator.base import catalog
-from simulator.base.outputs import Output, csv_kind
-from simulator.base.scratch import scratch
+from simulator.base.files import Output, csv_kind
+from simulator.base.process import scratch
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from evidence.studies.timed_epochs import EpochTimes, JobSetting, JobTimes, read_job_settings
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
-from simulator.base.files import read_toml
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output, read_toml
 from simulator.base.text import format_change, format_seconds
 from simulator.results.results import Result
 from simulator.scenario import Scenario

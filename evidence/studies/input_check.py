@@ -23,7 +23,7 @@ import numpy as np
 
 from calibrate.probing import command_of, probing
 from simulator import simulate
-from simulator.base.outputs import Output, csv_kind
+from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import load_scenario
 from simulator.resolve.input_epochs import fill_of, first_epoch
 

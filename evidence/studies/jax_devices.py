@@ -28,7 +28,7 @@ from calibrate.probing import run_probe
 from calibrate.records import Load, StepTime, Transfer
 from simulator import simulate
 from simulator.base import catalog
-from simulator.base.outputs import Output, csv_kind
+from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 

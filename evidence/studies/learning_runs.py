@@ -29,8 +29,8 @@ from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError
-from simulator.base.outputs import check_folder
-from simulator.base.scratch import scratch
+from simulator.base.files import check_folder
+from simulator.base.process import scratch
 from simulator.base.validation_errors import validated
 from simulator.catalogue.loading import load_scenario
 from simulator.engine.schedule import Schedule, schedule_of

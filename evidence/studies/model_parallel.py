@@ -18,8 +18,7 @@ from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from evidence.studies.staged_runs import StagedSetting, read_settings, scenario_of
 from simulator import simulate
 from simulator.base import catalog
-from simulator.base.files import read_toml
-from simulator.base.outputs import EDITED, Output
+from simulator.base.files import EDITED, Output, read_toml
 
 
 def compared_rows(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[Compared]:

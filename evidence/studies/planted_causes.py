@@ -36,8 +36,8 @@ from paceline.sweeping import Runner, Simulations
 from paceline.watching import Watched
 from simulator import load_scenario, simulate
 from simulator.base.errors import CalibrationError
-from simulator.base.outputs import check_folder
-from simulator.base.scratch import scratch
+from simulator.base.files import check_folder
+from simulator.base.process import scratch
 from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant

@@ -29,9 +29,8 @@ from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.files import read_toml
-from simulator.base.outputs import check_folder
-from simulator.base.scratch import scratch
+from simulator.base.files import check_folder, read_toml
+from simulator.base.process import scratch
 from simulator.base.spec import Spec
 from simulator.base.text import format_change
 from simulator.base.validation_errors import validated

@@ -24,8 +24,7 @@ from calibrate.probing import run_probe
 from calibrate.profiling import check_target
 from calibrate.records import Load, Span
 from simulator.base.errors import InputError
-from simulator.base.files import read_toml
-from simulator.base.outputs import check_folder
+from simulator.base.files import check_folder, read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 

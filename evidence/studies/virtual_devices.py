@@ -27,7 +27,7 @@ from calibrate.records import Load, StepTime
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.errors import InputError
-from simulator.base.outputs import Output, csv_kind
+from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 

@@ -127,7 +127,7 @@ def new_scenario(
     (4, 'multi-worker-mirrored', 'own workload')
     """
     from paceline.scenario_text import OWN, Figures, scenario_of, text_of
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     output = None if out is None else Output(Path(out), EDITED, force=force)
     path = None if output is None else output.path
@@ -230,7 +230,7 @@ def scenario_of_tf_config(
     (2, 'multi-worker-mirrored')
     """
     from calibrate.tf_config import scenario_of, scenario_text
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     output = None if out is None else Output(Path(out), EDITED, force=force)
     path = None if output is None else output.path

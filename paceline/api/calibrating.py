@@ -39,7 +39,7 @@ from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
-    from simulator.base.outputs import Output, OutputKind
+    from simulator.base.files import Output, OutputKind
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
@@ -673,8 +673,8 @@ def serve_link(
 
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
-    """Where a fit is written, found out before the work; errors as of :class:`simulator.base.outputs.Output`."""
-    from simulator.base.outputs import Output
+    """Where a fit is written, found out before the work; errors as of :class:`simulator.base.files.Output`."""
+    from simulator.base.files import Output
 
     return None if out is None else Output(Path(out), kind, force=force)
 

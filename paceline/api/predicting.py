@@ -579,7 +579,7 @@ def plan(
     from paceline.planning import plan as search
     from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
-    from simulator.base.outputs import Output
+    from simulator.base.files import Output
     from simulator.catalogue.loading import pairs_of
     from simulator.spec.prices import parse_prices
 

@@ -221,7 +221,7 @@ def testbed_fit(
     from calibrate.testbed.platform import MACHINE
     from calibrate.testbed.readings import read_run
     from simulator.base.errors import PacelineWarning
-    from simulator.base.outputs import Output
+    from simulator.base.files import Output
 
     if out is not None:
         Output(Path(out), MACHINE, force=force)

@@ -267,7 +267,7 @@ def read_matrix(
     (3, 1, ['group', 'setting', 'steps', 'guessed_s'])
     """
     from calibrate.validation.random_matrix import matrix_named, random_text
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     target = path_of(out_matrix)
     found = matrix_named(matrix, count)
@@ -364,7 +364,7 @@ def validate_matrix(
     from calibrate.validation.validation import thresholds_of
     from paceline.lengthy import agree_to_measure
     from paceline.reporting.validation import ValidationFiles
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     limits = thresholds_of(thresholds or {})
     chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count)

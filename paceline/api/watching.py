@@ -135,7 +135,7 @@ def watch(
     from paceline.api.predicting import simulate
     from paceline.watching import Watch
     from simulator.base.errors import InputError
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     if not sources:
         raise InputError("`sources`: give at least one file in which steps are recorded, such as run.ndjson of paceline.keras_callback")
@@ -144,7 +144,7 @@ def watch(
         raise InputError(f"`sources`: {str(double)!r}: is given twice; keep one")
     missing = next((file for file, _ in map(file_and_run, given) if not file.exists()), None)
     if missing is not None:
-        from simulator.base.nearest import no_such_file
+        from simulator.base.text import no_such_file
 
         raise InputError(f"{missing}: {no_such_file(missing)}")
     if out_scenario is not None:

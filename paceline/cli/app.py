@@ -324,7 +324,7 @@ def _explain(error: Any) -> int:
 
 def _with_what_was_meant(error: Any) -> str:
     """The message of a usage error; of a command, option or choice that there is not with the nearest."""
-    from simulator.base.nearest import did_you_mean
+    from simulator.base.text import did_you_mean
 
     message: str = error.format_message()
     command = getattr(getattr(error, "ctx", None), "command", None)

@@ -10,10 +10,9 @@ from pydantic import Field
 from calibrate.judging import State
 from paceline.diagnosing.seen import Seen
 from paceline.planning.answer import Improvement
-from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import format_change, format_interval, format_seconds, format_share, listed, sentence
+from simulator.base.text import Short, format_change, format_interval, format_seconds, format_share, listed, sentence
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import Z_90
 
 _TRIED = {"steps": 20, "replications": 2}
 """Runs in which strengths are fitted: with the same draws for all, so that what differs are the causes."""

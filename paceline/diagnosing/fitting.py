@@ -26,7 +26,7 @@ from simulator.base.errors import ScenarioError, SimulationError
 from simulator.results.results import Failure, Result
 from simulator.results.what_if import changed, with_compute
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import Z_90
+from simulator.spec.uncertainty import Z_90
 
 Array = NDArray[np.float64]
 

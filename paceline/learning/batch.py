@@ -3,7 +3,7 @@
 McCandlish et al. 2018 (arXiv:1812.06162, equations 2.11 and 2.12): with the noise scale N, a target takes E(B) = E_min (1 + B / N)
 samples and E(B) / B steps at a global batch B, if the rate is the best one for each batch. So from one batch to another samples
 change by (B + N) / (B0 + N): not at all far below the noise scale, and in proportion to the batch far above it, where more of a
-batch saves no steps. Nothing here knows where a noise scale is from (``simulator.spec.noise_scale``, ``calibrate.fit.noise_scale``).
+batch saves no steps. Nothing here knows where a noise scale is from (``simulator.spec.training``, ``calibrate.fit.noise_scale``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 
 from simulator.results.intervals import combined
 from simulator.spec.figures import Estimate
-from simulator.spec.noise_scale import NoiseScale
+from simulator.spec.training import NoiseScale
 
 
 def samples_ratio(batch: float, reference: float, noise: float) -> float:

@@ -16,11 +16,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationError
 
 from simulator.base.errors import InputError, ResultsError
-from simulator.base.file_kinds import mistaken
-from simulator.base.short import Short
+from simulator.base.files import mistaken
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import counted, format_number, format_seconds, format_usd, listed
+from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
 from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario

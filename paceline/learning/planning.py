@@ -25,17 +25,16 @@ from paceline.planning.space import Space
 from paceline.ranges import doubled
 from paceline.sweeping import sweep
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import counted, format_number, format_seconds, format_usd, listed
+from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
 from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
-from simulator.spec.noise_scale import NoiseScale
+from simulator.spec.training import NoiseScale
 from simulator.strategies.catalogue import ALONE
 
 Progress = Callable[[int, int, str], None]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from paceline.learning.learned import MARK, Learned
-from simulator.base.outputs import Output, OutputKind, check_apart, marked_kind
+from simulator.base.files import Output, OutputKind, check_apart, marked_kind
 from simulator.observing.tensorboard import ScalarFiles
 
 ANSWER = marked_kind("answer about learning", MARK)

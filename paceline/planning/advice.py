@@ -22,10 +22,9 @@ from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
 from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
-from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import counted, estimated, format_hourly, format_usd, sentence
+from simulator.base.text import Short, counted, estimated, format_hourly, format_usd, sentence
 from simulator.catalogue.loading import Source
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve

@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from paceline.planning.goal import Goal
-from simulator.base.checksums import CHANGED, checksum_holds
 from simulator.base.errors import ResultsError
-from simulator.base.file_kinds import is_json_of, mistaken
-from simulator.base.outputs import OutputKind
-from simulator.base.short import Short
+from simulator.base.files import CHANGED, OutputKind, checksum_holds, is_json_of, mistaken
 from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Row, Table
-from simulator.base.text import counted, estimated, format_share, shortly_listed
+from simulator.base.text import Short, counted, estimated, format_share, shortly_listed
 from simulator.base.validation_errors import rule_of
 from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
-from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
 from simulator.spec.paying import Price
+from simulator.spec.uncertainty import AppliedDiscrepancy
 
 if TYPE_CHECKING:
     import pandas as pd

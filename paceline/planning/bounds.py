@@ -34,8 +34,17 @@ from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import drawn_values
-from simulator.spec.distributions import Constant, Distribution, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
-from simulator.spec.stragglers import Slowdown
+from simulator.spec.distributions import (
+    Constant,
+    Distribution,
+    Empirical,
+    Exponential,
+    Gamma,
+    LogNormal,
+    Normal,
+    ShiftedExponential,
+    Slowdown,
+)
 from simulator.spec.transport import Transport
 from simulator.spec.workload import Affine, ServerCost
 from simulator.strategies.catalogue import ALONE

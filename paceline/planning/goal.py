@@ -26,9 +26,9 @@ from simulator.catalogue.loading import Source, load_scenario, table_of
 from simulator.results.cost import LEAST_PER_S, cost_of_samples, is_paid_in_advance, time_of_samples_s, usd_estimate
 from simulator.results.intervals import combined
 from simulator.results.results import Result
-from simulator.spec.discrepancy import CERTAIN, RelativeError, relative_error_of
 from simulator.spec.figures import Estimate, JobOutcome
 from simulator.spec.paying import sets_of_nodes
+from simulator.spec.uncertainty import CERTAIN, RelativeError, relative_error_of
 
 _HOUR_S = 3600.0
 _NUMBER = r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)"

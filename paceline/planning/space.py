@@ -20,9 +20,8 @@ from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
 from simulator.base.catalog import find
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.nearest import did_you_mean
 from simulator.base.spec import Spec, short_name
-from simulator.base.text import counted, listed
+from simulator.base.text import counted, did_you_mean, listed
 from simulator.base.validation_errors import quoted, validated
 from simulator.catalogue.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
 from simulator.resolve.published_throughputs import kind_of as device_kind_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.reporting.content import Content, line_of
 from paceline.reporting.render import cares_of, environment
-from simulator.base.outputs import marked_kind
+from simulator.base.files import marked_kind
 from simulator.base.text import clean, counted, format_interval, format_seconds, format_throughput, format_usd, sentence
 from simulator.results.cost import cost_of_samples, placement_of, usd_per_million_samples
 

@@ -25,8 +25,8 @@ from simulator.results.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results.results import Failure, Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Breakdown, Histogram
+from simulator.spec.uncertainty import Z_90
 
 PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 """The parts of a step and what they are called, in the order in which they are stacked."""

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from paceline.reporting.render import figure_names
 from simulator.base.errors import InputError, PacelineError
-from simulator.base.outputs import Output, check_folder, marked_kind
+from simulator.base.files import Output, check_folder, marked_kind
 
 if TYPE_CHECKING:
     from selenium import webdriver

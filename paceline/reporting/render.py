@@ -65,7 +65,7 @@ from paceline.sentences import (
     work_note,
     workers_note,
 )
-from simulator.base.outputs import Output, marked_kind
+from simulator.base.files import Output, marked_kind
 from simulator.base.table import Table
 from simulator.base.text import (
     clause,

@@ -23,11 +23,10 @@ from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.base.errors import InputError, SimulationError
-from simulator.base.outputs import Output, check_apart
-from simulator.base.short import Short
+from simulator.base.files import Output, check_apart
 from simulator.base.spec import Spec
 from simulator.base.table import Row, Table, frame_of
-from simulator.base.text import counted, format_bytes
+from simulator.base.text import Short, counted, format_bytes
 from simulator.results.results import Failure, Outcome, Result
 from simulator.run import simulate
 

@@ -27,7 +27,7 @@ from paceline.result_tables import (
     part_rows,
     stage_rows,
 )
-from simulator.base.outputs import Output, check_folder, csv_kind
+from simulator.base.files import Output, check_folder, csv_kind
 from simulator.base.table import Cell, Column, Table
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Failure, Result

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import simulator
 from paceline.version import __version__
 from simulator.base.errors import InputError, SimulationError
-from simulator.base.scratch import removed_after_this_process
+from simulator.base.process import removed_after_this_process
 
 if TYPE_CHECKING:
     from joblib import Parallel

@@ -20,7 +20,7 @@ from paceline.sentences import doubled_in_words
 from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
-from simulator.base.outputs import check_writable, mode_of
+from simulator.base.files import check_writable, mode_of
 from simulator.base.text import counted
 from simulator.base.validation_errors import quoted
 from simulator.scenario import Scenario

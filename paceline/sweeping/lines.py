@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from simulator.base.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import ResultsError
+from simulator.base.files import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.results.results import Failure, Result
 from simulator.scenario import hash_of
 from simulator.spec.cluster import Cluster

@@ -18,7 +18,7 @@ from typing import Any
 
 from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, environment, ready_tracker, without_files
 from simulator.base.errors import InputError
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 
 _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")

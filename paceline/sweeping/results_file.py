@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from paceline.sentences import doubled_in_words
 from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage
-from simulator.base.checksums import checksum_holds
 from simulator.base.errors import ResultsError
-from simulator.base.file_kinds import mistaken
-from simulator.base.nearest import no_such_file
-from simulator.base.short import Short
+from simulator.base.files import checksum_holds, mistaken
 from simulator.base.table import frame_of, html_of
-from simulator.base.text import counted, shortly_listed
+from simulator.base.text import Short, counted, no_such_file, shortly_listed
 from simulator.results.results import Failure, Result
 
 if TYPE_CHECKING:

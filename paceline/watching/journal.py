@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.base.errors import InputError
-from simulator.base.outputs import check_writable
+from simulator.base.files import check_writable
 from simulator.base.validation_errors import quoted
 
 _FORMAT = "paceline-watch"

@@ -21,9 +21,8 @@ from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import TELLING, Reason, reasons_of
 from paceline.watching.verdict import Stretch, Verdict, verdict_of
 from simulator.base.errors import InputError
-from simulator.base.short import Short
 from simulator.base.table import Column, Table
-from simulator.base.text import format_interval, format_seconds, format_share, listed
+from simulator.base.text import Short, format_interval, format_seconds, format_share, listed
 from simulator.results.results import Result
 
 _ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")

@@ -149,7 +149,7 @@ def find_any(name: str, where: str) -> Path:
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
     if name in known:
         return known[name]
-    from simulator.base.file_kinds import mistaken  # names are completed without it
+    from simulator.base.files import mistaken  # names are completed without it
 
     if os.path.isfile(name) and (said := mistaken(name)):
         raise ScenarioError(f"{where}: {name} {said}")
@@ -161,8 +161,7 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
 
 def _of_another_kind(name: str) -> str | None:
     """What a name of the catalogue stands for, with the command that takes it; None where it has no such name."""
-    from simulator.base.file_kinds import mistaken_table
-    from simulator.base.files import read_toml
+    from simulator.base.files import mistaken_table, read_toml
 
     kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices")
     file = next((its[name] for kind in kinds if name in (its := entries(kind))), None)
@@ -171,7 +170,7 @@ def _of_another_kind(name: str) -> str | None:
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Names that are near, or some of those that there are."""
-    from simulator.base.nearest import did_you_mean
+    from simulator.base.text import did_you_mean
 
     more = len(known) - _FEW
     return did_you_mean(name, known, f"known are {', '.join(list(known)[:_FEW]) or 'none'}{f' and {more} more' if more > 0 else ''}")

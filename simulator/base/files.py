@@ -1,14 +1,32 @@
-"""Reads TOML files, every fault told in one line; :mod:`simulator.base.outputs` has what is written."""
+"""Files that Paceline reads and writes: TOML, kinds of files, outputs, checksums.
+
+:func:`read_toml` tells every fault in one line. :func:`mistaken` tells a file of the wrong kind by its keys, and names the command that
+takes it: keys are those of the formats (specifications, lines of results, measurements), so a format or command that changes is changed
+here too. An :class:`Output` replaces a file only if that is empty, or of the very kind that is written there; anything else needs
+``force``. This is found out before the work, and nothing is made before there is something to write.
+A checksum as the last key of an object of JSON shows what was damaged or changed later; ``_with_checksum`` in
+calibrate/probes/recorder.py makes the same without importing this: change both together.
+"""
 
 from __future__ import annotations
 
+import csv
+import errno
+import hashlib
+import itertools
+import json
+import os
+import shlex
+import stat
+import tempfile
 import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from simulator.base.errors import ScenarioError
-from simulator.base.file_kinds import mistaken
-from simulator.base.nearest import no_such_file
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.text import no_such_file
 from simulator.base.units import vanishes
 
 
@@ -61,3 +79,488 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ScenarioError(f"{path}: is nested too deeply") from None
     except ValueError as error:  # a number with thousands of digits, a path with a zero byte
         raise ScenarioError(f"{path}: cannot be read: {str(error).partition(':')[0]}") from None
+
+
+Is: TypeAlias = Literal[
+    "scenario",
+    "workload",
+    "cluster",
+    "device",
+    "input",
+    "fault",
+    "testbed-setting",
+    "matrix",
+    "results",
+    "plan",
+    "learned",
+    "measurements",
+    "steps",
+    "keras-model",
+    "package",
+]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    what
+        With its article: ``a workload``.
+    use
+        What a person does with one; ``{}`` is its path.
+    holds
+        Whether a table read from TOML, or the first line of JSON, is of this kind.
+    """
+
+    what: str
+    use: str
+    holds: Callable[[Mapping[str, Any]], bool]
+
+
+_SECTIONS = ("workload", "cluster", "strategy", "run", "training", "job")
+
+
+def _any(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda table: any(key in table for key in keys)
+
+
+def _every(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda table: all(key in table for key in keys)
+
+
+def _is_matrix(table: Mapping[str, Any]) -> bool:
+    return any(isinstance(table.get(key), list) for key in ("fit", "held_out"))
+
+
+def _is_scenario(table: Mapping[str, Any]) -> bool:
+    return any(isinstance(table.get(key), Mapping) for key in _SECTIONS)
+
+
+def _is_faults(table: Mapping[str, Any]) -> bool:
+    means = (f"{what}_mtbf{unit}" for what in ("worker", "server", "node", "job") for unit in ("", "_s"))
+    return any(key in table for key in (*means, "preemption"))
+
+
+def _is_measurement(table: Mapping[str, Any]) -> bool:
+    return table.get("kind") == "header" and "probe" in table
+
+
+def _is_steps(table: Mapping[str, Any]) -> bool:
+    return table.get("format") == "paceline-steps"
+
+
+def _is_package(table: Mapping[str, Any]) -> bool:
+    return "name" in table and any(isinstance(table.get(key), Mapping) for key in ("dependencies", "devDependencies", "scripts"))
+
+
+def _is_setting(table: Mapping[str, Any]) -> bool:
+    return "mode" in table and ("workers" in table or "model" in table)
+
+
+_IN_TOML: dict[Is, FileKind] = {
+    "scenario": FileKind("a scenario", "simulate it with `paceline simulate {}`", _is_scenario),
+    "matrix": FileKind("a matrix of testbed settings", "run it with `paceline validate --matrix {}`", _is_matrix),
+    "workload": FileKind(
+        "a workload", "try it in a scenario: `paceline simulate ring --set workload.use={}`", _any("variables", "transformer", "residual")
+    ),
+    "cluster": FileKind("a cluster", "try it in a scenario: `paceline simulate ring --set cluster.use={}`", _any("inter_node")),
+    "device": FileKind("a device", "see it with `paceline models show {}`", _any("generation")),
+    "input": FileKind("an input pipeline", "try it in a scenario: `paceline simulate ring --set input.use={}`", _any("work")),
+    "fault": FileKind(
+        "a file of faults", "try it in a job: `paceline simulate ring --set job.samples=1e9 --set job.faults.use={}`", _is_faults
+    ),
+    "testbed-setting": FileKind("a setting of the testbed", "run it with `paceline testbed run {}`", _is_setting),
+}
+_IN_JSON: dict[Is, FileKind] = {
+    "results": FileKind("a results file", "draw it with `paceline report {}`", _any("scenario_hash")),
+    "measurements": FileKind("a file of measurements", "", _is_measurement),
+    "steps": FileKind("a record of steps", "compare it with a prediction: `paceline watch SCENARIO.toml {}`", _is_steps),
+    "learned": FileKind("an answer about learning", "draw it with `paceline report {}`", _every("problem", "target", "ways")),
+    "plan": FileKind(
+        "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
+    ),
+    "keras-model": FileKind("the configuration of a Keras model", "", _every("class_name", "config")),
+    "package": FileKind("a package.json of Node.js", "", _is_package),
+}
+_WITH_MEASUREMENTS: Mapping[str, str] = {
+    "step": "fit them with `paceline calibrate --from-measurements {}`",
+    "input": "fit them with `paceline calibrate-input --from-measurements {}`",
+    "testbed": "sum them up with `paceline testbed show {}`",
+}
+"""What is done with measurements, by the probe that made them."""
+_PYTHON = FileKind("a file of Python", "measure a model that it builds with `paceline calibrate {}:FUNCTION --name NAME`", lambda _: True)
+_PAGE = FileKind("an HTML page", "open it in a browser", lambda _: True)
+_CELLS = FileKind("a table (CSV)", "give it to `paceline report --measured` or `paceline validate --measured`", lambda _: True)
+_FIRST_BYTES = 2**26
+
+
+def kind_of_table(table: Mapping[str, Any]) -> Is | None:
+    """What a table read from TOML is; None where it is nothing that Paceline reads."""
+    return next((name for name, kind in _IN_TOML.items() if kind.holds(table)), None)
+
+
+def is_json_of(path: Path, kind: Is) -> bool:
+    """Whether a file is one object of JSON, and of this kind."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and _IN_JSON[kind].holds(data)
+
+
+def mistaken_table(table: Mapping[str, Any], path: str | Path, wanted: Is | None) -> str | None:
+    """That a table is of another kind than the one that is wanted, and what to do with it; None where it is not."""
+    found = kind_of_table(table)
+    return None if found is None or found == wanted else _sentence(_IN_TOML[found], path)
+
+
+def mistaken(path: str | Path, wanted: Is | None = None) -> str | None:
+    """That a file is of another kind than the one that is wanted, and what to do with it; None where that cannot be told."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_FIRST_BYTES)
+    except (OSError, ValueError):
+        return None
+    text = content.decode("utf-8-sig", "replace")
+    try:
+        return mistaken_table(tomllib.loads(text), path, wanted)
+    except (ValueError, RecursionError):
+        pass
+    return _other_text(text, path, wanted)
+
+
+def _other_text(text: str, path: str | Path, wanted: Is | None) -> str | None:
+    """What is no TOML: lines of JSON, one of it, a page or a table."""
+    for candidate in (text.partition("\n")[0], text):
+        try:
+            data = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        found = next((name for name, kind in _IN_JSON.items() if isinstance(data, dict) and kind.holds(data)), None)
+        if found is None or found == wanted:
+            return None
+        return _sentence(_IN_JSON[found], path, _WITH_MEASUREMENTS.get(str(data.get("probe")), ""))
+    if str(path).endswith(".py"):
+        return _sentence(_PYTHON, path)
+    start = text.lstrip()[:200].lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return _sentence(_PAGE, path)
+    if "," in start.partition("\n")[0] and str(path).endswith(".csv"):
+        return _sentence(_CELLS, path)
+    return None
+
+
+def _sentence(kind: FileKind, path: str | Path, use: str = "") -> str:
+    todo = (use or kind.use).format(shlex.quote(str(path)))
+    return f"is {kind.what}; {todo}" if todo else f"is {kind.what}"
+
+
+_MARKED_WITHIN = 4096
+"""Bytes at the beginning of a file within which its mark stands."""
+
+
+@dataclass(frozen=True)
+class OutputKind:
+    """What a command writes into a file, and may so replace.
+
+    Attributes
+    ----------
+    what
+        With what is said of a file that is not of it, such as ``"is no machine that a fit wrote"``.
+    holds
+        Whether a file that has content is of it.
+    """
+
+    what: str
+    holds: Callable[[Path], bool]
+
+
+EDITED = OutputKind("", lambda _: False)
+"""What people go on writing in, as a scenario: no later one is made to replace it."""
+
+
+def marked_kind(what: str, mark: str | bytes) -> OutputKind:
+    """Files, such as a ``"report"``, that have a mark of Paceline's within their first bytes, which those of earlier versions may lack."""
+    its = mark.encode() if isinstance(mark, str) else mark
+    return OutputKind(f"is no {what} of this version of Paceline", lambda path: its in _start_of(path))
+
+
+def csv_kind(columns: Sequence[str]) -> OutputKind:
+    """Tables (CSV) with this very heading."""
+    return OutputKind("is no table with the columns of this one", lambda path: has_header(path, columns))
+
+
+def has_header(path: Path, columns: Sequence[str]) -> bool:
+    """Whether a file begins with the heading of a table (CSV) of these columns."""
+    return heading_of(path) == list(columns)
+
+
+def heading_of(path: Path) -> list[str]:
+    """The columns that a table (CSV) has by its first line; none where the file is no text.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return next(csv.reader(file), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
+
+
+def fitted_kind(what: str, key: str) -> OutputKind:
+    """Files (TOML) that a calibration wrote: they have ``key``, and say where they come from."""
+    return OutputKind(f"is no {what} file that a calibration wrote", lambda path: key in fitted_table(path))
+
+
+def fitted_table(path: Path) -> Mapping[str, Any]:
+    """What a file (TOML) holds whose ``provenance`` tells by which ``command`` it was made; nothing of any other file."""
+    try:
+        table = read_toml(path)
+    except ScenarioError:
+        return {}
+    provenance = table.get("provenance")
+    return table if isinstance(provenance, Mapping) and "command" in provenance else {}
+
+
+class Output:
+    """A file that may be written, which is made sure when it is made and once more when it is written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What is written.
+    force
+        Replace whatever is there.
+    argument
+        Of the library, by which a user names the file.
+    beside
+        Whether it lies beside the file that the argument names.
+    reads
+        Files that are read, which it must not be.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, is a file that is read, or something else is there, which is not replaced.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Output(Path(folder, "x.csv"), csv_kind(["a"])).write("a\\n1\\n")
+    ...     again = Output(Path(folder, "x.csv"), csv_kind(["a"])).write("a\\n2\\n").read_text()
+    ...     Output(Path(folder, "x.csv"), csv_kind(["b"]))
+    Traceback (most recent call last):
+        ...
+    simulator.base.errors.InputError: `out`: ... is there already and is no table with the columns of this one; overwrite it with ...
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: OutputKind,
+        *,
+        force: bool = False,
+        argument: str = "out",
+        beside: bool = False,
+        reads: Iterable[Path] = (),
+    ) -> None:
+        self.path = path
+        self._kind, self._force, self._argument, self._reads = kind, force, argument, tuple(reads)
+        self._named = "" if beside else f"`{argument}`: "
+        self.check()
+
+    def check(self) -> None:
+        """Make sure that it may be written; errors as of the class."""
+        try:
+            check_writable(self.path)
+            for read in self._reads:
+                check_writable(self.path, reads=read)
+        except InputError as error:
+            raise InputError(f"{self._named}{error}") from None
+        if self._force or _is_device(self.path) or not self.path.is_file() or not self.path.stat().st_size:
+            return
+        try:
+            own = self._kind.holds(self.path)
+        except OSError as error:
+            raise InputError(f"{self._named}{str(self.path)!r}: cannot be read: {error.strerror}; choose another name") from None
+        if not own:
+            what = f" and {self._kind.what}" if self._kind.what else ""
+            todo = f"overwrite it with `force=True`, or choose another `{self._argument}`"
+            raise InputError(f"{self._named}{str(self.path)!r}: is there already{what}; {todo}")
+
+    def write(self, content: str | bytes) -> Path:
+        """Write the file, whole or not at all, and make its folder; errors as of the class."""
+        self.check()
+        return _write_whole(self.path, content)
+
+
+def check_writable(path: Path, reads: Path | None = None) -> Path:
+    """Make sure that a file can be written, before hours are spent on its content; nothing is made yet, no folder either.
+
+    Raises
+    ------
+    InputError
+        It is a folder, or the file that is read, or its folder cannot be made or written to.
+    """
+    shown = repr(str(path)[:120])
+    try:
+        if reads is not None and path.exists() and reads.exists() and path.samefile(reads):
+            raise InputError(f"{shown}: is the file that is read; choose another name")
+        if path.is_dir():
+            raise InputError(f"{shown}: is a folder; give the name of a file")
+        if _is_device(path):
+            return path
+        _check_room(path.parent)
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{shown}: exists and may not be written; choose another name")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown}: cannot be written: {_reason(error)}; choose another path") from None
+    return path
+
+
+def check_folder(folder: Path, argument: str = "") -> Path:
+    """Make sure, before the work, that files can be written into a folder, which is not made yet where it is not there.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    argument
+        Of the library, by which a user names it; it begins the message.
+
+    Raises
+    ------
+    InputError
+        It, or a part of its path, is a file, or it cannot be made or written to.
+    """
+    shown = f"`{argument}`: {str(folder)[:120]!r}" if argument else repr(str(folder)[:120])
+    try:
+        if (obstacle := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)) is not None:
+            raise InputError(f"{shown}: {'is' if obstacle == folder else f'{obstacle} is'} a file, not a folder; choose another folder")
+        _check_room(folder)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown}: cannot be written to: {_reason(error)}; choose another folder") from None
+    return folder
+
+
+def check_apart(outputs: Iterable[tuple[str, Path | None]]) -> None:
+    """Make sure that no two outputs are one file.
+
+    Parameters
+    ----------
+    outputs
+        What each is called in a message, such as ``"`out`"``, and its path; None where it is not written.
+
+    Raises
+    ------
+    InputError
+        Two are.
+    """
+    given = [(name, path) for name, path in outputs if path is not None]
+    for (one, path), (other, second) in itertools.combinations(given, 2):
+        if path.resolve() == second.resolve() and not _is_device(path):
+            raise InputError(f"{one} and {other}: both are {str(path)!r}; give two names")
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MARKED_WITHIN)
+
+
+def _write_whole(path: Path, content: str | bytes) -> Path:
+    """Write a file by way of a temporary one beside it, so that it is never seen half written; a device is written to, not replaced."""
+    target = Path(os.path.realpath(path))
+    try:
+        data = content.encode() if isinstance(content, str) else content
+        if _is_device(target):
+            target.write_bytes(data)
+            return path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(handle)  # else a power cut may leave the new name without its content
+            os.chmod(partial, mode_of(target))
+            os.replace(partial, target)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
+    return path
+
+
+def mode_of(path: Path) -> int:
+    """Who may read and write a file: as before where it is there, else what the user lets be of new files."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    hidden = os.umask(0o077)
+    os.umask(hidden)
+    return 0o666 & ~hidden
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path is neither file nor folder, such as ``/dev/null``: writing there replaces nothing."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _check_room(folder: Path) -> None:
+    """Raise OSError unless a file can be made in a folder, or where it is not there yet, in the nearest one above it."""
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if there.is_file():
+        raise NotADirectoryError(errno.ENOTDIR, f"{there} is a file, not a folder")
+    with tempfile.TemporaryFile(dir=there):  # without a name from its first moment on
+        pass
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+KEY = "checksum"
+CHANGED = f"does not match its {KEY} (damaged or edited)"
+"""What is wrong with what :func:`checksum_holds` is False of."""
+
+_KEY = f'"{KEY}"'.encode()
+
+
+def with_checksum(text: str) -> str:
+    """An object of JSON with the checksum of all that stands before it as its last key.
+
+    >>> with_checksum('{"a":1}')
+    '{"a":1,"checksum":"8b0f0d75aabe01bb"}'
+    """
+    before = text.removesuffix("}")
+    return before + _ending(before.encode()).decode()
+
+
+def without_checksum(text: bytes) -> bytes:
+    """An object of JSON as :func:`with_checksum` was given it."""
+    before, found, _ = text.rpartition(b"," + _KEY)
+    return before + b"}" if found else text
+
+
+def checksum_holds(text: bytes) -> bool | None:
+    """Whether an object of JSON is as :func:`with_checksum` made it; None where it has no checksum.
+
+    >>> [checksum_holds(text) for text in (b'{"a":1,"checksum":"8b0f0d75aabe01bb"}', b'{"a":2,"checksum":"8b0f0d75aabe01bb"}', b'{"a":1}')]
+    [True, False, None]
+    """
+    before, found, rest = text.rstrip(b" \t\r\n").rpartition(_KEY)  # in a string its quotation marks have backslashes before them
+    if not found or not rest.lstrip().startswith(b":"):
+        return None
+    return before.endswith(b",") and _KEY + rest == _ending(before[:-1])[1:]
+
+
+def _ending(before: bytes) -> bytes:
+    return b"," + _KEY + b':"' + hashlib.sha256(before).hexdigest()[:16].encode() + b'"}'

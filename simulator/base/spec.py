@@ -33,9 +33,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from simulator.base.checksums import KEY as CHECKSUM
-from simulator.base.checksums import with_checksum
 from simulator.base.errors import UnitError
+from simulator.base.files import KEY as CHECKSUM
+from simulator.base.files import with_checksum
 from simulator.base.table import Row, flat, frame_of, html_of
 from simulator.base.units import Dimension, parse_quantity
 

@@ -12,9 +12,8 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel, ValidationError
 
 from simulator.base.errors import ScenarioError
-from simulator.base.nearest import did_you_mean, nearest
 from simulator.base.spec import keys_of, parts_of, short_name
-from simulator.base.text import listed
+from simulator.base.text import did_you_mean, listed, nearest
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Tables = list[type[BaseModel]]

@@ -16,8 +16,7 @@ from pydantic import BaseModel
 
 from simulator.base.catalog import Kind, find, scenario_file
 from simulator.base.errors import InputError, ScenarioError, SettingWarning
-from simulator.base.file_kinds import Is, kind_of_table, mistaken_table
-from simulator.base.files import read_toml
+from simulator.base.files import Is, kind_of_table, mistaken_table, read_toml
 from simulator.base.spec import Spec, short_name
 from simulator.base.validation_errors import is_valid, quoted, validated
 from simulator.catalogue.settings import Table, at, check_unset, merged, put, set_in, unset, without_displaced

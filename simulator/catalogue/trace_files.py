@@ -1,6 +1,6 @@
 """Reads traces that a scenario names by their file: what others send over links, and how many nodes were to be had.
 
-A CSV file has the fields of a point as columns: of ``TracePoint`` (``simulator.spec.background``) and ``Nodes``
+A CSV file has the fields of a point as columns: of ``TracePoint`` (``simulator.spec.transport``) and ``Nodes``
 (``simulator.spec.job``). Nodes may also come as JSON of the SkyPilot spot traces: a number of nodes for each tick of so many seconds.
 """
 

@@ -20,8 +20,7 @@ from simulator.base.rng import Rows, Streams
 from simulator.engine.slowdowns import SharedDraws, drawn, slowed
 from simulator.resolve.defaults import start_of
 from simulator.scenario import Drawn
-from simulator.spec.distributions import Distribution
-from simulator.spec.stragglers import Slowdown, SlowNodes
+from simulator.spec.distributions import Distribution, Slowdown, SlowNodes
 from simulator.spec.workload import Workload
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128

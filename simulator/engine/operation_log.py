@@ -2,13 +2,12 @@
 
 Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.production.observer``. Each call but
 ``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.production.calendar``).
-What computes all ranks at once calls :class:`simulator.base.log.Log` itself.
+What computes all ranks at once calls :class:`simulator.base.records.Log` itself.
 """
 
 from __future__ import annotations
 
-from simulator.base.log import Log
-from simulator.base.records import NOTHING
+from simulator.base.records import NOTHING, Log
 from simulator.program.program import Program, Synchronous
 
 _CHIEF = -1

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.compact import CountHistogram, GroupedCounts, TimeSketch
 from simulator.base.errors import SimulationError
 from simulator.base.records import NOTHING, Observer, Step, Update
-from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.engine.phases import Phases
 from simulator.program.port_names import PortName
 

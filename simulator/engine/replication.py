@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from simulator.base.errors import SimulationError
-from simulator.base.log import Log
-from simulator.base.records import Observer
+from simulator.base.records import Log, Observer
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.engine.choosing import MOST_OPERATIONS, choose, engine_for

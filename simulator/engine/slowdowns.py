@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.rng import Rows, Streams
-from simulator.spec.distributions import Constant, Distribution
-from simulator.spec.stragglers import Slowdown
+from simulator.spec.distributions import Constant, Distribution, Slowdown
 from simulator.strategies.setup import InCommon
 
 _AT_ONCE = 1 << 18

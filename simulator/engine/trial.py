@@ -10,7 +10,7 @@ from importlib import import_module
 
 import numpy as np
 
-from simulator.base.names import Names
+from simulator.base.compact import Names
 from simulator.collectives.around import Times
 from simulator.collectives.exchanges import Plan, exchanges_of_groups
 from simulator.engine.choosing import runs_trials

@@ -20,8 +20,7 @@ from simulator.job.iterators import Iterators
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.job import Checkpoint, Faults, Job, Preemption
-from simulator.spec.overheads import Duration, Overheads
+from simulator.spec.job import Checkpoint, Duration, Faults, Job, Overheads, Preemption
 from simulator.strategies.holding import layers_of, values_of
 
 _NOTHING = Duration(value_s=0.0, low_s=0.0, high_s=0.0)

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from simulator.scenario import Scenario
-from simulator.spec.overheads import IteratorEnds
+from simulator.spec.job import IteratorEnds
 
 _FIRST_MS, _LONGEST_MS = 20, 60_000
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""

@@ -28,9 +28,9 @@ from simulator.results.cost import usd_estimate, usd_of
 from simulator.results.intervals import around, interval_of_jobs, prediction_interval
 from simulator.results.results import Result
 from simulator.scenario import Resolved
-from simulator.spec.discrepancy import RelativeError, relative_error_of
 from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
 from simulator.spec.job import Faults
+from simulator.spec.uncertainty import RelativeError, relative_error_of
 from simulator.strategies.assembling import crowding
 
 _FEWEST_ENDED = 2

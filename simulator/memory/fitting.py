@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import counted, format_bytes, listed
+from simulator.base.text import Short, counted, format_bytes, listed
 from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario

@@ -23,9 +23,9 @@ from simulator.base.text import format_bytes
 from simulator.resolve.defaults import optimizer_of
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
-from simulator.spec.buckets import buckets
 from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import constants
+from simulator.spec.gradients import buckets
 from simulator.spec.layers import Layer
 from simulator.spec.training import ASSUMED_OPTIMIZER, SLOTS, Optimizer
 from simulator.spec.workload import Variable, Workload

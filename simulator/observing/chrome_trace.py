@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from simulator.base.outputs import marked_kind
+from simulator.base.files import marked_kind
 from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording

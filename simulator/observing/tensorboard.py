@@ -19,7 +19,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
 from tensorboardX.record_writer import RecordWriter
 
-from simulator.base.outputs import Output, OutputKind, check_folder, mode_of
+from simulator.base.files import Output, OutputKind, check_folder, mode_of
 from simulator.base.records import Record, Step, Update
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers

@@ -1,6 +1,6 @@
 """The background traffic of others (``cluster.background``) on the ports of a cluster: what it leaves of each, and how that changes.
 
-:mod:`simulator.spec.background` describes it. Engines follow the changes (``simulator.engine.production.loop``). Loads of single
+:mod:`simulator.spec.transport` describes it. Engines follow the changes (``simulator.engine.production.loop``). Loads of single
 links (``each_link``) are drawn by the names of ports, in words (port_names.py): another name has another load. "Neighbours" are other
 jobs here, not other workers.
 """

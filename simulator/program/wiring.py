@@ -24,8 +24,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.compact import compact, numbers
-from simulator.base.names import Names
+from simulator.base.compact import Names, compact, numbers
 from simulator.base.rng import Streams
 from simulator.program.neighbours import Neighbours
 from simulator.program.port_names import Owner, PortKind, PortName

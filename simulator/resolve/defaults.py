@@ -14,7 +14,7 @@ from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.figures import Assumed
-from simulator.spec.overheads import Overheads
+from simulator.spec.job import Overheads
 from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
 
 Start = Literal["together", "staggered", "random-phase"]

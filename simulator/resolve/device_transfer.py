@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.errors import ScenarioError
-from simulator.base.nearest import did_you_mean
-from simulator.base.text import written
+from simulator.base.text import did_you_mean, written
 from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.resolve.roofline import Range, achieved, is_processor, roofline
 from simulator.spec.accelerator import accelerator_named, accelerators

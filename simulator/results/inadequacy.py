@@ -4,7 +4,7 @@ What is known of a prediction is the breakdown of its steps; with compute that t
 e^c times as long and communication that takes e^m times as long its steps follow from
 that, nearly, without simulating again (:func:`factor`). The names of regimes made here are
 those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and in
-``models/validated/*.csv``; :mod:`simulator.spec.discrepancy` has the format.
+``models/validated/*.csv``; :mod:`simulator.spec.uncertainty` has the format.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from simulator.resolve.published_throughputs import same_device
 from simulator.results.launching import launching
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.constants import constants
-from simulator.spec.discrepancy import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 from simulator.spec.figures import Breakdown, Utilisation
+from simulator.spec.uncertainty import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
 CUT = "cut models"

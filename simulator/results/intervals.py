@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.spec.discrepancy import CERTAIN, Z_90, RelativeError
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import CERTAIN, Z_90, RelativeError
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -160,7 +160,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float], relative_error:
     ours, theirs
         Throughput or the like of each replication, all above zero, in the order of the replications.
     off
-        Of the ratio: :func:`simulator.spec.discrepancy.between`.
+        Of the ratio: :func:`simulator.spec.uncertainty.between`.
 
     Raises
     ------

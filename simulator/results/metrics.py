@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.compact import CountHistogram, GroupedCounts, TimeSketch
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Streams
-from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.engine.phases import random_order
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
@@ -33,7 +33,6 @@ from simulator.results.results import Result
 from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.discrepancy import AppliedDiscrepancy, RelativeError, relative_error_of
 from simulator.spec.figures import (
     Breakdown,
     Estimate,
@@ -46,6 +45,7 @@ from simulator.spec.figures import (
     Staleness,
     Utilisation,
 )
+from simulator.spec.uncertainty import AppliedDiscrepancy, RelativeError, relative_error_of
 from simulator.strategies.catalogue import ALONE
 
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15

@@ -34,8 +34,8 @@ from simulator.results.metrics import alone_scenario
 from simulator.results.results import Result
 from simulator.results.variance import Decomposition, decomposed
 from simulator.scenario import Resolved
-from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, AppliedDiscrepancy, Deviation, Discrepancy, relative_error_of
 from simulator.spec.figures import Contribution, Estimate, Measurement, Share
+from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, AppliedDiscrepancy, Deviation, Discrepancy, relative_error_of
 from simulator.spec.workload import WorkloadRange
 
 BANDWIDTH = "bandwidth of links"

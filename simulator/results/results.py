@@ -12,14 +12,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from simulator.base.short import Short
 from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Cell, Row, flat
-from simulator.base.text import counted, estimated, format_seconds, format_share
+from simulator.base.text import Short, counted, estimated, format_seconds, format_share
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.rows import BRIEF, COLUMNS, OF_JOB
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import (
     Assumed,
     Bottleneck,
@@ -38,6 +36,7 @@ from simulator.spec.figures import (
     Utilisation,
     Warned,
 )
+from simulator.spec.uncertainty import AppliedDiscrepancy
 from simulator.spec.workload import DeviceTransfer
 
 

@@ -18,14 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from simulator.base.short import Short
 from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
-from simulator.base.text import counted, format_hourly, format_rate, format_seconds
-from simulator.spec.background import Background
-from simulator.spec.distributions import Distribution
+from simulator.base.text import Short, counted, format_hourly, format_rate, format_seconds
+from simulator.spec.distributions import Distribution, Slowdown, SlowNodes
 from simulator.spec.paying import Price, Upgrade
-from simulator.spec.stragglers import Slowdown, SlowNodes
-from simulator.spec.transport import Transport
+from simulator.spec.transport import Background, Transport
 from simulator.spec.uncertainty import Uncertainty
 
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]

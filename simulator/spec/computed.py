@@ -1,6 +1,6 @@
 """Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
 
-A model is a chain of :class:`Block`, made by transformer.py or residual.py: each says what its passes ask of any device (floating-point
+A model is a chain of :class:`Block`, made by dimensions.py: each says what its passes ask of any device (floating-point
 operations of matrix products, bytes of what memory limits, kernels to start), which
 variables it has, and what it hands on and keeps. On a device a pass takes
 
@@ -28,8 +28,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from pydantic import Field
 
-from simulator.base.nearest import did_you_mean
 from simulator.base.spec import Spec
+from simulator.base.text import did_you_mean
 from simulator.spec.accelerator import Accelerator, accelerator_named, accelerators
 from simulator.spec.constants import Known, constants
 from simulator.spec.layers import Experts, Layer, TensorSplit

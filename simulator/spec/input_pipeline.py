@@ -14,9 +14,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.short import Short
 from simulator.base.spec import Moderate, Seconds, Spec, Terse
-from simulator.base.text import counted
+from simulator.base.text import Short, counted
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine
 

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simulator.base.errors import InputError, PriceWarning, UnitError
-from simulator.base.nearest import did_you_mean
-from simulator.base.text import format_hourly, listed
+from simulator.base.text import did_you_mean, format_hourly, listed
 from simulator.base.units import check_thousands, parse_quantity, without_separators
 from simulator.base.validation_errors import quoted, validated
 from simulator.spec.cluster import Cluster

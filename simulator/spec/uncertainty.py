@@ -1,18 +1,26 @@
-"""What a fit leaves open: joint draws of its parameters, and how to put one in place.
+"""What is not known of a prediction: joint draws of what a fit leaves open, and the discrepancy, what the model itself is off by.
 
 ``calibrate.fit`` writes the draws into workloads and clusters; ``simulator.resolve.drawing`` takes one for each replication.
 Parameters are named by dotted fields as text: files with draws of a field that is renamed are no longer read.
+
+Replications show chance, and what a fit leaves open. What the model leaves out shows only where predictions are compared with runs that
+took no part in any fit. This *discrepancy* (Kennedy and O'Hagan, "Bayesian calibration of computer models", JRSS B 2001, section 2:
+model inadequacy) is given as standard deviations of the logarithm of a time, of compute and of communication apart, that grow with how
+far a prediction reaches beyond what was calibrated. It is applied after the simulation: means and step times stay what they are.
+``evidence.discrepancy`` estimates the figures (``models/discrepancy.toml``), ``simulator.results.inadequacy`` applies them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
 
 from simulator.base.spec import Spec
+from simulator.base.text import format_share
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -89,3 +97,174 @@ def _replaced(spec: SpecT, path: list[str], value: float) -> SpecT:
     head, *rest = path
     new = _replaced(getattr(spec, head), rest, value) if rest else value
     return spec.model_copy(update={head: new})
+
+
+Z_90 = 1.6448536269514722
+"""Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
+
+PRIOR_POINTS = 3.0
+"""How many of one's own runs the figures of a regime count as, where a refit scales them to one's own
+(``calibrate.validation.against_points.own_discrepancy``)."""
+
+
+@dataclass(frozen=True, order=True)
+class Regime:
+    """One kind of training on one kind of links, whose predictions are off by alike.
+
+    >>> Regime.of("all-reduce, measured, contended")
+    Regime(kind='all-reduce', links='measured, contended')
+    """
+
+    kind: str = ""
+    links: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Regime:
+        """The regime that files name so."""
+        kind, _, links = text.partition(", ")
+        return cls(kind, links)
+
+    def __str__(self) -> str:
+        """As files name it."""
+        return ", ".join(filter(None, (self.kind, self.links)))
+
+
+def _regime(given: Any) -> Any:
+    return Regime.of(given) if isinstance(given, str) else given
+
+
+RegimeText = Annotated[Regime, BeforeValidator(_regime), PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string"})]
+"""A regime, which files have as its text."""
+
+
+class RelativeError(NamedTuple):
+    """Standard deviations of the logarithm of a figure, towards lower values and towards higher ones."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def inverse(self) -> RelativeError:
+        """Of one over the figure: of a step's time, where this is of a throughput."""
+        return RelativeError(self.high, self.low)
+
+    def times(self, factor: float) -> RelativeError:
+        """So many times as far."""
+        return RelativeError(self.low * factor, self.high * factor)
+
+    @property
+    def sd(self) -> float:
+        """One number for both sides: the root of their mean square."""
+        return math.sqrt((self.low**2 + self.high**2) / 2)
+
+
+CERTAIN = RelativeError()
+"""Nothing is off."""
+
+
+class Deviation(Spec):
+    """Standard deviation of the logarithm of a time: ``hypot(at, per_doubling * reach)``."""
+
+    at: float = Field(default=0.0, ge=0, le=3, description="standard deviation of the logarithm, with as many replicas as were calibrated")
+    per_doubling: float = Field(
+        default=0.0,
+        ge=0,
+        le=3,
+        description="what each doubling of replicas beyond those adds to it, as hypot(at, per_doubling x doublings)",
+    )
+
+    def __call__(self, reach: float) -> float:
+        """At a number of doublings beyond what was calibrated."""
+        return math.hypot(self.at, self.per_doubling * reach)
+
+
+class LeftOutRows(Spec):
+    """How 90% intervals with this term did on runs that took no part in its estimate."""
+
+    inside: float = Field(ge=0, le=1, description="share of values inside the interval")
+    rows: int = Field(ge=1, description="settings")
+    sources: int = Field(ge=1, description="tables or machines, each left out of the estimate that was held against it")
+
+
+class Discrepancy(Spec):
+    """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
+
+    compute: Deviation = Field(default=Deviation(), description="what the time of compute is off by")
+    communication: Deviation = Field(default=Deviation(), description="what the time of communication is off by")
+    staleness: Deviation = Field(default=Deviation(), description="what the mean staleness is off by")
+    checked: LeftOutRows | None = Field(
+        default=None, description="how intervals with these figures did on runs that took no part in their estimate; left out: not measured"
+    )
+    about: str = Field(default="", max_length=10_000, description="what the figures rest on")
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is off."""
+        return self.compute == self.communication == self.staleness == Deviation()
+
+
+class Part(Spec):
+    """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""
+
+    name: str = Field(description="equal names of two results are the same cause, which so cancels in their ratio as far as it is equal")
+    slower: float = Field(description="by how much it is lower where the cause takes one standard deviation more time")
+    faster: float = Field(description="by how much it is higher where the cause takes one less")
+    ends: tuple[float, float] = Field(description="both at the ends of the cause's 90% interval")
+
+    def times(self, factor: float) -> Part:
+        """Return what the cause does where it reaches a share of the time alone."""
+        ends = (self.ends[0] * factor, self.ends[1] * factor)
+        return Part(name=self.name, slower=self.slower * factor, faster=self.faster * factor, ends=ends)
+
+
+class AppliedDiscrepancy(Spec):
+    """The discrepancy as it reaches one result."""
+
+    regime: RegimeText = Field(default=Regime(), description="regime whose figures these are")
+    borrowed: bool = Field(default=False, description="whether nothing of this kind was held against runs, so that they are the nearest's")
+    reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
+    compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
+    communication: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of communication")
+    parts: tuple[Part, ...] = Field(default=(), description="what each cause does to the throughput")
+    staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
+    checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
+
+    @property
+    def coverage_in_words(self) -> str:
+        """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        checked = self.checked
+        if self.borrowed:
+            return f"nothing of this kind was held against real runs, and the interval is that of {self.regime}"
+        if checked is None:
+            return "no such interval was held against real runs"
+        sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
+        settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
+        held = f"{format_share(checked.inside)} of the runs at {settings} of {sources}"
+        return f"such 90% intervals held {held} that took no part in their estimate"
+
+    @property
+    def relative_error(self) -> RelativeError:
+        """Of the throughput."""
+        return RelativeError(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+
+
+def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:
+    """Of the throughput; nothing where there is no discrepancy."""
+    return CERTAIN if applied is None else applied.relative_error
+
+
+def between(ours: AppliedDiscrepancy | None, theirs: AppliedDiscrepancy | None) -> RelativeError:
+    """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
+
+    What a cause does to each is compared where it is as large as it may be, at the ends of its
+    90% interval: a link that limits both scenarios as predicted may limit neither there.
+    """
+    one, other = ({part.name: part.ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
+    low: list[float] = []
+    high: list[float] = []
+    for name in {**one, **other}:
+        (slower, faster), (his_slower, his_faster) = one.get(name, (0.0, 0.0)), other.get(name, (0.0, 0.0))
+        changes = his_slower - slower, faster - his_faster  # of the ratio's logarithm: with more time, and with less
+        low.append(max(0.0, *(-change for change in changes)))
+        high.append(max(0.0, *changes))
+    return RelativeError(math.hypot(*low) / Z_90, math.hypot(*high) / Z_90)

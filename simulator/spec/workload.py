@@ -16,19 +16,16 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import numpy as np
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from simulator.base.short import Short
 from simulator.base.spec import Bytes, Moderate, Seconds, Spec, Terse, short_name
-from simulator.base.text import counted, format_bytes, format_seconds
+from simulator.base.text import Short, counted, format_bytes, format_seconds
 from simulator.base.validation_errors import is_valid
 from simulator.spec.computed import Computed, known_device, step_of
 from simulator.spec.constants import Known
+from simulator.spec.dimensions import Residual, Transformer
 from simulator.spec.distributions import Constant, Distribution, Empirical
+from simulator.spec.job import Overheads
 from simulator.spec.layers import Layer
-from simulator.spec.noise_scale import NoiseScale
-from simulator.spec.overheads import Overheads
-from simulator.spec.residual import Residual
-from simulator.spec.training import Passes, Precision, Recast
-from simulator.spec.transformer import Transformer
+from simulator.spec.training import NoiseScale, Passes, Precision, Recast
 from simulator.spec.uncertainty import Uncertainty
 
 Share = Annotated[float, Field(ge=0, le=1)]

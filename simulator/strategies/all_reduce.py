@@ -29,9 +29,8 @@ from simulator.program.program import Exchange, HostCopies, Operation, Program, 
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
-from simulator.spec.buckets import Bucket
 from simulator.spec.cluster import Cluster
-from simulator.spec.compression import Compression
+from simulator.spec.gradients import Bucket, Compression
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.pipelines import feeds_in_turn

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.base.compact import numbers
-from simulator.base.names import Names
+from simulator.base.compact import Names, numbers
 from simulator.program.program import Cores, Devices, Exchange, Integers, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
 from simulator.strategies.pipelines import feed_of

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from simulator.base.errors import InputError
-from simulator.base.nearest import did_you_mean
+from simulator.base.text import did_you_mean
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.keras_data_parallel import KerasDataParallel

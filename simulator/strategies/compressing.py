@@ -1,6 +1,6 @@
 """What compressing gradients costs where a scenario does not say: the device that compresses, and the assumption that a result lists.
 
-All-reduce and parameter servers share it. Bytes and seconds are computed in :mod:`simulator.spec.compression`.
+All-reduce and parameter servers share it. Bytes and seconds are computed in :mod:`simulator.spec.gradients`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from simulator.base.text import format_rate, format_seconds
 from simulator.spec.accelerator import memory_bandwidth_of
-from simulator.spec.compression import Compression
+from simulator.spec.gradients import Compression
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import LeftOpen
 

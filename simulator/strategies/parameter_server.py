@@ -38,9 +38,8 @@ from simulator.program.program import (
 from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
-from simulator.spec.compression import Compression
 from simulator.spec.figures import Warned
-from simulator.spec.placement import Partitioner, Placement, shard_count
+from simulator.spec.gradients import Compression, Partitioner, Placement, shard_count
 from simulator.spec.workload import Workload
 from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training

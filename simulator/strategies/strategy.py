@@ -20,10 +20,9 @@ from simulator.base.spec import Terse
 from simulator.base.text import listed
 from simulator.program.operations import Operation
 from simulator.program.program import Program
-from simulator.spec.buckets import Bucket, buckets
 from simulator.spec.cluster import Cluster
-from simulator.spec.compression import Compression
 from simulator.spec.figures import Warned
+from simulator.spec.gradients import Bucket, Compression, buckets
 from simulator.spec.transport import Carrier
 from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held

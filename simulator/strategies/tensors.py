@@ -1,6 +1,6 @@
 """The messages of a step between workers and parameter servers: variables and gradients, cut into shards, placed and grouped.
 
-Rules of cutting and placing are in ``simulator.spec.placement``; parameter_server.py makes operations of the messages, and
+Rules of cutting and placing are in ``simulator.spec.gradients``; parameter_server.py makes operations of the messages, and
 ``simulator.checks.program`` holds programs to them.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from simulator.spec.compression import Compression
-from simulator.spec.placement import Partitioner, Placement, place, shards_of
+from simulator.spec.gradients import Compression, Partitioner, Placement, place, shards_of
 from simulator.strategies.setup import Setup
 
 

@@ -23,7 +23,7 @@ from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, Start
 from simulator.base.errors import CalibrationWarning
 from simulator.catalogue.loading import load_workload
 from simulator.job.iterators import longest_wait_s, next_turn_s
-from simulator.spec.overheads import IteratorEnds
+from simulator.spec.job import IteratorEnds
 
 FAILING = """
 import keras

@@ -124,7 +124,7 @@ def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.M
 def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: str) -> None:
     """The system does not say how much there is, and it is little."""
     begins = (
-        "import resource, sys; from paceline.cli.app import main; import numpy, simulator.run, simulator.base.available; "
+        "import resource, sys; from paceline.cli.app import main; import numpy, simulator.run, simulator.base.process; "
         "from simulator.engine.choosing import choose; choose('compiled', 1.0); "
         "simulator.effort.available_bytes = lambda: None; "
         "taken = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "

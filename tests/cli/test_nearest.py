@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.command_line import SCENARIO, Answer, refused
 
-from simulator.base.nearest import did_you_mean, nearest, no_such_file
+from simulator.base.text import did_you_mean, nearest, no_such_file
 
 Runner = Callable[..., Answer]
 PLAN = "plan ring --target-throughput '1 samples/s'"

@@ -11,7 +11,7 @@ import pytest
 from support.command_line import Answer, refused
 from support.results import STRATEGIES, plausible, scenario_of
 
-from simulator.base.checksums import without_checksum
+from simulator.base.files import without_checksum
 
 RESULT = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 

@@ -11,8 +11,7 @@ from support.command_line import SCENARIO, Answer, refused
 
 from paceline.planning.answer import read_plan
 from simulator.base.errors import ResultsError
-from simulator.base.file_kinds import kind_of_table
-from simulator.base.files import read_toml
+from simulator.base.files import kind_of_table, read_toml
 
 MODELS = Path(__file__).parents[2] / "models"
 MEASURED = next((Path(__file__).parents[1] / "calibrate" / "data").glob("*step*.ndjson"))

@@ -11,8 +11,8 @@ import pytest
 from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
 from evidence.discrepancy import Sample, deviations, held_out
 from simulator.base.errors import InputError
-from simulator.spec.discrepancy import Regime
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import Regime
 
 REGIME = Regime("all-reduce", "measured links")
 

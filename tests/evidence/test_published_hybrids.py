@@ -15,8 +15,8 @@ from evidence.published.hybrid_validation import _Kept, outline_of, validate_hyb
 from evidence.published.hybrids import HybridTables, alpha_beta, base_of_rules, linear, load_hybrids, roofline
 from evidence.published.tables import load_tables
 from paceline.reporting.validation.files import kinds_of_tables
-from simulator.base.checksums import with_checksum
 from simulator.base.errors import InputError, ScenarioError, SimulationError
+from simulator.base.files import with_checksum
 
 TABLES = load_hybrids()
 ROWS = {row.name: row for row in TABLES.rows}

@@ -13,7 +13,7 @@ from evidence.published.tables import Tensor, fused, held_by, load_tables, varia
 from evidence.published.validation import validate_published
 from simulator.base.errors import InputError
 from simulator.spec.constants import Known
-from simulator.spec.placement import place
+from simulator.spec.gradients import place
 
 TABLES = load_tables()
 CASES = {case.series.id: (case, rows) for case, rows in cases_of(TABLES)}

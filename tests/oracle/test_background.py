@@ -20,7 +20,7 @@ from simulator.observing.recording import Recording
 from simulator.program.program import Changes
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec.background import Background
+from simulator.spec.transport import Background
 from tests.support.closed_forms import ring_all_reduce_s
 
 MEGABYTE, COMPUTE_S = 1e6, 6.5e-3

@@ -16,8 +16,8 @@ import paceline
 from paceline.planning.answer import Payment, Plan, read_plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate
-from simulator.base.checksums import with_checksum, without_checksum
 from simulator.base.errors import InputError, PriceWarning, ResultsError, ScenarioError
+from simulator.base.files import with_checksum, without_checksum
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.cost import affordable_s, capital_usd, committed_usd, cost_of_samples, running_usd_per_hour, usd_of, usd_per_hour
 from simulator.scenario import Scenario

@@ -10,7 +10,7 @@ import pytest
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.computed import Product
 from simulator.spec.constants import constants
-from simulator.spec.transformer import Transformer
+from simulator.spec.dimensions import Transformer
 
 MEASURED = "https://github.com/microsoft/vidur, data/profiling/compute/{a100,h100}/meta-llama/Llama-2-70b-hf/mlp.csv"
 """Agrawal et al., "Vidur", MLSys 2024: means of 20 runs in float16 on devices of a DGX, at 25e529de (A100) and 683364e9 (H100)."""

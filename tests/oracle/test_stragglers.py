@@ -15,7 +15,7 @@ from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, node_factors
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec.stragglers import Slowdown, SlowNodes
+from simulator.spec.distributions import Slowdown, SlowNodes
 
 RUNS = 150
 

@@ -17,7 +17,7 @@ from torture.endings import Ended, Finding, Running, contents, faults
 from torture.killing import kept_lines
 
 from paceline.sweeping.lines import with_place
-from simulator.base.checksums import with_checksum
+from simulator.base.files import with_checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 

@@ -16,7 +16,7 @@ from paceline.planning.space import Space
 from simulator import simulate
 from simulator.results.cost import usd_per_hour
 from simulator.results.results import Result
-from simulator.spec.discrepancy import relative_error_of
+from simulator.spec.uncertainty import relative_error_of
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ import paceline
 from paceline.planning.answer import Candidate
 from paceline.result_tables import checkpoints_in_words
 from simulator.base.text import format_seconds
-from simulator.spec.discrepancy import between
+from simulator.spec.uncertainty import between
 
 HOUR_S = 3600.0
 MONTH_H = 730.5

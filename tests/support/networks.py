@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.base.log import Log
-from simulator.base.records import Observer
+from simulator.base.records import Log, Observer
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of

@@ -18,7 +18,7 @@ from support.measurements import FINGERPRINT, Truth, gamma_of, header, step_reco
 from support.testbed import FAST, as_measured, setting
 
 import simulator
-from simulator.base.checksums import with_checksum
+from simulator.base.files import with_checksum
 from torture.endings import command
 
 HOME = Path(simulator.__file__).parent.parent

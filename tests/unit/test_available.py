@@ -14,9 +14,9 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import effort, scenario_from_table, simulate
-from simulator.base import available
-from simulator.base.available import available_bytes
+from simulator.base import process as available
 from simulator.base.errors import InputError
+from simulator.base.process import available_bytes
 from simulator.effort import effort_s, memory_bytes
 from simulator.engine.choosing import likely_engine
 from simulator.resolve.resolve import Asked, resolve
@@ -154,7 +154,7 @@ def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch):
 def test_the_limit_of_the_process_counts():
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, -1)); "
-        "from simulator.base.available import available_bytes; print(available_bytes())"
+        "from simulator.base.process import available_bytes; print(available_bytes())"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < float(told.stdout) < 4 * 2**30

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.base.available import give_back
-from simulator.base.compact import compact, numbers
-from simulator.base.statistics import CountHistogram
+from simulator.base.compact import CountHistogram, compact, numbers
+from simulator.base.process import give_back
 from simulator.engine import draws
 
 VALUES = st.lists(st.one_of(st.integers(0, 50), st.integers(9_000, 9_100), st.integers(-5, 1 << 40)), max_size=20)

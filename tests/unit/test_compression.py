@@ -15,7 +15,7 @@ from simulator.base.errors import InputError
 from simulator.checks.invariants import audit
 from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import memory_bandwidth_of
-from simulator.spec.compression import Compression
+from simulator.spec.gradients import Compression
 from simulator.spec.workload import Variable
 from tests.support.closed_forms import ring_all_reduce_s, ring_half_s
 from tests.support.scenarios import scenario_table

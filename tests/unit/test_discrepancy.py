@@ -20,8 +20,8 @@ from simulator.base.errors import ScenarioError
 from simulator.results.inadequacy import discrepancy_of, reach_of, regime_of, regimes
 from simulator.results.intervals import combined, interval_of_jobs, prediction_interval, widened
 from simulator.results.results import Result
-from simulator.spec.discrepancy import CERTAIN, Z_90, Regime, RelativeError, between
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import CERTAIN, Z_90, Regime, RelativeError, between
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}

@@ -19,8 +19,7 @@ from simulator.base.rng import Rows, Streams
 from simulator.engine.draws import Draws, Jitter, JitterFactors, node_factors, process_factors
 from simulator.engine.slowdowns import Apart, Together, drawn
 from simulator.resolve.resolve import resolve
-from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
-from simulator.spec.stragglers import Slowdown, SlowNodes
+from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown, SlowNodes
 
 MEASURED = (1.0, 1.3, 0.9, 7.0, 2.0)
 DISTRIBUTIONS = {

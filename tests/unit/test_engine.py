@@ -11,9 +11,9 @@ from support.network import Network
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.base.compact import CountHistogram, GroupedCounts, TimeSketch
 from simulator.base.errors import DeadlockError, SimulationError, UnitError
 from simulator.base.rng import Streams
-from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.base.text import format_bytes, format_rate, format_seconds
 from simulator.base.units import parse_quantity
 from simulator.engine.draws import Jitter
@@ -23,10 +23,8 @@ from simulator.resolve.resolve import resolve
 from simulator.results.intervals import _STUDENT_95, prediction_interval
 from simulator.results.metrics import Window, alone_scenario
 from simulator.run import _SingleReplica, _windows
-from simulator.spec.buckets import buckets
-from simulator.spec.distributions import Constant
-from simulator.spec.placement import Partitioner, place, shards_of
-from simulator.spec.stragglers import Slowdown
+from simulator.spec.distributions import Constant, Slowdown
+from simulator.spec.gradients import Partitioner, buckets, place, shards_of
 from simulator.spec.workload import Variable
 
 

@@ -10,7 +10,7 @@ from paceline.learning.batch import samples_factor, samples_ratio, samples_to_ta
 from simulator import load_scenario
 from simulator.base.errors import ScenarioError
 from simulator.spec.figures import Estimate
-from simulator.spec.noise_scale import NoiseScale
+from simulator.spec.training import NoiseScale
 
 
 def test_far_below_samples_stay_and_far_above_steps_stay():

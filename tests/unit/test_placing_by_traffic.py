@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator import Result, scenario_from_table, simulate
-from simulator.spec.placement import place
+from simulator.spec.gradients import place
 
 
 def _recommender(placement: str, engine: str = "auto") -> Result:

@@ -11,8 +11,7 @@ from paceline.planning.bounds import Ceilings, jitter_bounds, least_mean, worst_
 from simulator import scenario_from_table, simulate
 from simulator.base.rng import Streams
 from simulator.engine.slowdowns import drawn
-from simulator.spec.distributions import Distribution
-from simulator.spec.stragglers import Slowdown
+from simulator.spec.distributions import Distribution, Slowdown
 
 DISTRIBUTIONS = [
     {"kind": "constant"},

@@ -20,8 +20,8 @@ from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import AppliedDiscrepancy
 
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
 """12 MB of gradients, ready one after the other: in one bucket nothing is reduced before the backward pass has ended."""

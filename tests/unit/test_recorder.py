@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
+from simulator.base.compact import Names
 from simulator.base.errors import SimulationError
-from simulator.base.names import Names
 from simulator.base.records import Step, Update
 from simulator.engine.phases import Phases, random_order
 from simulator.engine.recorder import LISTED_WORKERS, InUse, Measured, Parts, Recorder

@@ -10,8 +10,8 @@ from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting import write_report
 from paceline.sweeping import read_results
-from simulator.base.checksums import without_checksum
 from simulator.base.errors import InputError, ResultsError
+from simulator.base.files import without_checksum
 
 LINE = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 OTHER = plausible(scenario_of(STRATEGIES[0], 4)).to_json()

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S, until
 
-from simulator.base.scratch import scratch
+from simulator.base.process import scratch
 
 SLEEPER = "[sys.executable, '-c', 'import time; time.sleep(600)']"
 WORKING = f"""
 import os, subprocess, sys, time
 from pathlib import Path
-from simulator.base.scratch import removed_after_this_process, scratch
+from simulator.base.process import removed_after_this_process, scratch
 
 removed_after_this_process(sys.argv[1] + "/named-*")
 Path(sys.argv[1], "named-[1]").touch()
@@ -126,7 +126,7 @@ def test_a_child_that_was_forked_leaves_all_to_its_parent(tmp_path: Path) -> Non
     program = """
 import os, sys
 from pathlib import Path
-from simulator.base.scratch import removed_after_this_process, scratch
+from simulator.base.process import removed_after_this_process, scratch
 
 removed_after_this_process(sys.argv[1] + "/named-*")
 Path(sys.argv[1], "named-1").touch()
@@ -153,7 +153,7 @@ def test_what_was_there_before_the_process_is_not_its_own(tmp_path: Path) -> Non
     older, newer = tmp_path / "named-older", tmp_path / "named-newer"
     older.touch()
     os.utime(older, (time.time() - 60,) * 2)
-    program = "import sys; from simulator.base.scratch import *; removed_after_this_process(sys.argv[1]); open(sys.argv[2], 'w').close()"
+    program = "import sys; from simulator.base.process import *; removed_after_this_process(sys.argv[1]); open(sys.argv[2], 'w').close()"
     subprocess.run(
         [sys.executable, "-c", program, f"{tmp_path}/named-*", newer],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

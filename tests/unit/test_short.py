@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import paceline
-from simulator.base.short import Short
+from simulator.base.text import Short
 from simulator.results.results import Failed, Failure
 
 QUICK = {"run.steps": 6, "run.replications": 3}

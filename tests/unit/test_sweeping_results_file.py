@@ -21,8 +21,8 @@ from paceline.sweeping import Journal, Outcome, Runner, Simulations, grid, journ
 from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, with_place
 from simulator import Scenario, simulate
-from simulator.base.checksums import checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
+from simulator.base.files import checksum_holds, with_checksum, without_checksum
 from simulator.base.text import counted
 from simulator.resolve.resolve import Asked
 from simulator.results.results import Failure, Result

@@ -20,8 +20,7 @@ from simulator.results.evidence import coverage
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.computed import CONSTANTS, NEWER, attention_reach, step_of
 from simulator.spec.constants import Known, constants
-from simulator.spec.residual import Residual
-from simulator.spec.transformer import ExpertsOf, Transformer
+from simulator.spec.dimensions import ExpertsOf, Residual, Transformer
 from simulator.spec.workload import Workload
 
 GPT = {"layers": 24, "hidden": 2048, "heads": 16, "sequence": 2048, "vocabulary": 51200}

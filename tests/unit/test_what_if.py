@@ -8,7 +8,7 @@ from support.scenarios import scenario_table
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.catalogue.loading import apply_settings
-from simulator.spec.buckets import buckets
+from simulator.spec.gradients import buckets
 
 WORKLOAD = """
 name = "fitted"

@@ -23,8 +23,8 @@ from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
 from simulator.base.text import format_seconds
 from simulator.results.rows import COLUMNS, OF_JOB
-from simulator.spec.discrepancy import relative_error_of
 from simulator.spec.figures import JobOutcome, JobParts
+from simulator.spec.uncertainty import relative_error_of
 
 RESULT = sweep()[4]
 LONG = with_job(RESULT, 1e9)

@@ -48,7 +48,7 @@ def init(given: Given) -> None:
     """
     from paceline import api
     from simulator.base.errors import InputError
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     out, force = given.get("out") or Path("scenario.toml"), given["force"]
     figures: dict[str, Any] = {name: given.get(name) for name in signature(api.new_scenario).parameters if name not in ("out", "force")}

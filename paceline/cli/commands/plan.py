@@ -87,7 +87,7 @@ def plan(
     from paceline.planning.answer import plan_file_of
     from paceline.reporting.render import REPORT
     from simulator.base.catalog import scenario_file
-    from simulator.base.outputs import Output, check_apart
+    from simulator.base.files import Output, check_apart
 
     scenario, out, force, jobs = given["scenario"], given.get("out"), given["force"], given["jobs"]
     if report is not None:

@@ -100,7 +100,7 @@ def _check_files(out: Path, *, force: bool) -> None:
     """
     from paceline.reporting.render import REPORT
     from paceline.sweeping import Journal
-    from simulator.base.outputs import Output, OutputKind, check_apart
+    from simulator.base.files import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
@@ -119,7 +119,7 @@ _MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
 
 
 def _is_own_workload(path: Path) -> bool:
-    from simulator.base.outputs import fitted_table
+    from simulator.base.files import fitted_table
 
     its = fitted_table(path)
     return bool(its) and its["provenance"]["command"] == _COMMAND

@@ -73,7 +73,7 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
 
     from paceline.reporting.exporting import Format
     from simulator.base.errors import InputError
-    from simulator.base.nearest import did_you_mean
+    from simulator.base.text import did_you_mean
 
     known: tuple[Format, ...] = get_args(Format)
     if text is None:

@@ -19,7 +19,7 @@ from paceline.reporting.tables import write_tables
 from paceline.reporting.validation.content import check_document, csv_tables, details_file, place_section, settings_file
 from paceline.reporting.validation.page import VALIDATION_PAGE, write_validation
 from simulator.base.errors import InputError
-from simulator.base.outputs import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
+from simulator.base.files import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from paceline.reporting.axes import (
 from paceline.reporting.figures import plain
 from paceline.reporting.render import environment
 from paceline.reporting.validation.content import brief_tables, csv_tables, details_file, rows_table, scores_table, summaries
-from simulator.base.outputs import Output, marked_kind
+from simulator.base.files import Output, marked_kind
 from simulator.base.table import Table
 from simulator.base.text import NONE, clean, format_number, format_share, listed, plot_text, written
 

@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.compact import Names, device_name
 from simulator.base.errors import no_delay
-from simulator.base.log import Log
-from simulator.base.names import Names, device_name
-from simulator.base.records import NOTHING
+from simulator.base.records import NOTHING, Log
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.production.at_once_observer import ObserverFeed, Pass, Piece
@@ -31,7 +30,7 @@ from simulator.engine.production.fusing import Fuser, HostCopies, Reduction
 from simulator.engine.recorder import STEP_COLUMNS, InUse, Kind, Progress, Recorder
 from simulator.program.program import Feed, Floats, Program
 from simulator.program.program import Reduction as Rule
-from simulator.spec.buckets import Bucket
+from simulator.spec.gradients import Bucket
 
 
 class Feeder:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.log import Log
-from simulator.base.records import NOTHING
+from simulator.base.records import NOTHING, Log
 from simulator.engine.production.fusing import Reduction
 
 Times = NDArray[np.float64]

@@ -13,7 +13,7 @@ first, until the next entry is asked for, since most are set anew at once.
 An observer gets rows in the order of what happens. Whatever is put off (by ``soon``, to another time, until a message has come, or until
 a task or a server has worked) has a context beside it, which is copied back into the state when it happens. So ``s.cause`` is always the
 number of the work because of which things happen now, and ``s.since_s`` when they were asked for. A number that ``tell`` gives must be
-the one that ``simulator.base.log.Log`` gives to the same record (``observer``). Without an observer there are no contexts.
+the one that ``simulator.base.records.Log`` gives to the same record (``observer``). Without an observer there are no contexts.
 """
 
 from __future__ import annotations

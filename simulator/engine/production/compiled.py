@@ -11,10 +11,10 @@ from collections.abc import Callable, MutableMapping, Sequence
 
 import numpy as np
 
-from simulator.base.available import give_back
+from simulator.base.compact import Names, device_name, joined
 from simulator.base.errors import dead_lock, no_delay
-from simulator.base.log import Log
-from simulator.base.names import Names, device_name, joined
+from simulator.base.process import give_back
+from simulator.base.records import Log
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.production.codes import (

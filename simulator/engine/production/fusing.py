@@ -22,7 +22,7 @@ from simulator.engine.recorder import InUse
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import HostCopies as Link
 from simulator.program.program import Reduction as Rule
-from simulator.spec.buckets import Bucket
+from simulator.spec.gradients import Bucket
 
 Times = NDArray[np.float64]
 _LISTED = 100

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.log import Log
+from simulator.base.records import Log
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.production import codes
 from simulator.engine.production.tables import Simulation

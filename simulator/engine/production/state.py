@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.available import give_back
 from simulator.base.compact import numbers
+from simulator.base.process import give_back
 from simulator.engine.production import layout
 from simulator.engine.production.layout import AWAY, Record
 from simulator.engine.production.machine import act, address_of

@@ -12,8 +12,7 @@ import numpy as np
 import simpy
 
 from simulator.base.errors import InputError
-from simulator.base.log import Log
-from simulator.base.records import NOTHING, Update
+from simulator.base.records import NOTHING, Log, Update
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import BatchFactors, Draws, JitterFactors
 from simulator.engine.operation_log import OperationLog

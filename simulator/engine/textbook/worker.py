@@ -12,8 +12,7 @@ from typing import Protocol
 
 import simpy
 
-from simulator.base.log import Log
-from simulator.base.records import NOTHING
+from simulator.base.records import NOTHING, Log
 from simulator.engine.draws import Draws, JitterFactors
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.textbook.clock import Busy, Clock, Going, Processor

@@ -11,8 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from simulator.base.short import Short
-from simulator.base.text import counted, format_seconds
+from simulator.base.text import Short, counted, format_seconds
 from simulator.program.program import Floats, Operation, Program
 
 NONE = -1

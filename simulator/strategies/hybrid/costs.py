@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from simulator.spec.buckets import buckets
+from simulator.spec.gradients import buckets
 from simulator.strategies.holding import Held, Model, Values, fused, layers_of
 from simulator.strategies.hybrid.parts import Exchanged, Part, Split, State, parts_of, state_of
 from simulator.strategies.hybrid.routine import Reduced

@@ -1,4 +1,9 @@
-"""Gradients that are sent as fewer bytes: how many, by which collective, and what making them costs.
+"""How gradients are sent: fused into buckets, as fewer bytes (``[strategy.compression]``), and to which parameter server.
+
+Buckets: Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``. The order in which they are reduced,
+and fusing by the clock (``strategy.fusion_cycle``), are simulated in ``simulator.engine.production.fusing``; layers of a model that is
+cut are fused by ``fused`` of ``simulator.strategies.holding``. Placement on servers follows TensorFlow's rules;
+``simulator.strategies.tensors`` makes the messages of a step by them. Compression:
 
 ==========  ====================================  ===================  =======================================
 kind        a tensor of V values is sent as       collective           source
@@ -21,14 +26,15 @@ which sends as much as an all-reduce of the compressed bytes.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Moderate, Terse
-from simulator.spec.workload import Variable
+from simulator.base.spec import Bytes, Moderate, Spec, Terse
+from simulator.spec.workload import Variable, Workload
 
 PerByte = Annotated[Moderate, Field(ge=0)]
 
@@ -197,3 +203,167 @@ def _matrix(variable: Variable, values: float) -> tuple[float, float]:
 
 def _dense_bytes(variables: Iterable[Variable]) -> float:
     return float(math.fsum(variable.size_bytes for variable in variables if variable.sparse_bytes_per_sample is None))
+
+
+class Bucket(NamedTuple):
+    """Gradients that are reduced as one: the share of the backward pass after which all are ready, and their bytes."""
+
+    ready: float
+    size_bytes: float
+
+
+def buckets(
+    workload: Workload,
+    batch: int,
+    bucket_size_bytes: float | None,
+    replicas: int,
+    compression: Compression | None = None,
+    first_bucket_bytes: float | None = None,
+) -> list[Bucket]:
+    """Fuse gradients into all-reduces of at least ``bucket_size_bytes``, in the order in which they become ready; or all into one.
+
+    The first all-reduce is one of at least ``first_bucket_bytes``, where that is given (PyTorch's DDP).
+    Compressed gradients are fused by what one rank sends of them. Those that need several
+    collectives one after the other have as many buckets, which are ready at the same time.
+
+    Notes
+    -----
+    The rows that a sparse gradient touches differ from replica to replica, so TensorFlow
+    gathers them all instead of summing them (``all_reduce_indexed_slices``): each rank
+    sends (n - 1) S, which a ring all-reduce sends of n / 2 times S.
+    """
+
+    if compression is not None:
+        return _compressed(workload, batch, bucket_size_bytes, replicas, compression, first_bucket_bytes)
+
+    def size_of(variable: Variable) -> float:
+        gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
+        return variable.gradient_bytes(batch) * gathered
+
+    if bucket_size_bytes is None:
+        return [Bucket(1.0, math.fsum(size_of(variable) for variable in workload.variables))]
+    fused: list[Bucket] = []
+    size, full = 0.0, first_bucket_bytes or bucket_size_bytes
+    for variable in workload.variables:
+        size += size_of(variable)
+        if size >= full:
+            fused.append(Bucket(variable.ready, size))
+            size, full = 0.0, bucket_size_bytes
+    if size:
+        fused.append(Bucket(workload.variables[-1].ready, size))
+    # the last gradient ends the backward pass, whatever the clock of the measurement said
+    fused[-1] = Bucket(1.0, fused[-1].size_bytes)
+    return fused
+
+
+def _compressed(
+    workload: Workload,
+    batch: int,
+    bucket_size_bytes: float | None,
+    replicas: int,
+    compression: Compression,
+    first_bucket_bytes: float | None,
+) -> list[Bucket]:
+    fused: list[list[Bucket]] = []
+    sizes, sent, full = [0.0] * compression.rounds, 0.0, first_bucket_bytes or bucket_size_bytes
+    last = workload.variables[-1]
+    for variable in workload.variables:
+        sizes = [size + its for size, its in zip(sizes, compression.collective_bytes(variable, batch, replicas), strict=True)]
+        sent += math.fsum(compression.sent_bytes(variable, batch))
+        if variable is last or (full is not None and sent >= full):
+            # the last gradient ends the backward pass, whatever the clock of the measurement said
+            ready = 1.0 if variable is last else variable.ready
+            fused.append([Bucket(ready, size) for size in sizes if size])
+            sizes, sent, full = [0.0] * compression.rounds, 0.0, bucket_size_bytes
+    return [bucket for of_round in fused for bucket in of_round]
+
+
+_MIN_SHARD_BYTES = 256 * 1024.0
+
+
+class Partitioner(Spec):
+    """How large variables are cut into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
+
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"shard_size_bytes": ("kind", ("min-size", "max-size"))}
+
+    kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
+        description="fixed-shards: a fixed number of shards; min-size: as many as give each at least a size; max-size: "
+        "none larger than a size"
+    )
+    shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="with fixed-shards: how many shards; with the others: at most this number"
+    )
+    shard_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None,
+        description="with min-size: shards are about this large or larger (256 KiB if left out); with max-size: at most this large",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Partitioner:
+        if self.kind == "fixed-shards" and (self.shards is None or self.shard_size_bytes is not None):
+            raise ValueError('kind = "fixed-shards" takes shards (how many), and no shard size; kind = "max-size" takes that')
+        if self.kind == "min-size" and self.shards is None:
+            raise ValueError('kind = "min-size" needs shards, the most that a variable is cut into (TensorFlow\'s max_shards)')
+        if self.kind == "max-size" and self.shard_size_bytes is None:
+            raise ValueError('kind = "max-size" needs shard_size, what a shard holds at most, such as shard_size = "64 MiB"')
+        return self
+
+
+def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:
+    """How many shards a variable is cut into."""
+    if partitioner is None:
+        return 1
+    rows = _rows(variable)
+    most = min(partitioner.shards, rows) if partitioner.shards is not None else rows
+    if partitioner.kind == "fixed-shards":
+        return most
+    if partitioner.kind == "min-size":
+        wanted = variable.size_bytes / (partitioner.shard_size_bytes or _MIN_SHARD_BYTES)
+        return max(1, math.ceil(min(float(wanted), most)))
+    assert partitioner.shard_size_bytes is not None
+    rows_a_shard = max(1, math.floor(min(float(partitioner.shard_size_bytes / (variable.size_bytes / rows)), rows)))
+    return min(most, -(-rows // rows_a_shard))
+
+
+def _rows(variable: Variable) -> int:
+    """Places where a variable may be cut, and one."""
+    return variable.rows if variable.rows is not None else max(int(variable.size_bytes // 4), 1)
+
+
+def shards_of(variable: Variable, partitioner: Partitioner | None) -> list[float]:
+    """Shares of a variable that its shards hold, in order; ``[1.0]`` if it is not cut.
+
+    As ``tf.distribute.experimental.partitioners`` does it: a variable of ``rows`` rows is
+    cut between rows, the first shards taking one more where they do not divide. One whose
+    rows are not known may be cut anywhere. (TensorFlow's MinSizePartitioner rounds the
+    number of shards up, so that they can be smaller than its minimum.)
+    """
+    if partitioner is None:
+        return [1.0]
+    rows, count = _rows(variable), shard_count(variable, partitioner)
+    if variable.rows is None:
+        return [1.0 / count] * count
+    return [(rows // count + (index < rows % count)) / rows for index in range(count)]
+
+
+Placement = Literal["round-robin", "greedy", "traffic"]
+
+
+def place(loads: Sequence[float], servers: int, how: Placement) -> list[int]:
+    """Server of each tensor, given in the order in which the model created them.
+
+    In turn (``tf.compat.v1.train.replica_device_setter``'s and ParameterServerStrategy's
+    default, which gives the shards of a variable their turns as well), or each on the
+    server with the least load so far, the first of equals
+    (``tf.contrib.training.GreedyLoadBalancingStrategy``, whose ``load_fn`` gives ``loads``:
+    ``byte_size_load_fn`` the bytes of each tensor, one of the user's own what a step pulls and pushes of it).
+    """
+    if how == "round-robin":
+        return [turn % servers for turn in range(len(loads))]
+    heap = [(0.0, server) for server in range(servers)]
+    chosen = []
+    for load in loads:
+        total, server = heap[0]
+        chosen.append(server)
+        heapq.heapreplace(heap, (total + load, server))
+    return chosen
