@@ -1,7 +1,7 @@
 """The parts of the reference that follow from the code: a page asks for one with a comment, ``<!-- generated: keys -->``.
 
 Each is Markdown, made when the site is built, from where the code itself takes it: keys from the JSON Schema of
-each file format, commands and options from the command line, columns and warnings from their one list, the library from its docstrings.
+each file format, commands and options from the command line, columns from their one list, the library from its docstrings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from paceline.cli.app import app
 from simulator.base.spec import short_name
 from simulator.base.text import kind_of_setting, written
 from simulator.results.rows import COLUMNS
-from simulator.spec.figures import WARNINGS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -236,13 +235,6 @@ def _columns() -> Iterator[str]:
         yield f"- `{name}` (*{_text(its.heading)}*{unit}): {_text(its.meaning)}"
 
 
-def _warnings() -> Iterator[str]:
-    """Every warning that a result can carry."""
-    for code, its in sorted(WARNINGS.items()):
-        remedy = f" *What to do*: {_text(its.remedy)}." if its.remedy else ""
-        yield f"## `{code}`\n\n**{_text(its.title)}**: {_text(its.meaning)}.{remedy}\n"
-
-
 # -- command line ----------------------------------------------------------------------
 
 
@@ -314,7 +306,6 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "files": _files,
     "results": _results,
     "columns": _columns,
-    "warnings": _warnings,
     "commands": _commands,
     "library": _library,
 }

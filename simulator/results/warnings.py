@@ -1,7 +1,7 @@
 """The warnings that a result carries: what a reader must know before trusting it, such as assumptions and the edge of what was measured.
 
-Each code is explained in ``WARNINGS`` of ``simulator.spec.figures`` (tests/unit/test_warnings.py). Some warnings are made elsewhere:
-misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
+Each code has its title in ``WARNINGS`` of ``simulator.spec.figures``, and is explained in docs/reference/warnings.md. Some warnings are
+made elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """The figures of which a result is made: estimates, quantiles, shares, stages, exchanges, those of the job, and warnings.
 
 Fields are keys of results files and of ``--json``; ``simulator.results.rows`` names them as text (``of=``), so rename both. The
-figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` explains each code of a :class:`Warned`, wherever
-in ``simulator`` it is made (tests/unit/test_warnings.py finds one without an explanation).
+figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` has a title for each code of a :class:`Warned`,
+wherever in ``simulator`` it is made (tests/unit/test_warnings.py finds one without).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field
@@ -359,241 +358,49 @@ class Warned(Spec):
     text: str = Field(description="the warning in a sentence")
 
 
-@dataclass(frozen=True)
-class WarningKind:
-    """What all warnings of one code have in common.
-
-    Attributes
-    ----------
-    title
-        In a few words.
-    meaning
-        What is the case.
-    remedy
-        What a reader can do about it; empty: know it.
-    """
-
-    title: str
-    meaning: str
-    remedy: str = ""
-
-
-WARNINGS: Mapping[str, WarningKind] = {
-    "aligned-collective": WarningKind(
-        "All enter the all-reduce together",
-        "the all-reduce is evaluated as if every rank entered it when the slowest is ready, which is mostly some percent too late",
-        'run.detail = "messages" simulates each rank by itself',
-    ),
-    "as-multiple": WarningKind(
-        "A multiple, not a percentage",
-        "a factor is so large that a percentage may have been meant: 20 is read as 20 times",
-        "for 20% more give 1.2, of a speed of 80% give 0.8",
-    ),
-    "assumed-network": WarningKind(
-        "The network is assumed",
-        "the cluster's figures are an assumption, not a measurement",
-        "measure the links with paceline calibrate-link, or write your own figures and their basis",
-    ),
-    "biased": WarningKind(
-        "Too fast or too slow before",
-        "predictions of this kind were off the same way in runs on such a device, and this one is not corrected for that",
-        "validate it against a run of your own (docs/how-to/check-against-your-runs.md), or take that much off",
-    ),
-    "class-without-nodes": WarningKind(
-        "A class without nodes",
-        "the strategy needs fewer nodes than the classes before this one have, so none is left for it",
-        "use more workers, or order cluster.node_classes otherwise",
-    ),
-    "computed": WarningKind(
-        "Nobody measured the workload",
-        "its times are computed from the model's dimensions and datasheets",
-        "measure the model with paceline calibrate",
-    ),
-    "device-not-known": WarningKind(
-        "Device not known",
-        "the workload does not say on which device it was measured, so its times are taken as those of the cluster's device",
-        "name it under calibrated.device of the workload",
-    ),
-    "disturbed-calibration": WarningKind(
-        "Calibrated on a busy machine",
-        "other processes were at work while the workload was measured",
-        "measure again on a quiet machine",
-    ),
-    "few-replications": WarningKind(
-        "Few replications",
-        "there are too few replications for an interval without assumptions, so it assumes a normal distribution",
-        "raise run.replications to 19 or more",
-    ),
-    "free-apply": WarningKind(
-        "Applying costs nothing",
-        "the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
-        "give workload.server, or measure it with paceline calibrate",
-    ),
-    "gathers-not-hidden": WarningKind(
-        "Gathers take longer than passes",
-        "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
-        "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
-    ),
-    "host-bound": WarningKind(
-        "Launching kernels decides",
-        "kernels are so small that the host needs longer to launch them than the device to compute them, which is not simulated",
-        "measure the model with paceline calibrate; larger micro-batches and CUDA graphs launch less",
-    ),
-    "implausible": WarningKind(
-        "A figure that nothing has",
-        "a latency, bandwidth, time, size or price is far from all that there is, so that another unit or prefix may have been meant",
-        'write it with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
-    ),
-    "iterator-ends": WarningKind(
-        "Epochs may stand still before they begin",
-        "the end of a tf.data iterator may wait until the thread that tunes it wakes up, and how often that happens was not measured",
-        'measure it with paceline calibrate; or let the training\'s data set repeat, with steps_per_epoch, and say job.iterators = "kept"',
-    ),
-    "moved-device": WarningKind(
-        "Moved to another device",
-        "the workload was measured on another device; its compute is multiplied by a factor with an interval",
-        "measure the model on the cluster's device",
-    ),
-    "neighbours-not-felt": WarningKind(
-        "Neighbours without effect",
-        "cluster.background is on links over which this scenario sends nothing",
-    ),
-    "no-effect": WarningKind(
-        "A key without effect",
-        "the scenario sets a key that changes nothing beside its other keys",
-        "leave it out, or set what it goes with",
-    ),
-    "no-overlap": WarningKind(
-        "No overlap to slow down",
-        "nothing is sent while this strategy computes, so cluster.overlap_slowdown has no effect",
-    ),
-    "no-sort": WarningKind(
-        "Rate of the port or of transfers",
-        "the link between nodes has no sort and was not measured, so its bandwidth is taken as what transfers get, headers apart",
-        'give cluster.inter_node.sort = "ethernet" or "rdma" where the bandwidth is that of the port, or measure the link with paceline '
-        "calibrate-link",
-    ),
-    "no-uncertainty": WarningKind(
-        "Uncertainty not known",
-        "workload or cluster does not say how uncertain its figures are, so intervals do not hold that",
-        "use one that paceline calibrate or paceline calibrate-link has written",
-    ),
-    "one-batch": WarningKind(
-        "A smaller batch than the one that was timed",
-        "what of a step does not shrink with its batch follows from no time of one batch, so that it is drawn from published pairs",
-        "time two batches at least: paceline calibrate --batch A,B, or give forward.base and backward.base",
-    ),
-    "not-by-fit": WarningKind(
-        "Keras 3's fit does not train it so",
-        "the workload was measured with Keras 3 under TensorFlow, whose fit trains on one machine only, or under another backend than this "
-        "strategy needs",
-        "write a training loop of your own, take tf-keras 2, or calibrate under PyTorch or JAX (docs/other-backends.md)",
-    ),
-    "not-calibrated": WarningKind(
-        "What was measured is not recorded",
-        "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
-        "use one that paceline calibrate has written, or give its calibrated table",
-    ),
-    "one-bucket": WarningKind(
-        "All gradients in one bucket",
-        "gradients are reduced as one after the backward pass, which so hides no part of it, though some are ready earlier",
-        "set strategy.bucket_size below their size: bytes_per_pack of tf.distribute.experimental.CommunicationOptions, Horovod's fusion "
-        "threshold",
-    ),
-    "one-switch": WarningKind(
-        "Rails on one switch",
-        "cluster.rails is given without cluster.fabric, so the rails join one switch that is never the bottleneck",
-        "give cluster.fabric with rail_optimised = true where each rail has leaves of its own",
-    ),
-    "step-with-servers": WarningKind(
-        "A step that held more than compute",
-        "the step was measured with parameter servers, which this scenario has not, or whose pull and push last longer than it",
-        "measure a step on one device, with paceline calibrate",
-    ),
-    "other-device": WarningKind(
-        "Another device",
-        "workload and cluster name different devices, and the workload's times are used unchanged",
-        "measure the model on the cluster's device, or give workload.moved",
-    ),
-    "other-precision": WarningKind(
-        "Another precision",
-        "the workload was measured in another precision; its compute is multiplied by a factor with an interval",
-        "measure the model in this precision",
-    ),
-    "outside-calibration": WarningKind(
-        "Beyond what was measured",
-        "a value lies outside the range that was measured: the result is an extrapolation",
-        "measure there as well, or trust the result less",
-    ),
-    "overridden": WarningKind(
-        "Set by the scenario",
-        "the scenario replaces figures that its workload or cluster file had measured, and with them their uncertainty",
-    ),
-    "phase-locked": WarningKind(
-        "Workers in lock-step",
-        "without jitter, asynchronous workers that start together stay together for ever; real ones drift apart",
-        "give workload.jitter, or another run.start",
-    ),
-    "phases-not-mixed": WarningKind(
-        "The start decides",
-        "asynchronous workers had not drifted apart by the end of the run, so the result depends on how they started",
-        "compare other values of run.start, or simulate more steps",
-    ),
-    "phases-slow-to-mix": WarningKind(
-        "The start matters",
-        "asynchronous workers took a large part of the run to drift apart, so the result depends on how they started",
-        "compare other values of run.start, or simulate more steps",
-    ),
-    "piled-traffic": WarningKind(
-        "Traffic on few servers",
-        "one parameter server has much more of the traffic of a step than the mean, as where variables are placed by their bytes and "
-        "some of them are sparse, and the others wait for it",
-        'give strategy.variable_placement = "traffic" (GreedyLoadBalancingStrategy with such a load_fn), or a partitioner',
-    ),
-    "pipeline-not-filled": WarningKind(
-        "The pipeline is not filled",
-        "there are fewer micro-batches than stages, so some stages always stand still",
-        "raise training.micro_batches",
-    ),
-    "servers-not-moved": WarningKind(
-        "Servers of another host",
-        "the parameter servers' time for a gradient is that of the host that was measured, and no interval holds what it is here",
-        "measure on a host of the cluster",
-    ),
-    "shared-beside-idle": WarningKind(
-        "Devices are shared while nodes are idle",
-        "several replicas share a device though nodes that the run pays for have none",
-        "lower cluster.replicas_per_device, or leave cluster.nodes out",
-    ),
-    "spot-without-job": WarningKind(
-        "Preemptions are not counted",
-        "nodes at a spot price are taken away, and without a whole job that is in no time and no cost",
-        "give a [job], which lives through them",
-    ),
-    "start-in-window": WarningKind(
-        "Starts within the measured steps",
-        "workers may still start when measuring has begun, so part of what is measured has fewer workers",
-        "raise run.warmup_steps",
-    ),
-    "steps-not-used": WarningKind(
-        "Steps without effect",
-        "run.job_steps says how long the run is, so run.steps has no effect",
-        "leave one of them out",
-    ),
-    "tail-not-seen": WarningKind(
-        "The slowest were not seen",
-        "each step waits for the slowest of more replicas than there were steps to see a slow one in",
-        "measure more steps",
-    ),
-    "tensors-between-nodes": WarningKind(
-        "Tensors split between nodes",
-        "tensors are split over more devices than a node has, so every layer's exchanges cross the links between nodes",
-        "lower strategy.tensor to the devices of a node",
-    ),
-    "transport-not-felt": WarningKind(
-        "Transport without effect",
-        "the all-reduce is evaluated without its single messages, so the discipline of cluster.transport has no effect on it",
-        'run.detail = "messages" simulates them',
-    ),
+WARNINGS: Mapping[str, str] = {
+    "aligned-collective": "All enter the all-reduce together",
+    "as-multiple": "A multiple, not a percentage",
+    "assumed-network": "The network is assumed",
+    "biased": "Too fast or too slow before",
+    "class-without-nodes": "A class without nodes",
+    "computed": "Nobody measured the workload",
+    "device-not-known": "Device not known",
+    "disturbed-calibration": "Calibrated on a busy machine",
+    "few-replications": "Few replications",
+    "free-apply": "Applying costs nothing",
+    "gathers-not-hidden": "Gathers take longer than passes",
+    "host-bound": "Launching kernels decides",
+    "implausible": "A figure that nothing has",
+    "iterator-ends": "Epochs may stand still before they begin",
+    "moved-device": "Moved to another device",
+    "neighbours-not-felt": "Neighbours without effect",
+    "no-effect": "A key without effect",
+    "no-overlap": "No overlap to slow down",
+    "no-sort": "Rate of the port or of transfers",
+    "no-uncertainty": "Uncertainty not known",
+    "one-batch": "A smaller batch than the one that was timed",
+    "not-by-fit": "Keras 3's fit does not train it so",
+    "not-calibrated": "What was measured is not recorded",
+    "one-bucket": "All gradients in one bucket",
+    "one-switch": "Rails on one switch",
+    "step-with-servers": "A step that held more than compute",
+    "other-device": "Another device",
+    "other-precision": "Another precision",
+    "outside-calibration": "Beyond what was measured",
+    "overridden": "Set by the scenario",
+    "phase-locked": "Workers in lock-step",
+    "phases-not-mixed": "The start decides",
+    "phases-slow-to-mix": "The start matters",
+    "piled-traffic": "Traffic on few servers",
+    "pipeline-not-filled": "The pipeline is not filled",
+    "servers-not-moved": "Servers of another host",
+    "shared-beside-idle": "Devices are shared while nodes are idle",
+    "spot-without-job": "Preemptions are not counted",
+    "start-in-window": "Starts within the measured steps",
+    "steps-not-used": "Steps without effect",
+    "tail-not-seen": "The slowest were not seen",
+    "tensors-between-nodes": "Tensors split between nodes",
+    "transport-not-felt": "Transport without effect",
 }
-"""Every warning that a result can carry, by its code."""
+"""The title of every warning that a result can carry, by its code; docs/reference/warnings.md explains each."""
