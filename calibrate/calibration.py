@@ -57,17 +57,17 @@ def calibrate_step(
     Parameters
     ----------
     target, name, options
-        As for :func:`calibrate.profile_step`.
+        As for :func:`calibrate.profiling.profile_step`.
     command
         What made it, for the provenance.
     runs
-        As for :func:`calibrate.profile_runs`.
+        As for :func:`calibrate.profiling.profile_runs`.
     at_once, launches
-        Processes at the same time, and how often they are started, as for :func:`calibrate.profile_at_once`; 1 measures none.
+        Processes at the same time, and how often they are started, as for :func:`calibrate.profiling.profile_at_once`; 1 measures none.
     accept_disturbed
-        As for :func:`calibrate.fit_workload`.
+        As for :func:`calibrate.fit.step.fit_workload`.
     layers
-        As for :func:`calibrate.profile_step`.
+        As for :func:`calibrate.profiling.profile_step`.
     progress
         Called with what is done, what there is in all, and what is counted: steps, then launches at once.
     """
@@ -92,12 +92,12 @@ def calibrate_again(files: Sequence[Path], name: str, command: str = "", *, acce
     files
         Measurement files.
     name, command, accept_disturbed
-        As for :func:`calibrate.fit_workload`.
+        As for :func:`calibrate.fit.step.fit_workload`.
 
     Raises
     ------
     MeasurementsError
-        As of :func:`calibrate.fit_workload`; or there are several files of gradients.
+        As of :func:`calibrate.fit.step.fit_workload`; or there are several files of gradients.
     """
     of_gradients = [file for file in files if read_measurements(file).header.probe == "noise_scale"]
     if len(of_gradients) > 1:
@@ -135,7 +135,7 @@ def calibrate_link(name: str, *, command: str = "", progress: Progress | None = 
     Parameters
     ----------
     name, options
-        As for :func:`calibrate.profile_link`.
+        As for :func:`calibrate.profiling.profile_link`.
     command
         What made it, for the provenance.
     progress
@@ -150,9 +150,9 @@ def calibrate_server(name: str, base: Cluster, *, command: str = "", progress: P
     Parameters
     ----------
     name, options
-        As for :func:`calibrate.profile_server`.
+        As for :func:`calibrate.profiling.profile_server`.
     base
-        The cluster that the server is put into, as for :func:`calibrate.fit_server`.
+        The cluster that the server is put into, as for :func:`calibrate.fit.server.fit_server`.
     command
         What made it, for the provenance.
     progress
@@ -167,7 +167,7 @@ def calibrate_input(target: str, name: str, *, command: str = "", progress: Prog
     Parameters
     ----------
     target, name, options
-        As for :func:`calibrate.profile_input`.
+        As for :func:`calibrate.profiling.profile_input`.
     command
         What made it, for the provenance.
     progress
@@ -193,7 +193,7 @@ def calibrate_profile(
     Parameters
     ----------
     profiled, name, command, precision
-        As for :func:`calibrate.fit_profiles`.
+        As for :func:`calibrate.fit.profile.fit_profiles`.
     model, checkpoint, variables, python, timeout_s
         As for :func:`calibrate.xplane.variables.variables_of`.
 

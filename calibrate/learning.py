@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calibrate.fit.noise_scale import fit_noise_scale
-from calibrate.measurements import Measurements, MeasurementsError, new_file, read_measurements
+from calibrate.measurements import Learned, Measurements, MeasurementsError, Problem, Replayed, new_file, read_measurements
 from calibrate.probing import Progress, keeping, run_probes
 from calibrate.profiling import profile_noise_scale
-from calibrate.records import Learned, Problem, Replayed
 from simulator.base.catalog import builder
 from simulator.base.errors import InputError
 from simulator.base.process import scratch

@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from calibrate.measurements import read_measurements
-from calibrate.records import FRAMEWORKS
+from calibrate.measurements import FRAMEWORKS, read_measurements
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.process import scratch
 from simulator.base.text import listed

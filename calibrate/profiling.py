@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
@@ -26,7 +26,6 @@ from simulator.base.validation_errors import quoted
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """Of Keras, whose steps are measured."""
-DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 """Bytes of the messages that a link is measured with: 1 KiB to 64 MiB."""
 DEFAULT_TENSORS = (1, 4, 16, 64)
@@ -40,47 +39,45 @@ _MOST_BYTES = 2**30
 """Of all variables that a server holds while it is measured; the worker has as many gradients."""
 
 
-def profile_step(
-    target: str,
-    name: str,
-    *,
-    custom: bool = False,
-    batches: Sequence[int] = DEFAULT_BATCHES,
-    steps: int = 50,
-    rounds: int = 10,
-    repeats: int = 5,
-    device: str | None = None,
-    keras_backend: str = "tensorflow",
-    precision: str = "float32",
-    jit: bool = False,
-    layers: bool = False,
-    replicas: int = 1,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
-) -> Path:
-    """Time real training steps in the user's Python.
+class Running(TypedDict, total=False):
+    """Where a probe runs and writes: keywords of every function here.
 
-    Parameters
+    Attributes
     ----------
-    target
-        ``FILE.py:FUNCTION``. FUNCTION() returns a Keras model or ``(model, loss, input_spec)``;
-        with ``custom``, FUNCTION(batch_size) returns a callable that does one training step.
-    name
-        Start of the measurement file's name.
+    python
+        Path of the user's Python; this one, if None.
+    timeout_s
+        Seconds after which the probe is stopped.
+    folder
+        For the measurement file.
+    out
+        The measurement file itself, which must not exist yet; None makes up a new name.
+    progress
+        Called while measuring.
+    """
+
+    python: str | None
+    timeout_s: float | None
+    folder: Path
+    out: Path | None
+    progress: Progress | None
+
+
+class StepOptions(TypedDict, total=False):
+    """How steps are measured: keywords of :func:`profile_step`, :func:`profile_runs` and :func:`profile_at_once`.
+
+    Attributes
+    ----------
     custom
-        ``target`` is a training step of the user's own.
+        The target is a training step of the user's own.
     batches
-        Batch sizes, at least two different ones.
+        Batch sizes, at least two different ones; 16, 32 and 64.
     steps
-        Timed steps at each batch size.
+        Timed steps at each batch size; 50.
     rounds
-        Turns over the batch sizes; the steps of each size are spread over them.
+        Turns over the batch sizes, over which the steps of each size are spread; 10.
     repeats
-        How many of them, at most half, are measured again where something else has
-        disturbed them.
+        How many of them, at most half, are measured again where something else has disturbed them; 5.
     device
         ``CPU``, ``GPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
     keras_backend
@@ -92,18 +89,47 @@ def profile_step(
     layers
         Measure each layer of a Keras model too; without XLA, which knows no clocks.
     replicas
-        Above 1: plain steps of a Keras model under MirroredStrategy instead, on as many
-        logical devices of one; batches are those of a replica. Nothing is fitted to them.
-    python
-        Path of the user's Python; this one, if None.
-    timeout_s
-        Seconds after which the probe is stopped.
-    folder
-        For the measurement file.
-    out
-        The measurement file itself, which must not exist yet; None makes up a new name.
-    progress
-        Called while measuring.
+        Above 1: plain steps of a Keras model under MirroredStrategy instead, on as many logical devices of one; batches are those of a
+        replica. Nothing is fitted to them.
+    """
+
+    custom: bool
+    batches: Sequence[int]
+    steps: int
+    rounds: int
+    repeats: int
+    device: str | None
+    keras_backend: str
+    precision: str
+    jit: bool
+    layers: bool
+    replicas: int
+
+
+def profile_step(
+    target: str,
+    name: str,
+    *,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    folder: Path = MEASUREMENTS,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[StepOptions],
+) -> Path:
+    """Time real training steps in the user's Python.
+
+    Parameters
+    ----------
+    target
+        ``FILE.py:FUNCTION``. FUNCTION() returns a Keras model or ``(model, loss, input_spec)``;
+        with ``custom``, FUNCTION(batch_size) returns a callable that does one training step.
+    name
+        Start of the measurement file's name.
+    python, timeout_s, folder, out, progress
+        As :class:`Running` says.
+    options
+        As :class:`StepOptions` says.
 
     Returns
     -------
@@ -117,41 +143,65 @@ def profile_step(
     CalibrationError
         The probe failed; what was measured is kept.
     """
-    check_target(target, "`step`" if custom else "`model`")
-    check_batches(batches)
-    if steps < 5:
-        raise InputError(f"`steps={steps}`: must be at least 5, better 50")
-    if layers and custom:
-        raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
-    if replicas < 1 or (replicas > 1 and (custom or layers or jit)):
-        raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
+    arguments = _step_arguments(target, **options)
     path = _made(folder, out or new_file(folder, name, "step"))
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
-    arguments += ["--layers"] if layers else []
-    arguments += ["--replicas", str(replicas)] if replicas > 1 else []
     run_probe("step", arguments, path, python, timeout_s, progress)
     return path
 
 
 def _step_arguments(
     target: str,
-    custom: bool,
-    batches: Sequence[int],
-    steps: int,
-    rounds: int,
-    repeats: int,
-    device: str | None,
-    keras_backend: str,
-    precision: str,
-    jit: bool,
+    *,
+    custom: bool = False,
+    batches: Sequence[int] = (16, 32, 64),
+    steps: int = 50,
+    rounds: int = 10,
+    repeats: int = 5,
+    device: str | None = None,
+    keras_backend: str = "tensorflow",
+    precision: str = "float32",
+    jit: bool = False,
+    layers: bool = False,
+    replicas: int = 1,
 ) -> list[str]:
+    check_target(target, "`step`" if custom else "`model`")
+    bad = [batch for batch in batches if batch < 1]
+    if bad:
+        raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
+    if not _different(batches):
+        raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
+    if steps < 5:
+        raise InputError(f"`steps={steps}`: must be at least 5, better 50")
+    if layers and custom:
+        raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
+    if replicas < 1 or (replicas > 1 and (custom or layers or jit)):
+        raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
     if keras_backend not in BACKENDS:
         hint = did_you_mean(keras_backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
         raise InputError(f"`keras_backend` {quoted(keras_backend)}: is no backend of Keras that is measured; {hint}")
-    arguments = ["--step" if custom else "--model", target, "--batches", ",".join(str(one) for one in batches), "--steps", str(steps)]
-    arguments += ["--rounds", str(rounds), "--repeats", str(repeats), "--precision", precision]
-    arguments += ["--backend", keras_backend] if keras_backend != "tensorflow" else []
-    return [*arguments, *(["--device", device] if device else []), *(["--jit"] if jit else [])]
+    flags = _flags(
+        batches=batches, steps=steps, rounds=rounds, repeats=repeats, precision=precision,
+        backend=keras_backend if keras_backend != "tensorflow" else None, device=device or None, jit=jit, layers=layers,
+        replicas=replicas if replicas > 1 else None,
+    )  # fmt: skip
+    return ["--step" if custom else "--model", target, *flags]
+
+
+def _flags(**values: Any) -> list[str]:
+    """Flags of a probe, those of several values with commas between; none of None and False."""
+    arguments = []
+    for name, value in values.items():
+        if value is None or value is False:
+            continue
+        arguments.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            arguments.append(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    return arguments
+
+
+def _different(values: Sequence[int]) -> bool:
+    """Whether there are two at least, and none twice."""
+    return len(values) > 1 and len(set(values)) == len(values)
 
 
 def profile_runs(
@@ -210,25 +260,17 @@ def profile_at_once(
     *,
     processes: int = 2,
     launches: int = 5,
-    custom: bool = False,
-    batches: Sequence[int] = DEFAULT_BATCHES,
-    steps: int = 50,
-    rounds: int = 10,
-    repeats: int = 5,
-    device: str | None = None,
-    keras_backend: str = "tensorflow",
-    precision: str = "float32",
-    jit: bool = False,
     python: str | None = None,
     timeout_s: float | None = None,
-    out: Path | None = None,
     folder: Path = MEASUREMENTS,
+    out: Path | None = None,
     progress: Progress | None = None,
+    **options: Unpack[StepOptions],
 ) -> list[Path]:
     """Time plain steps in several processes at the same time, again and again.
 
     Each process has cores of its own, as many as the others, and all begin to time their
-    steps when the last has warmed up. From the files :func:`calibrate.fit_workload` sees how
+    steps when the last has warmed up. From the files :func:`calibrate.fit.step.fit_workload` sees how
     much of the spread between processes those of one machine have in common.
 
     Parameters
@@ -237,16 +279,14 @@ def profile_at_once(
         At the same time, at least 2.
     launches
         How often, at least 2.
-    out
-        The files are called after it; None makes up a new name.
-    target, name, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit, python
-        As for :func:`profile_step`.
     timeout_s
         Seconds after which a launch is stopped.
-    folder
-        For the measurement files.
+    out
+        The files are called after it; None makes up a new name.
     progress
         Called with launches done.
+    target, name, python, folder, options
+        As for :func:`profile_step`.
 
     Returns
     -------
@@ -260,8 +300,7 @@ def profile_at_once(
     CalibrationError
         A process failed; what was measured is kept.
     """
-    check_target(target, "`step`" if custom else "`model`")
-    check_batches(batches)
+    arguments = _step_arguments(target, **options)
     if processes < 2 or launches < 2:
         raise InputError(f"`at_once={processes}`, `launches={launches}`: must be at least 2 each, better 2 and 5")
     obstacle = obstacle_to_at_once(processes, "CPU")
@@ -270,7 +309,6 @@ def profile_at_once(
     first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
     paths = []
     for launch in range(1, launches + 1):
         if progress is not None:
@@ -278,10 +316,9 @@ def profile_at_once(
         with scratch() as meeting:
             runs = []
             for process in range(processes):
-                own = ",".join(str(core) for core in cores[process * each : (process + 1) * each])
-                extra = ["--launch", str(launch), "--cores", own, "--together", f"{meeting}:{process}:{processes}"]
+                own = cores[process * each : (process + 1) * each]
                 path = _made(folder, first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
-                runs.append(([*arguments, *extra], path))
+                runs.append((arguments + _flags(launch=launch, cores=own, together=f"{meeting}:{process}:{processes}"), path))
             with keeping(first):
                 run_probes("step", runs, python, timeout_s)
         paths += [path for _, path in runs]
@@ -303,11 +340,7 @@ def profile_link(
     rounds: int = 7,
     logical_devices: int = 0,
     carrier: Literal["grpc", "gloo"] = "grpc",
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
+    **running: Unpack[Running],
 ) -> Path:
     """Time transfers through TensorFlow's own gRPC transport, and between host and devices; or all-reduces over PyTorch's gloo.
 
@@ -327,8 +360,8 @@ def profile_link(
         processor too, which tells ``intra_device``; of TensorFlow alone.
     carrier
         What carries the bytes: TensorFlow's gRPC, or PyTorch's gloo.
-    python, timeout_s, folder, out, progress
-        As for :func:`profile_step`.
+    running
+        As :class:`Running` says.
 
     Returns
     -------
@@ -337,16 +370,14 @@ def profile_link(
     """
     if peer is not None:
         check_address(peer, "`peer`")
-    if len(set(sizes)) < 2 or len(set(sizes)) != len(sizes) or min(sizes) < 4:
+    if not _different(sizes) or min(sizes) < 4:
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
-    if logical_devices in (1,) or logical_devices < 0:
+    if logical_devices == 1 or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
     if carrier == "gloo" and logical_devices:
         raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
-    arguments = ["links", "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds), *(["--peer", peer] if peer else [])]
-    arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
-    path = _made(folder, out or new_file(folder, name, "links"))
-    return _through(_LINK_PROBES[carrier], path, arguments, python, timeout_s, progress)
+    arguments = ["links", *_flags(sizes=sizes, rounds=rounds, peer=peer or None, logical_devices=logical_devices or None)]
+    return _measured(_LINK_PROBES[carrier], "links", arguments, name, **running)
 
 
 def profile_server(
@@ -357,11 +388,7 @@ def profile_server(
     sizes: Sequence[int] = DEFAULT_TENSOR_SIZES,
     rounds: int = 7,
     seconds: float = 15.0,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
+    **running: Unpack[Running],
 ) -> Path:
     """Time pulls and pushes between a worker and a parameter server, through TensorFlow's own gRPC transport.
 
@@ -380,8 +407,8 @@ def profile_server(
         How often all of these are measured, in turn.
     seconds
         About so long they are measured; combinations that would take a fifth of it are left out.
-    python, timeout_s, folder, out, progress
-        As for :func:`profile_step`.
+    running
+        As :class:`Running` says.
 
     Returns
     -------
@@ -397,24 +424,17 @@ def profile_server(
     """
     if peer is not None:
         check_address(peer, "`peer`")
-    if len(set(tensors)) < 2 or len(set(tensors)) != len(tensors) or min(tensors) < 1 or max(tensors) > 1000:
+    if not _different(tensors) or min(tensors) < 1 or max(tensors) > 1000:
         raise InputError("`tensors` must name at least two different numbers of variables from 1 to 1000")
-    if len(set(sizes)) < 2 or len(set(sizes)) != len(sizes) or min(sizes) < 4 or any(size % 4 for size in sizes):
+    if not _different(sizes) or min(sizes) < 4 or any(size % 4 for size in sizes):
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more, each a multiple of 4")
     if max(tensors) * math.fsum(sizes) > _MOST_BYTES:
         raise InputError(
             f"`tensors`, `sizes`: {max(tensors)} variables of each size are {format_bytes(max(tensors) * math.fsum(sizes))}, "
             f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
         )
-    arguments = ["servers", "--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
-    arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
-    return _through("links", _made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
-
-
-def _through(probe: str, path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
-    with keeping(path):
-        run_probe(probe, arguments, path, python, timeout_s, progress)
-    return path
+    arguments = ["servers", *_flags(tensors=tensors, sizes=sizes, rounds=rounds, seconds=seconds, peer=peer or None)]
+    return _measured("links", "server", arguments, name, **running)
 
 
 def profile_input(
@@ -426,11 +446,7 @@ def profile_input(
     rounds: int = 5,
     count: int = 50,
     seconds: float = 2.0,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
+    **running: Unpack[Running],
 ) -> Path:
     """Time the batches of a tf.data pipeline in the user's Python.
 
@@ -449,8 +465,8 @@ def profile_input(
         Turns over all of these.
     count, seconds
         Batches of a turn at one setting, and seconds after which it ends.
-    python, timeout_s, folder, out, progress
-        As for :func:`profile_step`.
+    running
+        As :class:`Running` says.
 
     Returns
     -------
@@ -465,16 +481,11 @@ def profile_input(
         The probe failed; what was measured is kept.
     """
     check_target(target, "`input`", "models/input_examples.py:images")
-    for what, values in (("batches", batches), ("calls", calls)):
+    for option, values in (("batches", batches), ("calls", calls)):
         if values is not None and (not values or min(values) < 1 or len(set(values)) != len(values)):
-            raise InputError(f"`{what}={list(values)}`: must be different numbers from 1 on, such as 1,2,4")
-    path = _made(folder, out or new_file(folder, name, "input"))
-    arguments = ["--input", target, "--rounds", str(rounds), "--count", str(count), "--seconds", str(seconds)]
-    for option, values in (("--batches", batches), ("--calls", calls)):
-        arguments += [option, ",".join(map(str, values))] if values else []
-    with keeping(path):
-        run_probe("input_pipeline", arguments, path, python, timeout_s, progress)
-    return path
+            raise InputError(f"`{option}={list(values)}`: must be different numbers from 1 on, such as 1,2,4")
+    arguments = _flags(input=target, rounds=rounds, count=count, seconds=seconds, batches=batches, calls=calls)
+    return _measured("input_pipeline", "input", arguments, name, **running)
 
 
 def profile_noise_scale(
@@ -486,11 +497,7 @@ def profile_noise_scale(
     moments: int = 20,
     seed: int = 0,
     device: str | None = None,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
+    **running: Unpack[Running],
 ) -> Path:
     """Measure square norms of gradients at two batch sizes, while a model learns.
 
@@ -506,13 +513,13 @@ def profile_noise_scale(
     epochs
         Passes over the data to train on.
     moments
-        How often gradients are measured, in the middle of equal stretches of the training.
+        How often gradients are measured, in the middle of equal stretches of the training; progress counts them.
     seed
         Of first values, the order of the data, and the samples of each gradient.
-    device, python, timeout_s, folder, out
-        As for :func:`profile_step`.
-    progress
-        Called with moments done and in all.
+    device
+        As :class:`StepOptions` says.
+    running
+        As :class:`Running` says.
 
     Returns
     -------
@@ -529,11 +536,25 @@ def profile_noise_scale(
     check_target(target, "`noise_scale`", "my_model.py:build")
     if batch < 1 or moments < 1 or not (math.isfinite(epochs) and epochs > 0):
         raise InputError(f"`batch={batch}`, `epochs={epochs:g}`, `moments={moments}`: must be above 0")
-    path = _made(folder, out or new_file(folder, name, "noise_scale"))
-    arguments = ["--problem", target, "--batch", str(batch), "--epochs", repr(float(epochs)), "--moments", str(moments)]
-    arguments += ["--seed", str(seed), *(["--device", device] if device else [])]
+    arguments = _flags(problem=target, batch=batch, epochs=float(epochs), moments=moments, seed=seed, device=device or None)
+    return _measured("noise_scale", "noise_scale", arguments, name, **running)
+
+
+def _measured(
+    probe: str,
+    kind: str,
+    arguments: list[str],
+    name: str,
+    *,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    folder: Path = MEASUREMENTS,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    path = _made(folder, out or new_file(folder, name, kind))
     with keeping(path):
-        run_probe("noise_scale", arguments, path, python, timeout_s, progress)
+        run_probe(probe, arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -578,20 +599,11 @@ def check_target(target: str, option: str, example: str = "models/keras/cnn.py:b
         raise InputError(f"{option}: {file}: {no_such_file(file)}")
 
 
-def check_batches(batches: Sequence[int]) -> None:
-    """Raise InputError unless a curve can be fitted to these batch sizes."""
-    bad = [one for one in batches if one < 1]
-    if bad:
-        raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
-    if len(set(batches)) < 2 or len(set(batches)) != len(batches):
-        raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
-
-
-def check_address(address: str, what: str) -> tuple[str, int]:
+def check_address(address: str, place: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``; InputError if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(f"{what}: {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
+        raise InputError(f"{place}: {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
     return host, int(port)
 
 

@@ -31,13 +31,12 @@ import tomlkit.items
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared, Reached, rows_from_csv
 from evidence.published.hybrids import load_hybrids
 from evidence.published.tables import load_tables
 from simulator.base import catalog
 from simulator.base.files import EDITED, Output
-from simulator.base.text import format_change, format_share
+from simulator.base.text import digits, format_change, format_share
 from simulator.results.inadequacy import (
     ALL_REDUCE,
     ASYNCHRONOUS,

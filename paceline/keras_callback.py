@@ -4,7 +4,7 @@
 >>> model.fit(data, epochs=5, callbacks=[RecordSteps("run.ndjson", batch=32)])  # doctest: +SKIP
 
 It runs in your Python (3.9 or newer), and needs nothing but Keras: the file may also be copied beside your script. What is written is
-read by ``calibrate/recorded/steps_file.py``; names of fields, and the version, must be the same there.
+read by ``calibrate/recorded/rows.py``; names of fields, and the version, must be the same there.
 
 Lines (JSON), in the order of time; seconds are those of one monotonic clock that begins with the header:
 

@@ -6,19 +6,22 @@ The names of paths (``grpc``, ``gloo``, ``host-to-device``, ``device-to-host``, 
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import AffineCost, ChainSlope
-from calibrate.fit.intervals import DRAWS, bootstrapped, digits, drawn, intervals_90, quantiles
-from calibrate.fit.writing import provenance, provenance_of_table
-from calibrate.link_tables import read_link_table
-from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Transfer
+from calibrate.fit.estimators import DRAWS, AffineCost, ChainSlope, bootstrapped, drawn, intervals_90, quantiles
+from calibrate.fit.writing import made, provenance
+from calibrate.measurements import Measurements, Transfer, read_measurements
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.text import format_rate, format_seconds, format_share
+from simulator.base.text import counted, digits, format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.spec.transport import Transport
 
@@ -41,7 +44,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     Parameters
     ----------
     measurements
-        File written by :func:`calibrate.profile_link`.
+        File written by :func:`calibrate.profiling.profile_link`.
     name
         Of the cluster.
     command
@@ -91,7 +94,7 @@ def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, rank
     Parameters
     ----------
     path, ranks
-        As for :func:`calibrate.link_tables.read_link_table`.
+        As for :func:`calibrate.fit.link.read_link_table`.
     name, command, seed
         As for :func:`fit_link`.
 
@@ -229,3 +232,266 @@ def _on_device(measured: Measurements) -> Link | None:
 def _point(size: float, costs: Array) -> LinkPoint:
     p5, median, p95 = quantiles(costs[costs > 0])
     return LinkPoint(size_bytes=float(size), p5_s=p5, median_s=median, p95_s=p95)
+
+
+def provenance_of_table(path: Path, table: LinkTable, command: str) -> dict[str, str]:
+    """What a reader needs to find the output of another tool again, and to repeat the fit.
+
+    Parameters
+    ----------
+    path, table
+        The file, and what was read from it.
+    command
+        The command line, or "" from Python.
+    """
+    facts = {**made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
+    if not table.messages and table.latency_s is None:
+        facts["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
+    return facts
+
+
+class LinkTable(NamedTuple):
+    """What a tool printed of a link.
+
+    Attributes
+    ----------
+    tool
+        Its name, and what it ran.
+    messages
+        Bytes and seconds of single messages, in the order of the table.
+    rates_bytes_per_s
+        Of a stream, one for each interval; where there are no messages.
+    latency_s
+        Of a stream, if the tool tells it.
+    ranks
+        That took part.
+    sha256
+        Of the file, as hexadecimal digits.
+    """
+
+    tool: str
+    messages: tuple[tuple[float, float], ...] = ()
+    rates_bytes_per_s: tuple[float, ...] = ()
+    latency_s: float | None = None
+    ranks: int = 2
+    sha256: str = ""
+
+
+def read_link_table(path: Path, ranks: int | None = None) -> LinkTable:
+    """Read the output of a tool that timed a link.
+
+    Parameters
+    ----------
+    path
+        File with what the tool printed; other lines in it are skipped.
+    ranks
+        Processes of a collective, where the table does not say it.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is of none of the tools, or says too little.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    text = raw.decode("utf-8", errors="replace")
+    for reader in _READERS:
+        if (table := reader(text, path, ranks)) is not None:
+            return table._replace(sha256=hashlib.sha256(raw).hexdigest())
+    raise InputError(
+        f"{path}: has no table of nccl-tests, of osu_latency, osu_bw or osu_allreduce, of gloo's benchmark or of iperf3 (as it is or "
+        f"with --json): save all that one of them prints, such as `all_reduce_perf -b 8 -e 1G -f 2 > link.txt`"
+    )
+
+
+def _ranks(ranks: int | None, said: int | None, path: Path, tool: str) -> int:
+    """How many took part: as the table says, or else as is given."""
+    count = said or ranks
+    if count is None:
+        raise InputError(f"{path}: {tool} does not say how many processes took part: give `ranks`, such as 4")
+    if count < 2:
+        raise InputError(f"{path}: {tool} ran in one process alone, which sends nothing over a link: run it with 2 or more")
+    return count
+
+
+# -- nccl-tests --------------------------------------------------------------------------------
+
+_NCCL_HEADING = re.compile(r"^#\s+size\s+count\s+type\b.*\bbusbw\b", re.MULTILINE)
+_NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+\b.* on\s+(\S+)", re.MULTILINE)
+_NCCL_ROW = re.compile(r"^[ \t]*(\d+)[ \t]+\d+[ \t]+[a-z]\w*[ \t]+([a-z]\w*)?[ \t]*(.*)$", re.MULTILINE)
+_NCCL_NAME = re.compile(r"\b((?:all_reduce|all_gather|reduce_scatter|sendrecv|broadcast|reduce|alltoall|gather|scatter|hypercube)_perf)\b")
+_NCCL_COLUMNS = 4
+"""Time, algbw, busbw and errors, out of place and in place."""
+
+
+def _nccl(text: str, path: Path, ranks: int | None) -> LinkTable | None:
+    if not _NCCL_HEADING.search(text):
+        return None
+    rows: list[tuple[float, str, list[tuple[float, float, float]]]] = []
+    for size, operation, rest in _NCCL_ROW.findall(text):
+        words = rest.split()
+        words = words[len(words) % _NCCL_COLUMNS :]  # the root stands before them
+        timed = [tuple(map(_number, words[place : place + 3])) for place in range(0, len(words), _NCCL_COLUMNS)]
+        rows.append((float(size), operation, [(us, algbw, busbw) for us, algbw, busbw in timed if us > 0]))
+    rows = [row for row in rows if row[0] > 0 and row[2]]
+    if not rows:
+        raise InputError(f"{path}: the table of nccl-tests has no rows: it ended before anything was timed")
+    hosts = _NCCL_RANK.findall(text)
+    _, operation, largest = max(rows)
+    shares = [busbw / algbw for _, algbw, busbw in largest if algbw > 0]
+    share = max(shares, default=0.0)
+    reduces_all = operation not in ("none", "") and share > _ALMOST_1
+    name = named[1] if (named := _NCCL_NAME.search(text)) else "all_reduce_perf" if reduces_all else "a collective"
+    said = len(hosts) or (round(2.0 / (2.0 - share)) if name == "all_reduce_perf" and share < _ALMOST_2 else None)
+    count = _ranks(ranks, said, path, name)
+    turns = parts = 1
+    if name == "all_reduce_perf":
+        turns, parts = 2 * (count - 1), count
+    elif name in _NCCL_HALF or share < _ALMOST_1:
+        turns, parts = count - 1, count
+    where = f"{counted(count, 'rank')} on {counted(len(set(hosts)), 'host')}" if hosts else counted(count, "rank")
+    messages = tuple((size / parts, us * 1e-6 / turns) for size, _, timed in rows for us, _, _ in timed)
+    return LinkTable(f"nccl-tests ({name}, {where})", messages, ranks=count)
+
+
+_NCCL_HALF = "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"
+"""Each rank sends an n-th in each of n - 1 turns."""
+_ALMOST_1, _ALMOST_2 = 0.98, 1.995
+"""Busbw over algbw, as rounded figures give it, of a message as a whole, and of so many ranks that rounding decides how many."""
+
+
+def _number(word: str) -> float:
+    """A figure of a table; 0 where there is none, such as N/A."""
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
+
+
+# -- OSU micro-benchmarks ----------------------------------------------------------------------
+
+_OSU_TEST = re.compile(r"^# OSU \S+ (.+?) Test\b.*$", re.MULTILINE)
+_OSU_ROW = re.compile(r"^[ \t]*(\d+)[ \t]+(\d+(?:\.\d+)?)(?=[ \t]|$)", re.MULTILINE)
+
+
+def _osu(text: str, path: Path, ranks: int | None) -> LinkTable | None:
+    tests = list(_OSU_TEST.finditer(text))
+    if not tests:
+        return None
+    ends = [*(test.start() for test in tests[1:]), len(text)]
+    tables = {
+        test[1]: [(float(size), float(value)) for size, value in _OSU_ROW.findall(text, test.end(), end) if float(size) and float(value)]
+        for test, end in zip(tests, ends, strict=True)
+    }
+    if rows := tables.get("Latency"):
+        return LinkTable("osu_latency", tuple((size, us * 1e-6) for size, us in rows))
+    if rows := tables.get("Allreduce Latency"):
+        count = _ranks(ranks, None, path, "osu_allreduce")
+        turns = 2 * (count - 1)
+        messages = tuple((size / count, us * 1e-6 / turns) for size, us in rows)
+        return LinkTable(f"osu_allreduce ({counted(count, 'rank')})", messages, ranks=count)
+    if rows := tables.get("Bandwidth"):
+        fastest = max(rate for _, rate in rows)
+        return LinkTable("osu_bw", rates_bytes_per_s=tuple(rate * 1e6 for _, rate in rows if rate > _STREAM * fastest))
+    raise InputError(
+        f"{path}: of OSU's tests osu_latency, osu_bw and osu_allreduce are read, with at least one row, not {', '.join(tables)} as it is"
+    )
+
+
+_STREAM = 0.9
+"""Messages of a stream that reach this share of the highest rate are large enough to fill the link."""
+
+
+# -- gloo's benchmark --------------------------------------------------------------------------
+
+_GLOO_HEADING = re.compile(r"^\s*(size \(B\)\s+)?elements\s+min \((us|ns)\)\s+p50 \(\2\).*avg \(GB/s\)", re.MULTILINE)
+_GLOO_ROW = re.compile(r"^\s*((?:\d+\s+){5,6}\d+(?:\.\d+)?)\s+\d+\s*$", re.MULTILINE)
+_VALUES = 1, 2, 4, 8
+"""Bytes that an element may have."""
+
+
+def _gloo(text: str, path: Path, ranks: int | None) -> LinkTable | None:
+    heading, algorithm = _GLOO_HEADING.search(text), re.search(r"^Algorithm:\s+(\w+)", text, re.MULTILINE)
+    if heading is None or algorithm is None:
+        return None
+    name, said = algorithm[1].removeprefix("cuda_").removeprefix("new_"), re.search(r"\bprocesses=(\d+)", text)
+    count = _ranks(ranks, int(said[1]) if said else None, path, "gloo's benchmark")
+    if not name.startswith("allreduce"):
+        raise InputError(f"{path}: of gloo's benchmarks all-reduces are read, not {name}: run one of them, such as allreduce_ring_chunked")
+    turns, parts = 2.0 * (count - 1), float(count)
+    if name == "allreduce_ring":  # whole buffers
+        turns, parts = count - 1.0, 1.0
+    elif "halving_doubling" in name:
+        turns, parts = 2.0 * math.log2(count), count * math.log2(count) / (count - 1)
+    unit_s, messages = 1e-6 if heading[2] == "us" else 1e-9, []
+    for row in _GLOO_ROW.findall(text, heading.end()):
+        *first, _, p50, _, _, rate = map(float, row.split())
+        if not p50:
+            continue
+        seconds, elements = p50 * unit_s, first[-1]
+        said_bytes = rate * 2**30 * seconds / elements
+        value_bytes = min(_VALUES, key=lambda each: abs(math.log(each / said_bytes))) if said_bytes else _VALUES[2]
+        size = first[0] if heading[1] else elements * value_bytes
+        messages.append((size / parts, seconds / turns))
+    if not messages:
+        raise InputError(f"{path}: the table of gloo's benchmark has no rows: it ended before anything was timed")
+    return LinkTable(f"gloo's benchmark ({name}, {counted(count, 'rank')})", tuple(messages), ranks=count)
+
+
+# -- iperf3 ------------------------------------------------------------------------------------
+
+_IPERF_LINE = re.compile(r"^\[\s*(\w+)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+\s+\w*Bytes\s+([\d.]+)\s+([KMGT]?)bits/sec(.*)$", re.MULTILINE)
+_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_WHOLE = 0.5
+"""Intervals shorter than this share of the first are ends of a run."""
+
+
+def _iperf(text: str, path: Path, _: int | None) -> LinkTable | None:
+    lines = [(name, float(end) - float(begin), float(rate) * _PREFIXES[prefix] / 8.0, rest)
+             for name, begin, end, rate, prefix, rest in _IPERF_LINE.findall(text)]  # fmt: skip
+    if not lines:
+        return None
+    if any(name == "SUM" for name, *_ in lines):
+        lines = [line for line in lines if line[0] == "SUM"]
+    ends = [rate for _, _, rate, rest in lines if rest.split()[-1:] in (["sender"], ["receiver"])]
+    parts = [line for line in lines if line[3].split()[-1:] not in (["sender"], ["receiver"])]
+    rates = [rate for _, long_s, rate, rest in parts if long_s >= _WHOLE * parts[0][1] and "omitted" not in rest]
+    return _stream(path, rates, ends)
+
+
+def _iperf_json(text: str, path: Path, _: int | None) -> LinkTable | None:
+    try:
+        data = json.loads(text[text.index("{") :])
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or "intervals" not in data or "end" not in data:
+        return None
+    try:
+        return _of_iperf_json(data, path)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: looks like iperf3's JSON, but is not what iperf3 --json prints; save all of its output") from None
+
+
+def _of_iperf_json(data: dict[str, Any], path: Path) -> LinkTable:
+    if "error" in data:
+        raise InputError(f"{path}: iperf3 ended with an error ({data['error']}): run it again")
+    sums = [each["sum"] for each in data["intervals"]]
+    rates = [float(each["bits_per_second"]) / 8.0 for each in sums
+             if not each.get("omitted") and each["seconds"] >= _WHOLE * sums[0]["seconds"]]  # fmt: skip
+    end = data["end"]
+    ends = [float(end[name]["bits_per_second"]) / 8.0 for name in ("sum_sent", "sum_received") if name in end]
+    rtts_s = [float(each["sender"]["min_rtt"]) * 1e-6 for each in end.get("streams", ()) if each.get("sender", {}).get("min_rtt")]
+    return _stream(path, rates, ends)._replace(latency_s=min(rtts_s) / 2 if rtts_s else None)
+
+
+def _stream(path: Path, rates: list[float], ends: list[float]) -> LinkTable:
+    """A stream by its intervals, or else by what its two ends saw of it."""
+    known = tuple(rate for rate in (rates if len(rates) > 1 else ends) if rate > 0)
+    if len(known) < 2:
+        raise InputError(f"{path}: iperf3 tells one bitrate, of which no interval follows: let it run for some seconds, with `-i 1`")
+    return LinkTable("iperf3", rates_bytes_per_s=known)
+
+
+_READERS: tuple[Callable[[str, Path, int | None], LinkTable | None], ...] = (_nccl, _osu, _gloo, _iperf_json, _iperf)

@@ -20,11 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrate.fit.intervals import digits
-from calibrate.measurements import CUT_SHORT, MeasurementsError, read_measurements
-from calibrate.records import GradientNorms
+from calibrate.measurements import CUT_SHORT, GradientNorms, MeasurementsError, read_measurements
 from simulator.base.errors import CalibrationError
-from simulator.base.text import format_number
+from simulator.base.text import digits, format_number
 from simulator.spec.training import NoiseScale
 
 Array = NDArray[np.float64]

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean
-from calibrate.fit.intervals import digits, drawn, intervals_90
+from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, drawn, intervals_90
 from calibrate.fit.step import in_order_of_readiness
 from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.fit.writing import provenance_of_profiles
@@ -23,7 +22,7 @@ from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
 from simulator.base.errors import CalibrationError
-from simulator.base.text import format_seconds
+from simulator.base.text import digits, format_seconds
 from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
 
 Array = NDArray[np.float64]
@@ -41,7 +40,7 @@ def fit_profiles(
     """Fit a workload to profiles.
 
     From two batch sizes on, forward and backward are affine functions of the batch, as
-    those of :func:`calibrate.fit_workload`. One batch size cannot tell what a step costs
+    those of :func:`calibrate.fit.step.fit_workload`. One batch size cannot tell what a step costs
     whatever the batch from what a sample costs: then all of forward and backward is
     counted as the samples', which ``provenance`` says and which holds at that batch only.
 

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
-from calibrate.fit.intervals import DRAWS_KEPT, bootstrapped, digits, drawn, intervals_90
+from calibrate.fit.estimators import DRAWS_KEPT, bootstrapped, drawn, intervals_90
 from calibrate.fit.writing import provenance
-from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Exchange, Note
+from calibrate.measurements import Exchange, Measurements, Note, read_measurements
 from simulator.base.errors import CalibrationError
-from simulator.base.text import format_rate, format_seconds, format_share
+from simulator.base.text import digits, format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitHosts, Cluster, ExchangePoint, HostCost
 from simulator.spec.constants import constants
 
@@ -53,7 +52,7 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
     Parameters
     ----------
     measurements
-        File written by :func:`calibrate.profile_server`.
+        File written by :func:`calibrate.profiling.profile_server`.
     name
         Of the cluster.
     base

@@ -8,25 +8,244 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
+from scipy import stats
 
-from calibrate.fit.concurrent import ConcurrentProcesses, concurrent_processes, is_concurrent
-from calibrate.fit.disturbance import DisturbedError, check_levels, choose_rounds
-from calibrate.fit.estimators import AffineCost, AffineMean, ChainSlope
-from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90
-from calibrate.fit.layers import fit_layers
-from calibrate.fit.overheads import fit_overheads
-from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.fit.estimators import DRAWS_KEPT, AffineCost, AffineMean, ChainSlope, drawn, intervals_90
+from calibrate.fit.runs import ConcurrentProcesses, DisturbedError, check_levels, choose_rounds, concurrent_processes, is_concurrent
+from calibrate.fit.step_times import StepFit, StepTable, smooth
 from calibrate.fit.writing import provenance
-from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
-from calibrate.records import CountedStep, Header, Load, Memory, Ready, Rows, ServerTime, StepTime, VariableRecord
+from calibrate.measurements import (
+    CUT_SHORT,
+    CheckpointTime,
+    CountedStep,
+    EvaluationTime,
+    Header,
+    IteratorEnd,
+    LayerRecord,
+    LayerTimes,
+    Load,
+    Measurements,
+    MeasurementsError,
+    Memory,
+    Ready,
+    Rows,
+    ServerTime,
+    StartUpTime,
+    StepTime,
+    Unmeasured,
+    VariableRecord,
+    WarmUp,
+    read_measurements,
+)
 from simulator.base.errors import CalibrationError
+from simulator.base.text import digits, format_change
 from simulator.base.validation_errors import rule_of
+from simulator.job.iterators import longest_wait_s
+from simulator.spec.job import Duration, IteratorEnds, Overheads
+from simulator.spec.layers import Layer
 from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
+
+
+def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
+    """What the runs measured beside steps, and what the provenance says of it.
+
+    Parameters
+    ----------
+    runs
+        Measurements of one step, each of a process of its own.
+    table
+        Their plain steps, in the same order of runs.
+
+    Returns
+    -------
+    Overheads or None
+        None where the files have none of it.
+    dict of str to str
+        ``overheads``: how often it was measured; ``unmeasured``: what could not be, and why.
+    """
+    startups = [record.seconds for run in runs for record in run.of(StartUpTime)]
+    tracings = _tracings(runs, table) if startups else []
+    evaluations = [seconds for run in runs if (seconds := _first_evaluation(run)) is not None]
+    written = [record for run in runs for record in run.of(CheckpointTime)]
+    facts: dict[str, str] = {}
+    if startups:
+        checkpoints = f", {len(written)} checkpoints" if written else ""
+        facts["overheads"] = f"{len(startups)} process{'es' if len(startups) > 1 else ''}{checkpoints}"
+        if not all(record.of_process for run in runs for record in run.of(StartUpTime)):
+            facts["overheads"] += "; start-up without that of the interpreter, which this system does not tell"
+        if written and not all(record.cold for record in written):
+            facts["overheads"] += "; checkpoints were read from the page cache"
+    if failures := {record.what: record.why for run in runs for record in run.of(Unmeasured)}:
+        facts["unmeasured"] = "; ".join(f"{what} could not be measured ({why})" for what, why in failures.items())
+    fields: dict[str, Any] = {
+        "startup": duration_of(startups),
+        "tracing": duration_of(tracings),
+        "evaluation_tracing": duration_of(evaluations),
+        "iterators": iterator_ends([record for run in runs for record in run.of(IteratorEnd)]),
+        **_of_checkpoints(runs, written),
+    }
+    found = {key: value for key, value in fields.items() if value is not None}
+    return (Overheads(**found) if found else None), facts
+
+
+def duration_of(values: Sequence[float]) -> Duration | None:
+    """Mean of a time over runs, and the 90% prediction interval for one run more.
+
+    The interval is Student's, of logarithms: ``mean ± t s sqrt(1 + 1/n)`` (as of a lognormal
+    law, since a time is above zero); of times of which one is zero, it is taken without
+    logarithms and cut off at zero. One value is taken as it is: it says nothing of a spread.
+
+    >>> duration_of([2.0, 2.0, 2.0]).high_s
+    2.0
+    """
+    if not values:
+        return None
+    times = np.asarray(values, dtype=float)
+    mean = float(times.mean())
+    low = high = mean
+    if times.size > 1:
+        t = float(stats.t.ppf(0.95, times.size - 1)) * math.sqrt(1.0 + 1.0 / times.size)
+        if times.min() > 0:
+            logs = np.log(times)
+            half = t * float(logs.std(ddof=1))
+            low, high = math.exp(float(logs.mean()) - half), math.exp(float(logs.mean()) + half)
+        else:
+            half = t * float(times.std(ddof=1))
+            low, high = max(0.0, mean - half), mean + half
+    value = digits(mean)
+    return Duration(value_s=value, low_s=min(value, digits(low)), high_s=max(value, digits(high)))
+
+
+def iterator_ends(records: Sequence[IteratorEnd]) -> IteratorEnds | None:
+    """How many ends of iterators waited for the next turn of the thread that tunes them, of those that came well before it.
+
+    One that waited took as long as was left until that turn, half of which nothing else takes; None without any that can be judged.
+    """
+    judged = [(record.wait_s, left_s) for record in records if (left_s := longest_wait_s(record.age_s)) >= _JUDGED_S]
+    if not judged:
+        return None
+    return IteratorEnds(ended=len(judged), waited=sum(1 for wait_s, left_s in judged if wait_s > left_s / 2))
+
+
+_JUDGED_S = 0.02
+"""Time to the next turn from which on a wait for it can be distinguished from the work of ending an iterator, a millisecond or so."""
+
+
+def _tracings(runs: Sequence[Measurements], table: StepTable) -> list[float]:
+    """By which the first step of each run takes longer than the plain steps of the same batch size and run."""
+    found = []
+    for number, run in enumerate(runs):
+        first = next(iter(run.of(WarmUp)), None)
+        rounds = [] if first is None else [its for its, of in zip(table.rounds[first.batch], table.runs, strict=True) if of == number]
+        if first is not None and rounds:
+            found.append(max(0.0, first.seconds - float(np.concatenate(rounds).mean())))
+    return found
+
+
+def _first_evaluation(run: Measurements) -> float | None:
+    """By which the first evaluation step of a run takes longer than the others."""
+    times = [record.seconds for record in sorted(run.of(EvaluationTime), key=lambda record: record.index)]
+    return max(0.0, times[0] - float(np.mean(times[1:]))) if len(times) > 1 else None
+
+
+def _of_checkpoints(runs: Sequence[Measurements], written: Sequence[CheckpointTime]) -> dict[str, Any]:
+    if not written:
+        return {}
+    size = float(np.mean([record.size_bytes for record in written]))
+    writing = float(np.mean([record.write_s + record.sync_s for record in written]))
+    reading = float(np.mean([record.restore_s for record in written]))
+    # copies of one process are alike; processes differ
+    snapshots = [float(np.mean([one.snapshot_s for one in its])) for run in runs if (its := run.of(CheckpointTime))]
+    return {
+        "checkpoint_bytes": digits(size),
+        "write_bytes_per_s": digits(size / writing) if writing > 0 else None,
+        "restore_bytes_per_s": digits(size / reading),
+        "snapshot": duration_of(snapshots),
+    }
+
+
+def fit_layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int]) -> tuple[tuple[Layer, ...], str]:
+    """Layers with the time of each pass, what they hand on and keep, and their operations; empty where none were measured.
+
+    Times are means over all steps with clocks between the layers, at the middle one of the
+    batch sizes; steps that took more than 1.5 times as long as the fastest are left out. Bytes
+    and operations for each sample are slopes between the smallest and the largest batch, so
+    that what does not grow with the batch is no sample's.
+
+    Parameters
+    ----------
+    runs
+        The measurements, one a run.
+    table
+        The same runs' whole steps, to which the sum of the layers is compared.
+    creation
+        Place of each variable in the workload's order of creation, by the order that the records tell.
+
+    Returns
+    -------
+    (tuple of Layer, str)
+        The layers in the order of the forward pass; and how they were measured, and how far
+        their sum is from forward and backward pass of the whole step, in words.
+
+    Raises
+    ------
+    CalibrationError
+        The records of layers are incomplete.
+    """
+    records = runs[0].of(LayerRecord)
+    if not records:
+        return (), ""
+    times: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+    for run in runs:
+        for one in run.of(LayerTimes):
+            times[one.batch].append((*one.forward_s, *one.backward_s))
+    by_batch = {batch: {one.index: one for one in records if one.batch == batch} for batch in sorted({one.batch for one in records})}
+    small, large = (by_batch[batch] for batch in (min(by_batch), max(by_batch)))
+    whole = len(by_batch) == 2 and list(small) == list(large) == list(range(len(small)))
+    if not whole or any({len(row) for row in times[batch]} != {2 * len(small)} for batch in table.batches):
+        raise CalibrationError(f"holds layers that are not complete: {CUT_SHORT}")
+    means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
+    middle = table.batches[len(table.batches) // 2]
+    forward, backward = means[middle][: len(small)], means[middle][len(small) :]
+    layers = tuple(
+        Layer(
+            name=small[index].name,
+            forward=digits(float(forward[index])),
+            backward=digits(float(backward[index])),
+            variables=tuple(sorted(creation[one] for one in small[index].variables if one in creation)),
+            output_bytes_per_sample=_slope(small[index], large[index], "output_bytes") or 0.0,
+            kept_bytes_per_sample=_slope(small[index], large[index], "kept_bytes") or 0.0,
+            flops_per_sample=_slope(small[index], large[index], "flops"),
+        )
+        for index in range(len(small))
+    )
+    return layers, _in_words(means, table, middle, sum(len(one) for one in times.values()))
+
+
+def _slope(small: LayerRecord, large: LayerRecord, field: str) -> float | None:
+    low, high = getattr(small, field), getattr(large, field)
+    if low is None or high is None:
+        return None
+    return max(0.0, float(high - low) / (large.batch - small.batch))
+
+
+def _in_words(means: Mapping[int, NDArray[np.float64]], table: StepTable, middle: int, steps: int) -> str:
+    ratios = []
+    for batch in table.batches:
+        of_step = table.mean(batch) * (table.share(batch, "forward") + table.share(batch, "backward"))
+        ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
+    return (
+        f"mean seconds at batch {middle}, from {steps} steps with clocks between the layers; "
+        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
+    )
+
 
 _MOST_SLOWDOWN = 10.0
 """By a busy core; no workload takes more."""
@@ -45,9 +264,9 @@ def fit_workload(
     Parameters
     ----------
     measurements
-        File written by :func:`calibrate.profile_step`, or the files of several runs of the
+        File written by :func:`calibrate.profiling.profile_step`, or the files of several runs of the
         same step, from which the spread between runs is seen; and the files written by
-        :func:`calibrate.profile_at_once`, from which is seen what processes of one machine
+        :func:`calibrate.profiling.profile_at_once`, from which is seen what processes of one machine
         have in common.
     name
         Of the workload.

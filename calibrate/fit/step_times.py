@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from calibrate.fit.estimators import (
+    DRAWS,
     FEWEST_FACTORS,
     AffineMean,
     Persistence,
     StepTimeLaw,
     drawn_laws,
+    quantiles,
     variance_of_mean,
     with_persistence,
 )
-from calibrate.fit.intervals import DRAWS, digits, quantiles
-from calibrate.measurements import CUT_SHORT, Measurements
-from calibrate.records import Split, StepTime
+from calibrate.measurements import CUT_SHORT, Measurements, Split, StepTime
 from simulator.base.errors import CalibrationError
+from simulator.base.text import digits
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
 

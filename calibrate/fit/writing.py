@@ -16,9 +16,7 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Array, Table
 
-from calibrate.link_tables import LinkTable
-from calibrate.measurements import Measurements
-from calibrate.records import FRAMEWORKS, Note, Ready, WarmUp
+from calibrate.measurements import FRAMEWORKS, Measurements, Note, Ready, WarmUp
 from calibrate.xplane.steps import StepsOfProfile
 from simulator.base.files import Output, fitted_kind
 from simulator.base.text import format_bytes, format_rate, format_seconds
@@ -203,7 +201,7 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     fingerprint = measured.fingerprint
     known = fingerprint.model_dump()
     facts = {
-        **_made(command),
+        **made(command),
         "measured": measured.header.started,
         "runs": str(len(runs)),
         "measurements": " ".join(run.path.name for run in runs),
@@ -246,7 +244,7 @@ def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variab
         The command line, or "" from Python.
     """
     facts = {
-        **_made(command),
+        **made(command),
         "runs": str(runs),
         "profiled": " ".join(filter(None, (one.started for one in profiles))),
         "profiles": " ".join(str(one.profile.path) for one in profiles),
@@ -258,23 +256,8 @@ def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variab
     return {key: value for key, value in facts.items() if value}
 
 
-def provenance_of_table(path: Path, table: LinkTable, command: str) -> dict[str, str]:
-    """What a reader needs to find the output of another tool again, and to repeat the fit.
-
-    Parameters
-    ----------
-    path, table
-        The file, and what was read from it.
-    command
-        The command line, or "" from Python.
-    """
-    facts = {**_made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
-    if not table.messages and table.latency_s is None:
-        facts["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
-    return facts
-
-
-def _made(command: str) -> dict[str, str]:
+def made(command: str) -> dict[str, str]:
+    """When and by what something was fitted: the beginning of every provenance."""
     try:
         version = metadata.version("paceline")
     except metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
 """How a probe ends: exit statuses and records, from which the parent process tells who is at fault and what was wrong.
 
-The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and ``error`` are records of calibrate/records.py.
+The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and ``error`` are records of calibrate/measurements.py.
 """
 
 from __future__ import annotations

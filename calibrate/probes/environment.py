@@ -1,6 +1,6 @@
 """The fingerprint of what is measured on (machine, device, framework), and the choice of the device.
 
-:func:`fingerprint` is the record of that name in calibrate/records.py; calibrate/fit/writing.py takes its fields by name.
+:func:`fingerprint` is the record of that name in calibrate/measurements.py; calibrate/fit/writing.py takes its fields by name.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 Each stretch begins with a fresh iterator, drops its first batches, and times the next ones at full speed, with nobody who
 works on them. Where the pipeline caches, whole epochs are timed: the first, and two more.
 
-calibrate/profiling.py gives the flags; calibrate/records.py has the records that go to ``--out``.
+calibrate/profiling.py gives the flags; calibrate/measurements.py has the records that go to ``--out``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sees what else a machine does while steps are timed (other processes, stolen time, clock, GPU), and judges which rounds that disturbs.
 
 Linux only where it reads /proc and /sys; what cannot be read is None, and never counts as
-a disturbance. The reasons go into ``load`` records as ``why``; calibrate/fit/disturbance.py leaves such rounds out.
+a disturbance. The reasons go into ``load`` records as ``why``; calibrate/fit/runs.py leaves such rounds out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes measurements line by line, so that a crash keeps what was measured, and tells the parent process of progress.
 
-Kinds, fields and version must be those of calibrate/records.py; PROGRESS_PREFIX also stands in calibrate/probing.py, and checksums
+Kinds, fields and version must be those of calibrate/measurements.py; PROGRESS_PREFIX also stands in calibrate/probing.py, and checksums
 are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is written here).
 """
 

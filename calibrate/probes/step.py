@@ -18,7 +18,7 @@ step of the user's own (``--step FILE.py:FUNCTION``).
 
 The batch lies on the device before the clock starts: reading input is not measured.
 
-calibrate/profiling.py gives the flags; calibrate/records.py has the records that go to ``--out``.
+calibrate/profiling.py gives the flags; calibrate/measurements.py has the records that go to ``--out``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Times plain training steps of any framework: warm-up, rounds over all batch sizes, rounds measured again.
 
-A probe gives its steps and how to wait for the device; records are those of calibrate/records.py.
+A probe gives its steps and how to wait for the device; records are those of calibrate/measurements.py.
 """
 
 from __future__ import annotations

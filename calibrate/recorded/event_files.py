@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from calibrate.recorded.growing_file import GrowingFile
-from calibrate.recorded.run import Each, Growing, RecordedRun
+from calibrate.recorded.run import Each, Growing, GrowingFile, RecordedRun
 from simulator.base.errors import InputError
 
 _HEAD = struct.Struct("<QI")

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from calibrate.recorded.growing_file import Lines
 from calibrate.recorded.log_formats import PATTERNS, TIMES, Pattern, Told, readings
-from calibrate.recorded.run import Facts, Growing, RecordedRun
+from calibrate.recorded.run import Facts, Growing, Lines, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import quoted

@@ -2,15 +2,113 @@
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.errors import InputError
+from simulator.base.text import no_such_file
+
+MOST_BYTES = 2 * 2**30
+"""Of one file."""
+_AT_ONCE = 2**24
+_LONGEST_LINE = 2**20
+_ENDS = re.compile(rb"\r\n|\n|\r|\x08+")
+
+
+class GrowingFile:
+    """A file whose new bytes are read where the last reading ended.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = 0
+
+    def read(self, most: int = _AT_ONCE) -> bytes:
+        """The next bytes, at most as many as this; b"" where nothing is new.
+
+        Raises
+        ------
+        InputError
+            The file is not there, cannot be read, is too large, or is shorter than before.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(0, 2)
+                size = file.tell()
+                if size > MOST_BYTES:
+                    raise InputError(f"{self.path}: is larger than {MOST_BYTES // 2**30} GiB; give a part of it")
+                if size < self.place:
+                    raise InputError(f"{self.path}: has become shorter while it was read; begin again")
+                file.seek(self.place)
+                content = file.read(most)
+        except FileNotFoundError:
+            raise InputError(f"{self.path}: {no_such_file(self.path)}") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise InputError(f"{self.path}: cannot be read: {reason or type(error).__name__}") from None
+        self.place += len(content)
+        return content
+
+
+class Lines:
+    """The lines of a growing file, each once, when it is whole.
+
+    Parameters
+    ----------
+    path
+        The file.
+    returns
+        Whether a carriage return or backspaces end a line too, as where a progress bar is drawn anew.
+
+    Attributes
+    ----------
+    count
+        Lines until now, which is the number of the last one.
+    rest
+        What stands behind the last whole line: a line that is still written, or was cut off.
+    """
+
+    def __init__(self, path: Path, *, returns: bool = False) -> None:
+        self._file = GrowingFile(path)
+        self._ends = _ENDS if returns else re.compile(rb"\r?\n")
+        self.path = path
+        self.count = 0
+        self.rest = b""
+
+    def new(self) -> Iterator[tuple[int, str]]:
+        """Number and text of each new line.
+
+        Raises
+        ------
+        InputError
+            As for :meth:`GrowingFile.read`; or a line is too long, or no text in UTF-8.
+        """
+        while content := self._file.read():
+            *whole, self.rest = self._ends.split(self.rest + content)
+            for line in whole:
+                self.count += 1
+                yield self.count, self._text(line)
+            if len(self.rest) > _LONGEST_LINE:
+                raise InputError(f"{self.path}:{self.count + 1}: is longer than {_LONGEST_LINE // 2**20} MiB; is this a file of lines?")
+
+    def _text(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8-sig" if self.count == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.path}:{self.count}: is no text in UTF-8 (byte {error.start})") from None
+
 
 Array = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Estimates how much longer a model's step takes for each other busy core, from testbed runs with ``mode = "apart"``.
 
 In such a run processes compute alone and all together by turns (``calibrate/probes/testbed/apart.py``). The same figure for
-calibrated workloads is estimated in :mod:`calibrate.fit.concurrent`.
+calibrated workloads is estimated in :mod:`calibrate.fit.runs`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.records import Updated
+from calibrate.measurements import Updated
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 

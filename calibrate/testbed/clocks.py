@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-from calibrate.fit.intervals import Z90, digits
+from calibrate.fit.estimators import Z90
 from calibrate.testbed.platform import Parameter
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting
+from simulator.base.text import digits
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, least_squares
 
-from calibrate.fit.intervals import Z90, digits
+from calibrate.fit.estimators import Z90
 from calibrate.probing import Progress
 from calibrate.testbed.clocks import LoopbackWork, is_fitted, timed_directly
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width
@@ -25,6 +25,7 @@ from calibrate.testbed.scenarios import NO_JOBS, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator.base.errors import CalibrationError, InputError
+from simulator.base.text import digits
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 

@@ -1,6 +1,6 @@
 """Reads from testbed runs of whole jobs what faults and checkpoints did: detection, restarts, lost steps, stops.
 
-Times are seconds since the job's first common start. The names of events are those of ``JobEvent`` in :mod:`calibrate.records`;
+Times are seconds since the job's first common start. The names of events are those of ``JobEvent`` in :mod:`calibrate.measurements`;
 ``calibrate/probes/testbed/enduring.py`` and ``lasting.py`` write them.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrate.records import JobEvent
+from calibrate.measurements import JobEvent
 from calibrate.testbed.readings import OneRun
 
 

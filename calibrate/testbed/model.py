@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from calibrate.measurements import read_measurements
+from calibrate.measurements import Rows, VariableRecord, read_measurements
 from calibrate.probing import run_probe
-from calibrate.records import Rows, VariableRecord
 from calibrate.testbed.setting import TestbedVariable, synthetic_variables
 from simulator.base import catalog
 from simulator.base.errors import InputError, ScenarioError

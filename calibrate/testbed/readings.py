@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.measurements import Measurements, MeasurementsError, read_measurements
-from calibrate.records import JobEvent, LinkCheck, Repeat, Updated, Used
+from calibrate.measurements import JobEvent, LinkCheck, Measurements, MeasurementsError, Repeat, Updated, Used, read_measurements
 from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator.base.errors import CalibrationError, ScenarioError
 from simulator.base.validation_errors import validated

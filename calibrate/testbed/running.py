@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from calibrate.measurements import new_file, read_measurements
+from calibrate.measurements import Repeat, new_file, read_measurements
 from calibrate.probing import Progress, checkpoints_beside, run_probe
-from calibrate.records import Repeat
 from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting

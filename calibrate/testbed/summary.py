@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from calibrate.records import LinkCheck, Note, Repeat
+from calibrate.measurements import LinkCheck, Note, Repeat
 from calibrate.testbed.jobs import faults_of, lost_steps
 from calibrate.testbed.readings import OneRun, Readings, read_run
 from simulator.base.table import Column, Table

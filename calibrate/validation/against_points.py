@@ -30,7 +30,7 @@ from simulator.spec.accelerator import accelerator_named
 
 if TYPE_CHECKING:
     import pandas as pd
-from calibrate.fit.intervals import digits
+from simulator.base.text import digits
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.intervals import widened
 from simulator.spec.figures import Estimate

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.fit.intervals import digits
 from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of, value_at
 from calibrate.validation.points import Setting, Unit
 from simulator.base import catalog
 from simulator.base.errors import CalibrationError
 from simulator.base.spec import short_name
+from simulator.base.text import digits
 from simulator.scenario import Scenario
 from simulator.spec.uncertainty import Uncertainty
 

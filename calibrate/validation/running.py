@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from calibrate.fit.estimators import Persistence, with_persistence
-from calibrate.fit.intervals import digits
 from calibrate.probing import Progress
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
@@ -31,7 +30,7 @@ from calibrate.validation.matrix import Matrix, times_compute
 from calibrate.validation.validation import Outline, Validation, largest_errors, scores_of
 from simulator.base.errors import CalibrationError
 from simulator.base.table import Column, Table
-from simulator.base.text import counted
+from simulator.base.text import counted, digits
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CONTENDED, MEASURED

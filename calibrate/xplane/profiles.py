@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from calibrate.xplane.ops import Op
-from calibrate.xplane.reading import profile_files, read_profiles
+from calibrate.xplane.reading import Op, profile_files, read_profiles
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
 from calibrate.xplane.variables import gradient_ops
 from simulator.base.errors import InputError

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
 
-from calibrate.xplane.ops import Op, begin, device_ops, host_ops, uncovered_s, union_s
-from calibrate.xplane.reading import Event, Profile, Timeline, whole_number
+from calibrate.xplane.reading import Event, Op, Profile, Timeline, begin, device_ops, host_ops, uncovered_s, union_s, whole_number
 from simulator.base.errors import CalibrationError
 
 _STEP_LINE = "Steps"

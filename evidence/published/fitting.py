@@ -27,12 +27,12 @@ import tomlkit
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from calibrate.fit.intervals import digits
 from evidence.published.prediction import FILE, base_of, compute_that_gives
 from evidence.published.scenarios import PublishedCase, cases_of, scenario_of, with_servers
 from evidence.published.tables import Row, load_tables
 from simulator import simulate
 from simulator.base.catalog import own_file
+from simulator.base.text import digits
 from simulator.resolve.practice import felt_by, in_practice
 from simulator.resolve.resolve import resolve
 from simulator.spec.constants import Constant, Known, constants

@@ -23,12 +23,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from calibrate.fit.intervals import digits
 from evidence.published.fitting import interval_of
 from evidence.published.hybrid_prediction import FITTED_FILE, hybrid_table
 from evidence.published.hybrids import HybridRow, HybridTables, load_hybrids
 from simulator import simulate
 from simulator.base.files import EDITED, Output
+from simulator.base.text import digits
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.constants import Known, constants
 

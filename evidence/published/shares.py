@@ -25,8 +25,8 @@ import tomlkit
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from calibrate.fit.intervals import digits
 from simulator.base.catalog import own_file
+from simulator.base.text import digits
 from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.computed import Dimensions, value_bytes_of

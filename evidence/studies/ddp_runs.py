@@ -29,10 +29,9 @@ from typing import Any
 from calibrate.calibration import calibrate_step
 from calibrate.fit.link import fit_link
 from calibrate.fit.writing import write_cluster, write_workload
-from calibrate.measurements import new_file, read_measurements
+from calibrate.measurements import Repeat, Updated, Used, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import DEFAULT_SIZES
-from calibrate.records import Repeat, Updated, Used
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.files import Output, csv_kind

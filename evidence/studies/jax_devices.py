@@ -23,9 +23,8 @@ from typing import Any
 from calibrate.calibration import calibrate_step
 from calibrate.fit.estimators import AffineCost, ChainSlope
 from calibrate.fit.writing import write_workload
-from calibrate.measurements import new_file, read_measurements
+from calibrate.measurements import Load, StepTime, Transfer, new_file, read_measurements
 from calibrate.probing import run_probe
-from calibrate.records import Load, StepTime, Transfer
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.files import Output, csv_kind

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.learning import Curve, Phase, ReplayedRun, replay, target_of
-from calibrate.measurements import begin_rows, new_file, read_measurements
+from calibrate.measurements import Note, Repeat, Updated, Used, new_file, read_measurements
 from calibrate.probing import run_probe
-from calibrate.records import Note, Repeat, Updated, Used
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from evidence.studies import begin_rows
 from simulator.base.errors import CalibrationError
 from simulator.base.files import check_folder
 from simulator.base.process import scratch

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal, stats
 
-from calibrate.judging import Predicted
+from calibrate.observations import Predicted
 from calibrate.recorded.run import Growing
 from paceline.watching.verdict import Verdict, verdict_of
 from simulator import load_scenario, simulate

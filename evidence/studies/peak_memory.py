@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from calibrate.measurements import begin_rows
 from calibrate.probing import command_of, probing
+from evidence.studies import begin_rows
 
 _PROBE = str(Path(__file__).parents[1] / "probes" / "peak_memory.py")
 _THRESHOLD_BYTES = 128 * 1024

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from calibrate.measurements import begin_rows, new_file, read_measurements
+from calibrate.measurements import Note, Repeat, Updated, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.recorded.run import Growing, RecordedRun
-from calibrate.records import Note, Repeat, Updated
 from calibrate.testbed.model import builder_of
 from calibrate.testbed.platform import PRIORS, log_width
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from evidence.studies import begin_rows
 from paceline.api.watching import watch
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_runs
 from paceline.sweeping import Runner, Simulations

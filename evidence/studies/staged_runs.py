@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from calibrate.measurements import begin_rows, new_file, read_measurements
+from calibrate.measurements import LinkCheck, Note, Repeat, StagePass, Updated, new_file, read_measurements
 from calibrate.probing import Progress, run_probe
 from calibrate.profiling import check_target
-from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
+from evidence.studies import begin_rows
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.files import check_folder, read_toml

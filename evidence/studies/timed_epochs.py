@@ -18,14 +18,14 @@ from typing import Any
 
 from pydantic import Field
 
-from calibrate.fit.intervals import digits
-from calibrate.measurements import Measurements, MeasurementsError, begin_rows, new_file, read_measurements
+from calibrate.measurements import Load, Measurements, MeasurementsError, Span, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import check_target
-from calibrate.records import Load, Span
+from evidence.studies import begin_rows
 from simulator.base.errors import InputError
 from simulator.base.files import check_folder, read_toml
 from simulator.base.spec import Spec
+from simulator.base.text import digits
 from simulator.base.validation_errors import validated
 
 

@@ -3,8 +3,8 @@
     python -m evidence.studies.virtual_devices measurements/*.ndjson
 
 takes measurement files of steps on one device and of replicas on logical devices
-(:func:`calibrate.profile_step`, ``replicas``), of all-reduces between two of these
-(:func:`calibrate.profile_link`, ``logical_devices``), fits workloads and a cluster to what
+(:func:`calibrate.profiling.profile_step`, ``replicas``), of all-reduces between two of these
+(:func:`calibrate.profiling.profile_link`, ``logical_devices``), fits workloads and a cluster to what
 one device and the all-reduces tell, and writes them and one row for each measured step of
 replicas to ``models/measured/virtual-devices``, or to the folder that ``--out`` names.
 """
@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 from calibrate.fit.link import fit_link
 from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_cluster, write_workload
-from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Load, StepTime
+from calibrate.measurements import Load, Measurements, StepTime, read_measurements
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.errors import InputError

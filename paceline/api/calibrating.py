@@ -302,8 +302,8 @@ def calibrate_input(
         ...
     simulator.base.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_input
     from calibrate.calibration import calibrate_input as measure
+    from calibrate.fit.input_pipeline import fit_input
     from calibrate.fit.writing import INPUT, input_text
 
     if (input is None) == (from_measurements is None):

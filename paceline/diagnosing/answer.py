@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from calibrate.judging import State
+from calibrate.observations import State
 from paceline.diagnosing.seen import Seen
 from paceline.planning.answer import Improvement
 from simulator.base.spec import Spec

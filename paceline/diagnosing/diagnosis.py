@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from statistics import NormalDist
 
-from calibrate.judging import Predicted, State
-from calibrate.observations import Figure, Observed, alone_step_of, check_units, samples_of_step
+from calibrate.observations import Figure, Observed, Predicted, State, alone_step_of, check_units, samples_of_step
 from calibrate.recorded.steadiness import thousand_times
 from paceline.comparing import compare
 from paceline.diagnosing.answer import EVEN, LEFT, LIKELY, SURE, WORTH, Cause, Compared, Diagnosis, sentences_of

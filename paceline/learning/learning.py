@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
-from calibrate.records import Learned as PointRecord
+from calibrate.measurements import Learned as PointRecord
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.scenarios import scenario_of

@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING, is_condition, over_whole_job, rivals_of
 from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key, setting_name, settings_of
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.table import FORMULA, Cell, Column
-from simulator.base.text import clean, kind_of_setting, written
+from simulator.base.text import clean, digits, kind_of_setting, written
 from simulator.results.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results.results import Failure, Result
 from simulator.results.rows import COLUMNS

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from calibrate.fit.intervals import digits
 from paceline.reporting.pieces import Kind, Piece, Spans, clipped, coarse, joined
 from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, begin_of
-from simulator.base.text import format_bytes, format_seconds
+from simulator.base.text import digits, format_bytes, format_seconds
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step

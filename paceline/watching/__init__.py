@@ -6,7 +6,7 @@ the files. Nothing is shown here.
 
 from __future__ import annotations
 
-from calibrate.judging import Predicted
+from calibrate.observations import Predicted
 from paceline.watching.reasons import Reason
 from paceline.watching.verdict import Stretch, Verdict
 from paceline.watching.watch import Update, Watch, Watched

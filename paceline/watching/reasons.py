@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calibrate.judging import Predicted
+from calibrate.observations import Predicted
 from paceline.watching.verdict import Stretch, Verdict
 from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.scenario import Scenario

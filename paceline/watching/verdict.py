@@ -1,9 +1,9 @@
 """Holds what was recorded of a run against its prediction, and each level of its steps against those before.
 
 A single step may lie anywhere in the distribution of steps, so it proves nothing. The mean over a stretch of steps is what the
-prediction has an interval for, and :mod:`calibrate.judging` says where it lies; its error counts the persistence of steps. That
+prediction has an interval for, and :mod:`calibrate.observations` says where it lies; its error counts the persistence of steps. That
 interval is what runs differ by. Within a run nothing of it changes, so a level that is longer than one before is *slower* wherever the
-interval ends: :mod:`calibrate.recorded.levels` splits only what the run's own variation does not explain. Long steps of a kind of their
+interval ends: :mod:`calibrate.recorded.steadiness` splits only what the run's own variation does not explain. Long steps of a kind of their
 own are judged by what they cost: the others are compared without them.
 """
 
@@ -17,11 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.judging import Predicted, State, half_width_s
-from calibrate.observations import differences
-from calibrate.recorded.levels import LEAST_CHANGE, Level
+from calibrate.observations import Predicted, State, differences, half_width_s
 from calibrate.recorded.run import RecordedRun
-from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
+from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE, Level, Steadiness, steadiness_of
 from simulator.results.results import Result
 
 By = Literal["interval", "change", "rare"]

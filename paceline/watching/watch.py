@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from calibrate.judging import Predicted, State
-from calibrate.recorded.levels import LEAST_CHANGE
+from calibrate.observations import Predicted, State
 from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
-from calibrate.recorded.steadiness import FEWEST_STEADY
+from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE
 from paceline.watching.explaining import explained
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import TELLING, Reason, reasons_of

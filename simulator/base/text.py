@@ -261,6 +261,15 @@ def format_number(value: float, digits: int = 3) -> str:
     return replace(_NUMBER, digits=digits).write(value)
 
 
+def digits(value: float, count: int = 7) -> float:
+    """A number to ``count`` significant digits. Seven are more than any clock gives, and can still be read in a file.
+
+    >>> digits(0.012345678)
+    0.01234568
+    """
+    return float(f"{float(value):.{count}g}")
+
+
 def format_throughput(per_s: float) -> str:
     """A throughput: ``"1,235"``, ``"12.3"``."""
     return FORMATS["throughput"].write(per_s)

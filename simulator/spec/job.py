@@ -1,7 +1,7 @@
 """``[job]``: the whole training, of which steps are a part: epochs, evaluations, checkpoints and faults; and ``[overheads]`` of a workload.
 
 Keys and their rules alone. ``simulator.job`` works out how long a job takes; what a job does not give (start-up, tracing, checkpoints,
-ends of iterators) is taken from the workload's :class:`Overheads`, which ``calibrate.fit.overheads`` fits. Rules between the job and
+ends of iterators) is taken from the workload's :class:`Overheads`, which ``calibrate.fit.step`` fits. Rules between the job and
 other tables are in :mod:`simulator.scenario`.
 """
 

@@ -12,9 +12,10 @@ from support.once import once
 from support.warm_python import ITERATORS
 
 import calibrate
+from calibrate.profiling import profile_step
 from paceline.cli.app import main
 
-DRAWS = {"intervals": 16, "step_times": 30, "input_pipeline": 30}
+DRAWS = {"estimators": 16, "step_times": 30, "input_pipeline": 30}
 MLP = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"
 
 
@@ -65,7 +66,7 @@ def real_steps(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def measure(folder: Path) -> None:
         options = {"batches": (4, 16), "steps": 10, "rounds": 2, "repeats": 0, "device": "CPU", "timeout_s": 300}
-        calibrate.profile_step(f"{MLP}:build", "mlp", folder=folder, python=warm, **options)
+        profile_step(f"{MLP}:build", "mlp", folder=folder, python=warm, **options)
 
     (path,) = once(tmp_path_factory, "real-steps", measure).iterdir()
     return path

@@ -11,10 +11,11 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
-from calibrate.fit.concurrent import SharedSpread
-from calibrate.measurements import read_measurements
-from calibrate.profiling import obstacle_to_at_once
-from calibrate.records import StepTime
+from calibrate.fit.runs import SharedSpread
+from calibrate.fit.step import fit_workload
+from calibrate.fit.writing import write_workload
+from calibrate.measurements import StepTime, read_measurements
+from calibrate.profiling import obstacle_to_at_once, profile_at_once
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_workload
 
@@ -84,8 +85,8 @@ def _launched(synthetic: Any, share: float, launches: int, processes: int, seed:
 
 def test_launches_beside_a_run_fill_the_workload(synthetic: Any, tmp_path: Path) -> None:
     run = synthetic.steps()
-    lone = calibrate.fit_workload(run, "lone")
-    workload = calibrate.fit_workload([run, *_launched(synthetic, 0.8, 12, 2)], "together")
+    lone = fit_workload(run, "lone")
+    workload = fit_workload([run, *_launched(synthetic, 0.8, 12, 2)], "together")
     low, high = workload.fit.intervals_90["run_to_run_shared"]
     assert low < workload.run_to_run_shared < high
     assert low < 0.8 < high
@@ -99,20 +100,20 @@ def test_launches_beside_a_run_fill_the_workload(synthetic: Any, tmp_path: Path)
     assert workload.uncertainty.parameters[-1] == "busy_core_slowdown"
     assert np.mean([draw[-1] for draw in workload.uncertainty.draws]) == pytest.approx(workload.busy_core_slowdown, abs=0.03)
     assert lone.busy_core_slowdown == 0.0
-    assert load_workload(calibrate.write_workload(workload, tmp_path / "w.toml")) == workload
+    assert load_workload(write_workload(workload, tmp_path / "w.toml")) == workload
     assert lone.run_to_run_shared is None
 
 
 def test_a_launch_that_was_stopped_is_left_out(synthetic: Any) -> None:
     files = _launched(synthetic, 0.9, 6, 2)
     files[0].write_text("".join(files[0].read_text().splitlines(keepends=True)[:-1]))  # has no end
-    workload = calibrate.fit_workload([synthetic.steps(), *files], "stopped")
+    workload = fit_workload([synthetic.steps(), *files], "stopped")
     assert "6 launches of 2 processes at once, 1 of them disturbed or stopped and left out" in workload.provenance["at_once"]
 
 
 def test_launches_alone_are_no_calibration(synthetic: Any) -> None:
     with pytest.raises(CalibrationError, match="is one of several processes at once") as refusal:
-        calibrate.fit_workload(_launched(synthetic, 0.5, 2, 2), "alone")
+        fit_workload(_launched(synthetic, 0.5, 2, 2), "alone")
     assert refusal.value.exit_code == 2
 
 
@@ -123,7 +124,7 @@ def test_what_cannot_be_measured_at_once_is_said(tmp_path: Path) -> None:
     assert obstacle_to_at_once(cores, "CPU") == ""
     (tmp_path / "model.py").write_text("def build(): ...")
     with pytest.raises(InputError, match="as many cores"):
-        calibrate.profile_at_once(f"{tmp_path / 'model.py'}:build", "many", processes=cores + 1, folder=tmp_path)
+        profile_at_once(f"{tmp_path / 'model.py'}:build", "many", processes=cores + 1, folder=tmp_path)
 
 
 @pytest.mark.usefixtures("warm_probes")
@@ -132,7 +133,7 @@ def test_real_processes_keep_to_cores_of_their_own(tmp_path: Path) -> None:
     if obstacle_to_at_once(2, "CPU"):
         pytest.skip("one core")
     model = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"
-    files = calibrate.profile_at_once(
+    files = profile_at_once(
         f"{model}:build", "mlp", launches=2, batches=(2, 4), steps=6, rounds=3, repeats=0, device="CPU", folder=tmp_path, timeout_s=200
     )
     assert len(files) == 4

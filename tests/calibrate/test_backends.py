@@ -11,10 +11,10 @@ import pytest
 from support.command_line import Answer, refused
 from support.needs import needs_backend
 
-import calibrate
-from calibrate.measurements import read_measurements
-from calibrate.profiling import profile_link
-from calibrate.records import Ready, Split, StepTime, Transfer, VariableRecord
+from calibrate.fit.link import fit_link
+from calibrate.fit.step import fit_workload
+from calibrate.measurements import Ready, Split, StepTime, Transfer, VariableRecord, read_measurements
+from calibrate.profiling import profile_link, profile_step
 from paceline.cli.app import main
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import scenario_from_table
@@ -93,7 +93,7 @@ def test_a_python_without_the_backend_says_what_to_install(backend: str, name: s
     if importlib.util.find_spec(backend) is not None:
         pytest.skip(f"this Python has {name}")
     with pytest.raises(CalibrationError, match=rf"cannot import {name} .*pip install 'paceline\[{backend}\]'") as caught:
-        calibrate.profile_step(MLP, "mine", keras_backend=backend, folder=tmp_path, timeout_s=60)
+        profile_step(MLP, "mine", keras_backend=backend, folder=tmp_path, timeout_s=60)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
     if backend == "torch":
@@ -111,7 +111,7 @@ def test_gradients_and_logical_devices_are_tensorflows(typed: Callable[..., Answ
 @pytest.mark.parametrize(("backend", "software"), [("torch", "PyTorch 2"), ("jax", "JAX 0")])
 def test_a_file_of_another_backend_is_fitted_as_tensorflows_are(backend: str, software: str) -> None:
     """Measured once, and carried: the same laws, intervals and overheads."""
-    workload = calibrate.fit_workload(DATA / f"mlp-{backend}.ndjson", "mine", accept_disturbed=True)
+    workload = fit_workload(DATA / f"mlp-{backend}.ndjson", "mine", accept_disturbed=True)
     assert workload.backend == backend
     assert software in workload.description
     assert workload.provenance[backend] in workload.description
@@ -138,7 +138,7 @@ def test_a_file_of_another_backend_is_fitted_as_tensorflows_are(backend: str, so
 
 
 def test_a_workload_says_its_backend_only_where_it_is_another() -> None:
-    written = calibrate.fit_workload(DATA / "mlp-torch.ndjson", "mine", accept_disturbed=True).model_dump()
+    written = fit_workload(DATA / "mlp-torch.ndjson", "mine", accept_disturbed=True).model_dump()
     assert written["backend"] == "torch"
     load = {"use": "cnn-cpu", "batch_per_replica": 32}
     scenario = scenario_from_table({"workload": load, "cluster": {"use": "ethernet-10g"}, "strategy": {"kind": "single"}}, "test")
@@ -152,9 +152,7 @@ def test_a_workload_says_its_backend_only_where_it_is_another() -> None:
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_the_same_function_is_measured_under_each_backend(backend: str, tmp_path: Path) -> None:
     python = needs_backend(backend)
-    path = calibrate.profile_step(
-        MLP, "mine", keras_backend=backend, batches=(16, 64), steps=10, python=python, folder=tmp_path, timeout_s=240
-    )
+    path = profile_step(MLP, "mine", keras_backend=backend, batches=(16, 64), steps=10, python=python, folder=tmp_path, timeout_s=240)
     measured = read_measurements(path)
     assert measured.complete
     assert measured.fingerprint.backend == backend
@@ -163,16 +161,16 @@ def test_the_same_function_is_measured_under_each_backend(backend: str, tmp_path
     assert {record.observed for record in measured.of(Ready)} == {backend == "torch"}
     assert len(measured.of(VariableRecord)) == 4
     assert not list(tmp_path.glob("*.checkpoints"))
-    assert calibrate.fit_workload(path, "mine", accept_disturbed=True).backend == backend
+    assert fit_workload(path, "mine", accept_disturbed=True).backend == backend
 
 
 @pytest.mark.slow
 def test_a_step_of_ones_own_is_seen_by_its_backward_pass(others: Path, tmp_path: Path) -> None:
     python = needs_backend("torch")
-    path = calibrate.profile_step(
+    path = profile_step(
         f"{others}:step", "mine", custom=True, keras_backend="torch", batches=(16, 64), steps=10, python=python, folder=tmp_path
     )
-    workload = calibrate.fit_workload(path, "mine", accept_disturbed=True)
+    workload = fit_workload(path, "mine", accept_disturbed=True)
     assert [variable.size_bytes for variable in workload.variables if variable.size_bytes > 5000] == [4 * 2560, 4 * 16384]
     assert "does not tell what it trains" in workload.provenance["unmeasured"]
 
@@ -193,7 +191,7 @@ def test_what_is_not_to_be_had_is_refused_in_one_line(
 ) -> None:
     python = needs_backend(backend)
     with pytest.raises(InputError, match=said) as caught:
-        calibrate.profile_step(
+        profile_step(
             f"{others}:{function}", "mine", keras_backend=backend, python=python, folder=tmp_path / "measured", timeout_s=120, **options
         )
     assert "\n" not in str(caught.value)
@@ -208,7 +206,7 @@ def test_a_link_is_measured_by_all_reduces_over_gloo(tmp_path: Path) -> None:
     assert {(record.path, record.size_bytes, record.hops) for record in records} == {
         ("gloo", size / 2, 2 * count) for size in (1024, 65536, 1048576) for count in (1, 5)
     }
-    cluster = calibrate.fit_link(path, "mine")
+    cluster = fit_link(path, "mine")
     assert cluster.transport.software == "given"
     assert cluster.transport.cpu_per_message_s > 0
     assert "gloo" in cluster.description

@@ -13,10 +13,8 @@ from support.needs import needs_tensorflow
 from support.probes import run_script
 from support.waiting import PATIENCE_S
 
-from calibrate.fit.input_parts import stages_of
-from calibrate.fit.input_pipeline import fit_input
-from calibrate.measurements import read_measurements
-from calibrate.records import Batches, PipelineRecord, Stages
+from calibrate.fit.input_pipeline import fit_input, stages_of
+from calibrate.measurements import Batches, PipelineRecord, Stages, read_measurements
 from simulator.catalogue.loading import load_input, load_scenario
 
 PIPELINES = Path(__file__).parent / "data" / "pipelines.py"

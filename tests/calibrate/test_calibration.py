@@ -12,7 +12,7 @@ import pytest
 from support.profiles import host_sample
 
 import paceline
-from calibrate import fit_workload
+from calibrate.fit.step import fit_workload
 from calibrate.probing import keeping
 from simulator.base.errors import CalibrationError, CalibrationWarning, InputError, PacelineWarning
 from simulator.catalogue.loading import load_cluster, load_scenario, load_workload

@@ -16,6 +16,8 @@ from support.measurements import Synthetic, Truth, gamma_of, step_records, write
 
 import calibrate
 import paceline as package
+from calibrate.fit.link import fit_link
+from calibrate.fit.server import fit_server
 from simulator.catalogue.loading import load_workload
 
 Paceline: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -110,7 +112,7 @@ def test_the_commands_import_nothing_heavy() -> None:
 def test_a_fitted_link_is_shown_with_its_interval(
     paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = calibrate.fit_link(synthetic.links(50e-6, 1.25e9), "lab")
+    cluster = fit_link(synthetic.links(50e-6, 1.25e9), "lab")
     monkeypatch.setattr("paceline.api.calibrate_link", wraps(package.calibrate_link)(lambda *_, **__: cluster))
     code, out, err = paceline("calibrate-link", "--name", "lab")
     assert code == 0, err
@@ -125,7 +127,7 @@ def test_a_fitted_link_is_shown_with_its_interval(
 def test_a_fitted_server_is_shown_beside_practice(
     paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = calibrate.fit_server(synthetic.exchanges(100e-6, 5e-10), "lab", calibrate.fit_link(synthetic.links(400e-6, 1.25e9), "lab"))
+    cluster = fit_server(synthetic.exchanges(100e-6, 5e-10), "lab", fit_link(synthetic.links(400e-6, 1.25e9), "lab"))
     monkeypatch.setattr("paceline.api.calibrate_server", wraps(package.calibrate_server)(lambda *_, **__: cluster))
     monkeypatch.setenv("COLUMNS", "100")
     code, out, err = paceline("calibrate-server", "--name", "lab")

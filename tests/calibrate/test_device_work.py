@@ -7,8 +7,10 @@ import re
 import pytest
 from support.measurements import FINGERPRINT, Truth, header, link_records, step_records
 
-import calibrate
+from calibrate.fit.link import fit_link
+from calibrate.fit.step import fit_workload
 from calibrate.measurements import MeasurementsError
+from calibrate.profiling import profile_link, profile_step
 from simulator.base.errors import InputError
 
 CORES = 2
@@ -27,7 +29,7 @@ def steps_with(synthetic, per_step, kind="CPU", arguments=None):
 
 
 def test_device_work_is_the_line_through_processor_seconds_over_cores(synthetic):
-    load = calibrate.fit_workload(steps_with(synthetic, lambda batch: 2e-3 + 120e-6 * batch), "work")
+    load = fit_workload(steps_with(synthetic, lambda batch: 2e-3 + 120e-6 * batch), "work")
     assert load.device_work.base_s == pytest.approx(1e-3, rel=1e-6)
     assert load.device_work.per_sample_s == pytest.approx(60e-6, rel=1e-6)
     assert load.busy_share(32) == pytest.approx((1e-3 + 60e-6 * 32) / Truth().mean(32), rel=1e-3)
@@ -35,13 +37,13 @@ def test_device_work_is_the_line_through_processor_seconds_over_cores(synthetic)
 
 @pytest.mark.parametrize(("per_step", "kind"), [(None, "CPU"), (lambda _: 1e-3, "GPU")], ids=["not measured", "host's, not the GPU's"])
 def test_device_work_is_left_out_where_nothing_tells_it(synthetic, per_step, kind):
-    load = calibrate.fit_workload(steps_with(synthetic, per_step, kind), "none")
+    load = fit_workload(steps_with(synthetic, per_step, kind), "none")
     assert load.device_work is None
 
 
 def test_steps_of_replicas_are_no_workload(synthetic):
     with pytest.raises(MeasurementsError, match=re.escape("holds steps of 4 replicas on logical devices")):
-        calibrate.fit_workload(steps_with(synthetic, lambda _: 1e-3, arguments={"replicas": 4}), "shared")
+        fit_workload(steps_with(synthetic, lambda _: 1e-3, arguments={"replicas": 4}), "shared")
 
 
 @pytest.mark.parametrize("logical", [2, 4])
@@ -57,7 +59,7 @@ def test_all_reduces_between_logical_devices_tell_the_memory_that_they_share(syn
                 path = f"all-reduce-{logical}"
                 sent = {"size_bytes": 2**power, "round": turn, "hops": hops, "seconds": seconds}
                 records.insert(-1, {"kind": "transfer", "path": path, **sent})
-    link = calibrate.fit_link(synthetic.lines(records, "links.ndjson"), "machine").intra_device
+    link = fit_link(synthetic.lines(records, "links.ndjson"), "machine").intra_device
     assert link.bandwidth_bytes_per_s == pytest.approx(8e9, rel=1e-3)
     assert link.latency_s == pytest.approx(100e-6, rel=1e-3)
 
@@ -67,9 +69,9 @@ def test_what_cannot_be_measured_of_replicas_is_refused(options, tmp_path):
     model = tmp_path / "model.py"
     model.touch()
     with pytest.raises(InputError, match="replicas"):
-        calibrate.profile_step(f"{model}:build", "any", folder=tmp_path, **options)
+        profile_step(f"{model}:build", "any", folder=tmp_path, **options)
 
 
 def test_one_logical_device_exchanges_nothing(tmp_path):
     with pytest.raises(InputError, match="must be at least 2"):
-        calibrate.profile_link("any", logical_devices=1, folder=tmp_path)
+        profile_link("any", logical_devices=1, folder=tmp_path)

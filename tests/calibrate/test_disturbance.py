@@ -15,9 +15,9 @@ import pytest
 from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
-import calibrate
-from calibrate.measurements import read_measurements
-from calibrate.records import Load, StepTime
+from calibrate.fit.step import fit_workload
+from calibrate.measurements import Load, StepTime, read_measurements
+from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationError
 
 CALM: dict[str, Any] = {
@@ -54,8 +54,8 @@ def _disturbed(synthetic: Any, bad: set[int], name: str = "step.ndjson", seed: i
 
 
 def test_disturbed_rounds_are_left_out(synthetic: Any) -> None:
-    clean = calibrate.fit_workload(synthetic.steps(draw=synthetic.gamma_of(0.05)), "clean")
-    workload = calibrate.fit_workload(_disturbed(synthetic, {2, 3, 7}), "left-out")
+    clean = fit_workload(synthetic.steps(draw=synthetic.gamma_of(0.05)), "clean")
+    workload = fit_workload(_disturbed(synthetic, {2, 3, 7}), "left-out")
     assert workload.compute_s(32) == pytest.approx(clean.compute_s(32), rel=0.02)
     assert [point.steps for point in workload.fit.points] == [35, 35, 35]
     assert "3 of 10 rounds were disturbed" in workload.provenance["left_out"]
@@ -65,14 +65,14 @@ def test_disturbed_rounds_are_left_out(synthetic: Any) -> None:
 def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: Any) -> None:
     path = _disturbed(synthetic, set(range(8)))
     with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*`accept_disturbed=True`") as refusal:
-        calibrate.fit_workload(path, "refused")
+        fit_workload(path, "refused")
     assert str(refusal.value).startswith(f"{path}: ")
     assert str(refusal.value).endswith(
         f"; nothing has to be measured again for that: leave out what is measured and give `from_measurements='{path}'`"
     )
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 1
-    workload = calibrate.fit_workload(path, "accepted", accept_disturbed=True)
+    workload = fit_workload(path, "accepted", accept_disturbed=True)
     assert "8 of 10 rounds were disturbed" in workload.provenance["disturbed"]
     assert [point.steps for point in workload.fit.points] == [50, 50, 50]
 
@@ -81,37 +81,37 @@ def test_a_load_seen_in_all_rounds_together_counts_for_each(synthetic: Any) -> N
     rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05))
     look = {"kind": "load", "stage": "rounds", "why": "others took 9% of the processor's time in all rounds together", **CALM}
     with pytest.raises(CalibrationError, match="10 of 10 rounds were disturbed"):
-        calibrate.fit_workload(synthetic.lines([*rows[:-1], look, rows[-1]]), "together")
+        fit_workload(synthetic.lines([*rows[:-1], look, rows[-1]]), "together")
 
 
 def test_of_several_runs_one_alone_is_not_enough(synthetic: Any) -> None:
     files = [_disturbed(synthetic, set(), "one.ndjson"), _disturbed(synthetic, set(range(10)), "two.ndjson", 1)]
     with pytest.raises(CalibrationError, match="10 of 20 rounds were disturbed"):
-        calibrate.fit_workload(files, "two")
+        fit_workload(files, "two")
     files.append(_disturbed(synthetic, {0}, "three.ndjson", 2))
-    workload = calibrate.fit_workload(files, "three")
+    workload = fit_workload(files, "three")
     assert workload.provenance["runs"] == "2"
 
 
 def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: Any) -> None:
     names = ["one.ndjson", "two.ndjson", "three.ndjson"]
     files = [_disturbed(synthetic, set(), name, seed) for seed, name in enumerate(names)]
-    assert "disturbed" not in calibrate.fit_workload(files, "alike").provenance
+    assert "disturbed" not in fit_workload(files, "alike").provenance
     # nobody saw what disturbed it: all its rounds took 1.75 times as long
     rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05), 1)
     files[1] = synthetic.lines([{**row, "seconds": 1.75 * row["seconds"]} if row["kind"] == "step" else row for row in rows], "two.ndjson")
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other runs") as refusal:
-        calibrate.fit_workload(files, "apart")
+        fit_workload(files, "apart")
     assert "`accept_disturbed=True`" in str(refusal.value)
-    accepted = calibrate.fit_workload(files, "apart", accept_disturbed=True)
+    accepted = fit_workload(files, "apart", accept_disturbed=True)
     assert "two.ndjson took 1.7" in accepted.provenance["disturbed"]
     assert accepted.run_to_run_cv > 0.2
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other run,"):
-        calibrate.fit_workload(files[:2], "apart")
+        fit_workload(files[:2], "apart")
     quick = [{**row, "seconds": 0.6 * row["seconds"]} if row["kind"] == "step" else row for row in rows]
     files[1] = synthetic.lines(quick, "two.ndjson")
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 0\.[56]\d times as long as those of the other runs"):
-        calibrate.fit_workload(files, "apart")
+        fit_workload(files, "apart")
 
 
 @pytest.mark.parametrize(("tries", "most"), [(7, 1), pytest.param(20, 3, marks=pytest.mark.long)])
@@ -123,14 +123,14 @@ def test_runs_that_scatter_widely_are_not_called_apart(synthetic: Any, monkeypat
         truth = synthetic.Truth(rounds=3, round_cv=0.2)
         files = [synthetic.steps(truth, synthetic.gamma_of(0.3), 10 * seed + run, f"{run}.ndjson") for run in range(3)]
         try:
-            calibrate.fit_workload(files, "wide")
+            fit_workload(files, "wide")
         except CalibrationError:
             refused += 1
     assert refused <= most
 
 
 def test_a_file_of_an_older_version_has_no_load_and_is_fitted(synthetic: Any) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(), "old")
+    workload = fit_workload(synthetic.steps(), "old")
     assert not {"load", "left_out", "disturbed"} & set(workload.provenance)
 
 
@@ -240,7 +240,7 @@ def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> 
     """The model's file plays the part of the machine: it says that others are at work all the time."""
     (tmp_path / "busy.py").write_text(BUSY_MODEL)
     options: dict[str, Any] = {"batches": (2, 4), "steps": 8, "rounds": 4, "device": "CPU", "timeout_s": PATIENCE_S}
-    path = calibrate.profile_step(f"{tmp_path / 'busy.py'}:build", "busy", folder=tmp_path, **options)
+    path = profile_step(f"{tmp_path / 'busy.py'}:build", "busy", folder=tmp_path, **options)
     measured = read_measurements(path)
     looks = [one for one in measured.of(Load) if one.stage == "round"]
     assert len(looks) == 6  # four, and half as many again
@@ -248,4 +248,4 @@ def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> 
     assert all("others took" in one.why for one in looks)
     assert [load.stage for load in measured.of(Load)].count("before") == 1
     with pytest.raises(CalibrationError, match="6 of 6 rounds were disturbed"):
-        calibrate.fit_workload(path, "busy")
+        fit_workload(path, "busy")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import calibrate
+from calibrate.fit.step import fit_workload
 from simulator.catalogue.loading import load_workload
 
 ROOT = Path(calibrate.__file__).parent.parent
@@ -19,7 +20,7 @@ MEASURED = pytest.mark.parametrize(("name", "folder"), [("cnn-cpu", ""), ("resne
 def test_the_example_is_fitted_from_its_measurements(name: str, folder: str) -> None:
     example = load_workload(ROOT / "models" / "workloads" / f"{name}.toml")
     files = [ROOT / "tests" / "calibrate" / "data" / folder / file for file in example.provenance["measurements"].split()]
-    fitted = calibrate.fit_workload(files, example.name)
+    fitted = fit_workload(files, example.name)
     assert fitted.provenance["measurements_sha256"] == example.provenance["measurements_sha256"]
     # the examples were written before columns of matrices were noted
     assert tuple(its.model_copy(update={"columns": None}) for its in fitted.variables) == example.variables

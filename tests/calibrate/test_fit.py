@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from support.measurements import gamma_of, persistent
 
-import calibrate
 from calibrate.fit.estimators import Persistence
-from calibrate.fit.link import fit_link_table
+from calibrate.fit.link import fit_link, fit_link_table
+from calibrate.fit.step import fit_workload
 from calibrate.fit.step_times import StepTable
+from calibrate.fit.writing import write_cluster, write_workload
 from calibrate.measurements import read_measurements
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_cluster, load_workload
@@ -22,7 +23,7 @@ from simulator.spec.distributions import Gamma, LogNormal, Normal, ShiftedExpone
 
 
 def test_known_parameters_are_recovered(synthetic: Any) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(synthetic.Truth(rounds=40, steps_a_round=10)), "known")
+    workload = fit_workload(synthetic.steps(synthetic.Truth(rounds=40, steps_a_round=10)), "known")
     # mean of 400 steps of cv 0.1: a standard error of 0.5% at each batch, some times more in base and slope
     assert workload.forward(32) == pytest.approx(1e-3 + 50e-6 * 32, rel=0.025)
     assert workload.backward(32) == pytest.approx(2e-3 + 100e-6 * 32, rel=0.025)
@@ -34,12 +35,12 @@ def test_known_parameters_are_recovered(synthetic: Any) -> None:
 
 
 def test_a_measured_point_is_split_without_remainder(synthetic: Any) -> None:
-    for point in calibrate.fit_workload(synthetic.steps(), "split").fit.points:
+    for point in fit_workload(synthetic.steps(), "split").fit.points:
         assert point.forward_s + point.backward_s + point.apply_s == pytest.approx(point.mean_s, rel=1e-5)
 
 
 def test_variables_stand_in_the_order_of_readiness(synthetic: Any) -> None:
-    variables = calibrate.fit_workload(synthetic.steps(), "order").variables
+    variables = fit_workload(synthetic.steps(), "order").variables
     assert [variable.name for variable in variables] == ["table", "second", "first"]
     assert [variable.ready for variable in variables] == pytest.approx([0.1, 0.4, 1.0])
     assert [variable.creation_index for variable in variables] == [2, 1, 0]
@@ -48,7 +49,7 @@ def test_variables_stand_in_the_order_of_readiness(synthetic: Any) -> None:
 
 
 def test_no_noise_is_a_constant_law_with_narrow_intervals(synthetic: Any) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(draw=lambda _, n: np.ones(n)), "still")
+    workload = fit_workload(synthetic.steps(draw=lambda _, n: np.ones(n)), "still")
     assert workload.jitter.kind == "constant"
     assert workload.run_to_run_cv == 0
     assert workload.fit.relative_residual < 0.01
@@ -72,7 +73,7 @@ def test_steps_that_persist_are_neither_a_narrower_law_nor_runs_that_differ(synt
     laws, spreads, plain = [], [], []
     for seed in range(seeds):
         path = synthetic.steps(truth, draw, seed)
-        workload = calibrate.fit_workload(path, "sticky", accept_disturbed=True)
+        workload = fit_workload(path, "sticky", accept_disturbed=True)
         laws.append((workload.jitter.persistence, np.std(workload.jitter.sample(np.random.default_rng(0), 20_000))))
         spreads.append(workload.run_to_run_cv)
         plain.append(StepTable.of(read_measurements(path)).run_to_run_cv())
@@ -120,7 +121,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(
     monkeypatch.setattr("calibrate.fit.step_times.DRAWS", draws)
     truth, hits = synthetic.Truth(round_cv=0.05, rounds=12), 0
     for seed in range(tries):
-        intervals = calibrate.fit_workload(synthetic.steps(truth, seed=seed), "cover").fit.intervals_90
+        intervals = fit_workload(synthetic.steps(truth, seed=seed), "cover").fit.intervals_90
         low, high = intervals["backward.per_sample_s"]
         hits += low <= truth.backward[1] <= high
     # a bootstrap of 12 rounds covers a little less than 90%: fewer than 18 of 25 has a chance below 1% at 88%
@@ -129,7 +130,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(
 
 @pytest.mark.usefixtures("all_draws")
 def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(synthetic.Truth(round_cv=0.05)), "joint")
+    workload = fit_workload(synthetic.steps(synthetic.Truth(round_cv=0.05)), "joint")
     assert workload.uncertainty.parameters == (
         "forward.base_s",
         "forward.per_sample_s",
@@ -145,8 +146,8 @@ def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:
 
 
 def test_the_file_reads_back_as_it_was(synthetic: Any, tmp_path: Path) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(), "there-and-back", "paceline calibrate ...")
-    path = calibrate.write_workload(workload, tmp_path / "deep" / "w.toml")
+    workload = fit_workload(synthetic.steps(), "there-and-back", "paceline calibrate ...")
+    path = write_workload(workload, tmp_path / "deep" / "w.toml")
     assert load_workload(path) == workload
     text = path.read_text()
     assert "# forward pass" in text
@@ -156,25 +157,25 @@ def test_the_file_reads_back_as_it_was(synthetic: Any, tmp_path: Path) -> None:
 
 def test_one_batch_is_too_few(synthetic: Any) -> None:
     with pytest.raises(CalibrationError, match=r"1 batch size.*at least 2"):
-        calibrate.fit_workload(synthetic.steps(synthetic.Truth(batches=(16,))), "one")
+        fit_workload(synthetic.steps(synthetic.Truth(batches=(16,))), "one")
 
 
 def test_too_few_steps_are_named(synthetic: Any) -> None:
     with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*raise `steps`"):
-        calibrate.fit_workload(synthetic.steps(synthetic.Truth(rounds=2, steps_a_round=2)), "few")
+        fit_workload(synthetic.steps(synthetic.Truth(rounds=2, steps_a_round=2)), "few")
 
 
 def test_a_run_that_stopped_before_the_split_is_named(synthetic: Any) -> None:
     records = [record for record in synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1)) if record["kind"] != "split"]
     with pytest.raises(CalibrationError, match="no step split"):
-        calibrate.fit_workload(synthetic.lines(records), "unsplit")
+        fit_workload(synthetic.lines(records), "unsplit")
 
 
 def test_a_run_that_stopped_after_the_variables_is_used_and_said(synthetic: Any) -> None:
     records = [
         record for record in synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1)) if record["kind"] not in ("end", "server")
     ]
-    workload = calibrate.fit_workload(synthetic.lines(records), "stopped")
+    workload = fit_workload(synthetic.lines(records), "stopped")
     assert "did not come to its end" in workload.provenance["incomplete"]
     assert workload.server.per_byte_s == 0
 
@@ -182,12 +183,12 @@ def test_a_run_that_stopped_after_the_variables_is_used_and_said(synthetic: Any)
 def test_an_unseen_gpu_is_kept_in_the_provenance(synthetic: Any) -> None:
     records = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1))
     records[1] = {**records[1], "gpu_unseen": True, "gpus_present": ["Tesla T4, 550.1"]}
-    assert "Tesla T4" in calibrate.fit_workload(synthetic.lines(records), "gpu").provenance["warning"]
+    assert "Tesla T4" in fit_workload(synthetic.lines(records), "gpu").provenance["warning"]
 
 
 def test_a_link_is_recovered(synthetic: Any, tmp_path: Path) -> None:
     path = synthetic.links(50e-6, 1.25e9)
-    cluster = calibrate.fit_link(path, "lab")
+    cluster = fit_link(path, "lab")
     # medians of 7 rounds of cv 5%, nine sizes
     assert cluster.inter_node.latency_s == pytest.approx(50e-6, rel=0.08)
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(1.25e9, rel=0.08)
@@ -195,23 +196,23 @@ def test_a_link_is_recovered(synthetic: Any, tmp_path: Path) -> None:
     low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
     assert low < cluster.inter_node.bandwidth_bytes_per_s < high
     assert cluster.calibrated.message_bytes == (1024, 2**26)
-    written = calibrate.write_cluster(cluster, tmp_path / "c.toml")
+    written = write_cluster(cluster, tmp_path / "c.toml")
     assert load_cluster(written) == cluster
 
 
 @pytest.mark.parametrize(("tries", "fewest", "draws"), [(8, 6, 30), pytest.param(30, 20, 60, marks=pytest.mark.long)])
 def test_link_intervals_cover(synthetic: Any, monkeypatch: pytest.MonkeyPatch, tries: int, fewest: int, draws: int) -> None:
-    monkeypatch.setattr("calibrate.fit.intervals.DRAWS", draws)
+    monkeypatch.setattr("calibrate.fit.estimators.DRAWS", draws)
     hits = 0
     for seed in range(tries):
-        low, high = calibrate.fit_link(synthetic.links(50e-6, 1.25e9, seed=seed), "x").fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
+        low, high = fit_link(synthetic.links(50e-6, 1.25e9, seed=seed), "x").fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
         hits += low <= 1.25e9 <= high
     assert hits >= fewest
 
 
 def test_a_link_whose_time_does_not_grow_is_refused(synthetic: Any) -> None:
     with pytest.raises(CalibrationError, match="does not grow"):
-        calibrate.fit_link(synthetic.links(1e-3, 1e30, cv=0.0), "flat")
+        fit_link(synthetic.links(1e-3, 1e30, cv=0.0), "flat")
 
 
 def test_copies_between_host_and_device_become_the_link_inside(synthetic: Any) -> None:
@@ -219,7 +220,7 @@ def test_copies_between_host_and_device_become_the_link_inside(synthetic: Any) -
     inside = [
         {**record, "path": path} for path in ("host-to-device", "device-to-host") for record in synthetic.link_records(5e-6, 16e9)[2:-1]
     ]
-    cluster = calibrate.fit_link(synthetic.lines([*records[:-1], *inside, records[-1]]), "gpu")
+    cluster = fit_link(synthetic.lines([*records[:-1], *inside, records[-1]]), "gpu")
     assert cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(16e9, rel=0.1)
     assert "Gbit/s" in cluster.provenance["host-to-device"]
 
@@ -308,7 +309,7 @@ def test_what_other_tools_print_of_a_link_is_fitted(text: str, ranks: int | None
     assert ("no_latency" in cluster.provenance) == (latency_s == 0)
     low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
     assert low <= cluster.inter_node.bandwidth_bytes_per_s <= high
-    assert load_cluster(calibrate.write_cluster(cluster, tmp_path / "c.toml")) == cluster
+    assert load_cluster(write_cluster(cluster, tmp_path / "c.toml")) == cluster
 
 
 def test_the_further_rows_lie_from_a_line_the_wider_is_the_interval(tmp_path: Path) -> None:
@@ -347,6 +348,6 @@ def test_tables_that_tell_too_little_are_refused_in_one_line(text: str, says: st
 
 def test_the_two_kinds_of_files_are_not_mixed_up(synthetic: Any) -> None:
     with pytest.raises(CalibrationError, match="of links, not of a training step"):
-        calibrate.fit_workload(synthetic.links(1e-4, 1e9), "wrong")
+        fit_workload(synthetic.links(1e-4, 1e9), "wrong")
     with pytest.raises(CalibrationError, match="of a training step, not of links"):
-        calibrate.fit_link(synthetic.steps(), "wrong")
+        fit_link(synthetic.steps(), "wrong")

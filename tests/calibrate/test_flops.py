@@ -10,10 +10,9 @@ from support.needs import needs_tensorflow
 from support.probes import run_script
 from support.waiting import PATIENCE_S
 
-import calibrate
 from calibrate.fit.step import fit_workload
-from calibrate.measurements import read_measurements
-from calibrate.records import CountedStep, Unmeasured
+from calibrate.measurements import CountedStep, Unmeasured, read_measurements
+from calibrate.profiling import profile_step
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
@@ -143,7 +142,7 @@ def test_a_step_that_cannot_be_counted_is_measured_all_the_same(tmp_path):
         "    return run\n"
     )
     options = {"custom": True, "batches": (4, 16), "steps": 5, "rounds": 2, "device": "CPU", "timeout_s": PATIENCE_S, "folder": tmp_path}
-    measured = calibrate.profile_step(f"{script}:step", "own", **options)
+    measured = profile_step(f"{script}:step", "own", **options)
     assert read_measurements(measured).complete
     assert [one.what for one in read_measurements(measured).of(Unmeasured)] == ["checkpoint"]
     records = read_measurements(measured).of(CountedStep)

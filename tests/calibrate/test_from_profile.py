@@ -18,9 +18,8 @@ from support.profiles import HOST, POOL, Sample, classes, gpu_sample, host_sampl
 from support.waiting import PATIENCE_S
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
-from calibrate.xplane.ops import role_of, uncovered_s
 from calibrate.xplane.profiles import Profiled, read_steps
-from calibrate.xplane.reading import Event, profile_files, read_profiles
+from calibrate.xplane.reading import Event, profile_files, read_profiles, role_of, uncovered_s
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
 from simulator.base.errors import CalibrationError, InputError

@@ -14,11 +14,9 @@ import pytest
 from support.measurements import FINGERPRINT, header, write_lines
 from typer.testing import CliRunner
 
-from calibrate.fit.input_parts import stages_of
-from calibrate.fit.input_pipeline import fit_input
+from calibrate.fit.input_pipeline import fit_input, stages_of
 from calibrate.fit.writing import write_input
-from calibrate.measurements import MeasurementsError
-from calibrate.records import StageNode
+from calibrate.measurements import MeasurementsError, StageNode
 from paceline.cli.app import app
 from simulator.base.units import parse_quantity
 from simulator.catalogue.loading import load_input, load_scenario

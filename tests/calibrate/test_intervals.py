@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90, quantiles
+from calibrate.fit.estimators import DRAWS_KEPT, drawn, intervals_90, quantiles
+from simulator.base.text import digits
 
 
 @given(st.floats(1e-12, 1e15), st.integers(1, 12))

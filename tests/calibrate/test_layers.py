@@ -13,11 +13,11 @@ from support.needs import needs_tensorflow
 from support.probes import run_script
 from support.waiting import PATIENCE_S
 
-import calibrate
 import paceline
+from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_workload
-from calibrate.measurements import read_measurements
-from calibrate.records import LayerTimes
+from calibrate.measurements import LayerTimes, read_measurements
+from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.files import read_toml
 from simulator.spec.workload import Workload
@@ -178,7 +178,7 @@ def _layered(path: Path, drop: int = 0) -> Path:
 
 
 def test_layers_are_fitted_to_what_was_measured(tmp_path: Path) -> None:
-    workload = calibrate.fit_workload(_layered(tmp_path / "a.ndjson"), "x")
+    workload = fit_workload(_layered(tmp_path / "a.ndjson"), "x")
     one, two, three = workload.layers
     assert [one.forward, three.forward] == pytest.approx([32e-5, 64e-5])
     assert [one.backward, two.backward, three.backward] == pytest.approx([96e-5, 1e-6, 128e-5])
@@ -194,21 +194,21 @@ def test_layers_are_fitted_to_what_was_measured(tmp_path: Path) -> None:
 
 def test_without_layers_nothing_is_written_of_them(tmp_path: Path) -> None:
     records = step_records(Truth(), _ever_alike)
-    workload = calibrate.fit_workload(write_lines(tmp_path / "a.ndjson", records), "x")
+    workload = fit_workload(write_lines(tmp_path / "a.ndjson", records), "x")
     assert workload.layers == ()
     assert "layers" not in write_workload(workload, tmp_path / "x.toml").read_text()
 
 
 def test_layers_that_are_cut_short_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="holds layers that are not complete: the file was cut short"):
-        calibrate.fit_workload(_layered(tmp_path / "a.ndjson", drop=10), "x")
+        fit_workload(_layered(tmp_path / "a.ndjson", drop=10), "x")
 
 
 def test_a_step_of_ones_own_has_no_layers_to_be_seen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`layers=True`: needs `model`"):
         paceline.calibrate(step=f"{MODELS / 'cnn.py'}:build", name="x", layers=True)
     with pytest.raises(InputError, match=r"`layers`: the layers of a training step of your own .* are not seen; give a model"):
-        calibrate.profile_step(f"{MODELS / 'cnn.py'}:build", "x", custom=True, layers=True, folder=tmp_path)
+        profile_step(f"{MODELS / 'cnn.py'}:build", "x", custom=True, layers=True, folder=tmp_path)
 
 
 def test_the_measured_workload_of_the_catalogue_has_layers() -> None:

@@ -10,10 +10,9 @@ import pytest
 from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
-import calibrate
-from calibrate.measurements import read_measurements
-from calibrate.profiling import serve_link
-from calibrate.records import Transfer
+from calibrate.fit.link import fit_link
+from calibrate.measurements import Transfer, read_measurements
+from calibrate.profiling import profile_link, serve_link
 from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
@@ -29,12 +28,12 @@ def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tm
         seen.update(_listening() - before)
 
     options: dict[str, Any] = {"sizes": (1024, 65536, 1048576, 8388608), "rounds": 5, "logical_devices": 2}
-    path = calibrate.profile_link("loopback", **options, folder=tmp_path, timeout_s=PATIENCE_S, progress=look)
+    path = profile_link("loopback", **options, folder=tmp_path, timeout_s=PATIENCE_S, progress=look)
     assert not _of_children(seen)
     measured = read_measurements(path)
     assert measured.complete
     assert {record.path for record in measured.of(Transfer)} == {"grpc", "all-reduce-2"}
-    cluster = calibrate.fit_link(path, "loopback")
+    cluster = fit_link(path, "loopback")
     largest = cluster.fit.points[-1]
     assert largest.size_bytes == 8388608
     assert 0 <= cluster.inter_node.latency_s < largest.median_s
@@ -84,10 +83,10 @@ def test_an_address_that_is_none(address: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be HOST:PORT"):
         serve_link(address)
     with pytest.raises(InputError, match="must be HOST:PORT"):
-        calibrate.profile_link("x", peer=address, folder=tmp_path)
+        profile_link("x", peer=address, folder=tmp_path)
 
 
 @pytest.mark.parametrize("sizes", [(), (1024,), (1024, 1024), (1, 1024), (-5, 1024)])
 def test_sizes_that_give_no_line(sizes: tuple[int, ...], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`sizes`"):
-        calibrate.profile_link("x", sizes=sizes, folder=tmp_path)
+        profile_link("x", sizes=sizes, folder=tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-import calibrate
+from calibrate.fit.step import fit_workload
 from calibrate.measurements import new_file, read_measurements
 from calibrate.probes.recorder import Recorder
 from simulator.base.errors import CalibrationError, PacelineError
@@ -64,7 +64,7 @@ def test_a_last_line_cut_off_is_left_out_and_said(synthetic: Any) -> None:
     cut = read_measurements(path)
     assert cut.truncated
     assert len(cut.records) == len(whole.records) - 1
-    assert "cut off" in calibrate.fit_workload(path, "cut").provenance["truncated"]
+    assert "cut off" in fit_workload(path, "cut").provenance["truncated"]
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, monkey
     path.write_text("\n".join(lines) + "\n")
     said = ""
     try:
-        calibrate.fit_workload(path, "mutated")
+        fit_workload(path, "mutated")
     except PacelineError as error:
         said = str(error)
     assert "\n" not in said

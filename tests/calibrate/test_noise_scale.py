@@ -12,9 +12,8 @@ from support.needs import needs_tensorflow
 
 import paceline
 from calibrate.fit.noise_scale import Norms, fit_noise_scale, noise_of, noise_scale_of, signal_of
-from calibrate.measurements import MeasurementsError, read_measurements
+from calibrate.measurements import GradientNorms, MeasurementsError, read_measurements
 from calibrate.profiling import profile_noise_scale
-from calibrate.records import GradientNorms
 from simulator.base.catalog import find
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_workload

@@ -15,11 +15,10 @@ from support.measurements import Synthetic, Truth, step_records, write_lines
 from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
-import calibrate
 import paceline
-from calibrate.fit.overheads import duration_of
-from calibrate.measurements import read_measurements
-from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured
+from calibrate.fit.step import duration_of, fit_workload
+from calibrate.measurements import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured, read_measurements
+from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationWarning
 from simulator.catalogue.loading import load_workload
 from simulator.job.iterators import longest_wait_s, next_turn_s
@@ -148,7 +147,7 @@ def test_a_real_model_is_started_evaluated_and_written(real_steps: Path) -> None
     assert written
     ends = measured.of(IteratorEnd)
     assert max(one.age_s for one in ends) > 0.06
-    workload = calibrate.fit_workload(real_steps, "mlp", accept_disturbed=True)
+    workload = fit_workload(real_steps, "mlp", accept_disturbed=True)
     assert workload.overheads is not None
     # of those that end just before the next turn, as all may on a slow machine, nothing can be said
     assert workload.overheads.iterators is None or 0 < workload.overheads.iterators.ended <= len(ends)
@@ -161,16 +160,14 @@ def test_a_real_model_is_started_evaluated_and_written(real_steps: Path) -> None
 @pytest.mark.usefixtures("warm_probes")
 def test_steps_are_measured_where_nothing_else_can_be(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
-    path = calibrate.profile_step(
-        f"{tmp_path / 'failing.py'}:build", "picky", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=PATIENCE_S
-    )
+    path = profile_step(f"{tmp_path / 'failing.py'}:build", "picky", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=PATIENCE_S)
     measured = read_measurements(path)
     assert measured.complete
     why = {one.what: one.why for one in measured.of(Unmeasured)}
     assert set(why) == {"evaluation", "checkpoint"}
     assert why["evaluation"].startswith("RuntimeError: in user code: ")  # the first 500 characters, by the lengths of paths more or less
     assert "\n" not in why["evaluation"]
-    workload = calibrate.fit_workload(path, "picky", accept_disturbed=True)
+    workload = fit_workload(path, "picky", accept_disturbed=True)
     assert "; checkpoint could not be measured (" in workload.provenance["unmeasured"]
     assert workload.overheads is not None
     assert workload.overheads.startup is not None
@@ -183,7 +180,7 @@ def test_a_step_of_ones_own_is_written_with_the_slots_of_its_optimizer(tmp_path:
     (tmp_path / "mine.py").write_text(FAILING)
     target = f"{tmp_path / 'mine.py'}"
     options: dict[str, Any] = {"custom": True, "batches": (2, 4), "steps": 5, "folder": tmp_path, "timeout_s": PATIENCE_S}
-    measured = read_measurements(calibrate.profile_step(f"{target}:step", "step", **options))
+    measured = read_measurements(profile_step(f"{target}:step", "step", **options))
     sizes = {one.size_bytes for one in measured.of(CheckpointTime)}
     assert sizes
     assert all(2 * 64 * 4 < size < 2 * 64 * 4 + 2000 for size in sizes)

@@ -16,8 +16,9 @@ from support.waiting import PATIENCE_S, until
 
 import calibrate
 from calibrate import probing
-from calibrate.measurements import read_measurements
-from calibrate.records import StepTime
+from calibrate.fit.step import fit_workload
+from calibrate.measurements import StepTime, read_measurements
+from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
@@ -89,9 +90,7 @@ def _files(folder: Path) -> list[Path]:
 )
 def test_what_the_users_code_did_is_said_in_one_line(broken: Path, tmp_path: Path, function: str, custom: bool, said: str) -> None:
     with pytest.raises(CalibrationError, match=said) as caught:
-        calibrate.profile_step(
-            f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=PATIENCE_S
-        )
+        profile_step(f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=PATIENCE_S)
     assert "\n" not in str(caught.value)
 
 
@@ -127,13 +126,13 @@ def test_the_last_line_is_none_that_tensorflow_always_logs() -> None:
 
 def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"RuntimeError at .*: the data ran out; what was measured is kept in"):
-        calibrate.profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=PATIENCE_S)
+        profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=PATIENCE_S)
     (path,) = _files(tmp_path)
     measured = read_measurements(path)
     assert not measured.complete
     assert len(measured.of(StepTime)) >= 10
     with pytest.raises(CalibrationError, match="no step split"):
-        calibrate.fit_workload(path, "midway", accept_disturbed=True)
+        fit_workload(path, "midway", accept_disturbed=True)
 
 
 @pytest.mark.parametrize(
@@ -147,15 +146,13 @@ def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path
 )
 def test_a_target_that_is_not_there(broken: Path, tmp_path: Path, target: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        calibrate.profile_step(target.format(broken), "absent", batches=(2, 4), folder=tmp_path, timeout_s=PATIENCE_S)
+        profile_step(target.format(broken), "absent", batches=(2, 4), folder=tmp_path, timeout_s=PATIENCE_S)
     assert not _files(tmp_path)
 
 
 def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"`device`: 'GPU:99'.*TensorFlow sees \d+ GPU"):
-        calibrate.profile_step(
-            f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=PATIENCE_S
-        )
+        profile_step(f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=PATIENCE_S)
 
 
 def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
@@ -164,19 +161,19 @@ def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
     with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*pip install 'paceline\[tensorflow\]'"):
-        calibrate.profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=PATIENCE_S)
+        profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/etc/hostname"])
 def test_a_python_that_is_none(broken: Path, tmp_path: Path, python: str) -> None:
     with pytest.raises(InputError, match=r"`python`: .* cannot be run"):
-        calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=PATIENCE_S)
+        profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("batches", [(16,), (16, 16), (0, 16), (-1, 2), ()])
 def test_batches_that_give_no_curve(broken: Path, tmp_path: Path, batches: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="`batches="):
-        calibrate.profile_step(f"{broken}:raises", "few", batches=batches, folder=tmp_path)
+        profile_step(f"{broken}:raises", "few", batches=batches, folder=tmp_path)
 
 
 def test_ctrl_c_stops_the_child_and_keeps_the_file(broken: Path, tmp_path: Path) -> None:
@@ -191,7 +188,7 @@ def test_ctrl_c_stops_the_child_and_keeps_the_file(broken: Path, tmp_path: Path)
     options: dict[str, Any] = {"custom": True, "batches": (2, 8), "steps": 100_000, "folder": tmp_path, "timeout_s": PATIENCE_S}
     try:
         with pytest.raises(KeyboardInterrupt):
-            calibrate.profile_step(f"{broken}:midway", "ctrl-c", **options)
+            profile_step(f"{broken}:midway", "ctrl-c", **options)
     finally:
         over.set()
     (path,) = _files(tmp_path)

@@ -10,8 +10,9 @@ from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
 import calibrate
-from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Ready, Rows, Split, StepTime, WarmUp
+from calibrate.fit.step import fit_workload
+from calibrate.measurements import Measurements, Ready, Rows, Split, StepTime, WarmUp, read_measurements
+from calibrate.profiling import profile_step
 from simulator.spec.workload import Workload
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
@@ -66,11 +67,11 @@ def _measured(target: str, folder: Path, **kwargs: Any) -> tuple[Measurements, W
         "timeout_s": PATIENCE_S,
         **kwargs,
     }
-    path = calibrate.profile_step(target, "real", folder=folder, progress=lambda *event: events.append(event), **options)
+    path = profile_step(target, "real", folder=folder, progress=lambda *event: events.append(event), **options)
     assert events[-1][0] == events[-1][1] > 0
     measured = read_measurements(path)
     assert measured.complete
-    return measured, calibrate.fit_workload(path, "real", accept_disturbed=True)
+    return measured, fit_workload(path, "real", accept_disturbed=True)
 
 
 def test_the_cnn_gives_a_workload_whose_last_layers_are_ready_first(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ import pytest
 from support.measurements import Synthetic, exchange_records, write_lines
 from support.needs import needs_tensorflow
 
-import calibrate
 import paceline
-from calibrate.measurements import read_measurements
-from calibrate.records import Exchange
+from calibrate.fit.link import fit_link
+from calibrate.fit.server import fit_server
+from calibrate.fit.writing import write_cluster
+from calibrate.measurements import Exchange, read_measurements
+from calibrate.profiling import profile_server
 from paceline.server_load import ServerLoad
 from simulator.base.catalog import find
 from simulator.base.errors import CalibrationError, CalibrationWarning
@@ -39,7 +41,7 @@ def draws_of(cluster: Cluster) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(("per_tensor_s", "per_byte_s"), [(140e-6, 4e-10), (30e-6, 1e-9), (300e-6, 1e-10)])
 def test_what_hosts_need_is_recovered(synthetic: Synthetic, per_tensor_s: float, per_byte_s: float) -> None:
-    cluster = calibrate.fit_server(synthetic.exchanges(per_tensor_s, per_byte_s), "lab", catalogue())
+    cluster = fit_server(synthetic.exchanges(per_tensor_s, per_byte_s), "lab", catalogue())
     transport, fit = cluster.transport, cluster.fit_hosts
     assert fit is not None
     assert transport.software == "grpc"
@@ -61,7 +63,7 @@ def test_slow_rounds_of_a_few_settings_do_not_decide(synthetic: Synthetic) -> No
     for record in records:
         if record.get("round") in (0, 3) and record["tensors"] == 16:
             record["seconds"] *= 4
-    cluster = calibrate.fit_server(synthetic.lines(records), "lab", catalogue())
+    cluster = fit_server(synthetic.lines(records), "lab", catalogue())
     assert cluster.transport.cpu_per_message_s == pytest.approx(140e-6, rel=0.08)
     assert cluster.transport.copy_per_byte_s == pytest.approx(4e-10, rel=0.08)
 
@@ -69,21 +71,21 @@ def test_slow_rounds_of_a_few_settings_do_not_decide(synthetic: Synthetic) -> No
 def test_between_two_hosts_the_link_takes_part(synthetic: Synthetic) -> None:
     base = catalogue("ethernet-100g")
     rate = 0.94 * 12.5e9
-    fast = calibrate.fit_server(synthetic.exchanges(140e-6, 4e-10, wire=lambda size: size / rate, peer="h:1"), "lab", base)
+    fast = fit_server(synthetic.exchanges(140e-6, 4e-10, wire=lambda size: size / rate, peer="h:1"), "lab", base)
     assert fast.transport.cpu_per_message_s == pytest.approx(140e-6, rel=0.05)
     assert fast.transport.copy_per_byte_s == pytest.approx(4e-10, rel=0.1)
 
 
 def test_a_link_slower_than_the_hosts_leaves_bytes_to_practice(synthetic: Synthetic, tmp_path: Path) -> None:
     file = synthetic.exchanges(140e-6, 4e-10, wire=lambda size: size / (0.94 * 125e6), peer="h:1")
-    cluster = calibrate.fit_server(file, "lab", catalogue("ethernet-1g"))
+    cluster = fit_server(file, "lab", catalogue("ethernet-1g"))
     assert cluster.transport.cpu_per_message_s == pytest.approx(140e-6, rel=0.1)
     assert cluster.transport.copy_per_byte_s == 0.0
     assert draws_of(cluster).keys() == {TENSOR}
     assert cluster.fit_hosts is not None
     assert cluster.fit_hosts.pull.per_byte_s is None
     assert "not known: it is taken from practice" in cluster.provenance["bytes"]
-    calibrate.write_cluster(cluster, tmp_path / "lab.toml")
+    write_cluster(cluster, tmp_path / "lab.toml")
     scenario = {"cluster.use": str(tmp_path / "lab.toml"), "run.replications": 2, "run.steps": 10}
     assumed = [its.value for its in paceline.simulate("async-ps", scenario).assumed]
     assert any("grpc_byte_s" in value for value in assumed)
@@ -91,20 +93,20 @@ def test_a_link_slower_than_the_hosts_leaves_bytes_to_practice(synthetic: Synthe
 
 
 def test_another_link_than_that_of_the_cluster_is_warned_about(synthetic: Synthetic) -> None:
-    cluster = calibrate.fit_server(synthetic.exchanges(140e-6, 4e-10, peer="h:1"), "lab", catalogue("ethernet-1g"))
+    cluster = fit_server(synthetic.exchanges(140e-6, 4e-10, peer="h:1"), "lab", catalogue("ethernet-1g"))
     assert "is the link between these two hosts that of 'ethernet-1g'?" in cluster.provenance["weak"]
 
 
 def test_times_that_do_not_grow_are_refused(synthetic: Synthetic) -> None:
     with pytest.raises(CalibrationError, match="the time does not grow with the number of tensors"):
-        calibrate.fit_server(synthetic.exchanges(0.0, 0.0, cv=0.0), "lab", catalogue())
+        fit_server(synthetic.exchanges(0.0, 0.0, cv=0.0), "lab", catalogue())
     few = [record for record in exchange_records(1e-4, 1e-9) if record.get("tensors", 4) == 4]
     with pytest.raises(CalibrationError, match="at least two numbers of tensors and two sizes"):
-        calibrate.fit_server(synthetic.lines(few), "lab", catalogue())
+        fit_server(synthetic.lines(few), "lab", catalogue())
     with pytest.raises(CalibrationError, match="of links, not of a parameter server"):
-        calibrate.fit_server(synthetic.links(1e-4, 1e9), "lab", catalogue())
+        fit_server(synthetic.links(1e-4, 1e9), "lab", catalogue())
     with pytest.raises(CalibrationError, match="of a parameter server, not of links"):
-        calibrate.fit_link(synthetic.exchanges(1e-4, 1e-9), "lab")
+        fit_link(synthetic.exchanges(1e-4, 1e-9), "lab")
 
 
 # -- into a cluster ------------------------------------------------------------------------
@@ -112,12 +114,12 @@ def test_times_that_do_not_grow_are_refused(synthetic: Synthetic) -> None:
 
 def test_a_cluster_of_the_catalogue_keeps_its_link(synthetic: Synthetic, tmp_path: Path) -> None:
     base = catalogue()
-    cluster = calibrate.fit_server(synthetic.exchanges(140e-6, 4e-10), "lab", base)
+    cluster = fit_server(synthetic.exchanges(140e-6, 4e-10), "lab", base)
     assert (cluster.name, cluster.basis, cluster.inter_node, cluster.fit) == ("lab", base.basis, base.inter_node, None)
     assert draws_of(cluster).keys() == {TENSOR, BYTE}
     assert cluster.provenance["link_name"] == "ethernet-10g"
     assert cluster.provenance["link_source"] == base.provenance["source"]
-    path = calibrate.write_cluster(cluster, tmp_path / "lab.toml")
+    path = write_cluster(cluster, tmp_path / "lab.toml")
     assert path.read_text().startswith("# Fitted by `paceline calibrate-server`")
     again = load_cluster(path)
     assert again.transport == cluster.transport
@@ -126,8 +128,8 @@ def test_a_cluster_of_the_catalogue_keeps_its_link(synthetic: Synthetic, tmp_pat
 
 
 def test_what_a_measured_link_holds_of_the_hosts_is_taken_out(synthetic: Synthetic) -> None:
-    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
-    cluster = calibrate.fit_server(synthetic.exchanges(140e-6, 3e-10), "lab", link)
+    link = fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
+    cluster = fit_server(synthetic.exchanges(140e-6, 3e-10), "lab", link)
     assert cluster.inter_node.latency_s == pytest.approx(link.inter_node.latency_s - 2 * cluster.transport.cpu_per_message_s, rel=1e-5)
     byte_s = 1 / link.inter_node.bandwidth_bytes_per_s - 2 * cluster.transport.copy_per_byte_s
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(1 / byte_s, rel=1e-5)
@@ -146,18 +148,18 @@ def test_what_a_measured_link_holds_of_the_hosts_is_taken_out(synthetic: Synthet
 
 
 def test_no_latency_falls_below_a_microsecond(synthetic: Synthetic) -> None:
-    link = calibrate.fit_link(synthetic.links(50e-6, 1e9), "lab")
-    cluster = calibrate.fit_server(synthetic.exchanges(140e-6, 9e-10), "lab", link)
+    link = fit_link(synthetic.links(50e-6, 1e9), "lab")
+    cluster = fit_server(synthetic.exchanges(140e-6, 9e-10), "lab", link)
     assert cluster.inter_node.latency_s == 1e-6
     assert set(draws_of(cluster)[LATENCY]) == {1e-6}
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(10 * link.inter_node.bandwidth_bytes_per_s, rel=1e-6)
 
 
 def test_a_server_measured_again_takes_the_place_of_the_first(synthetic: Synthetic) -> None:
-    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab")
-    first = calibrate.fit_server(synthetic.exchanges(180e-6, 4e-10), "lab", link, "the first")
-    second = calibrate.fit_server(synthetic.exchanges(100e-6, 2e-10), "lab", first, "the second")
-    alone = calibrate.fit_server(synthetic.exchanges(100e-6, 2e-10), "lab", link, "the second")
+    link = fit_link(synthetic.links(400e-6, 1e9), "lab")
+    first = fit_server(synthetic.exchanges(180e-6, 4e-10), "lab", link, "the first")
+    second = fit_server(synthetic.exchanges(100e-6, 2e-10), "lab", first, "the second")
+    alone = fit_server(synthetic.exchanges(100e-6, 2e-10), "lab", link, "the second")
     assert second.inter_node.latency_s == pytest.approx(alone.inter_node.latency_s, rel=1e-5)
     assert second.inter_node.bandwidth_bytes_per_s == pytest.approx(alone.inter_node.bandwidth_bytes_per_s, rel=1e-5)
     assert second.transport == alone.transport
@@ -171,8 +173,8 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
     file = synthetic.exchanges(140e-6, 4e-10)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("calibrate.calibration.profile_server", lambda *_, **__: file)
-    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
-    calibrate.write_cluster(link, tmp_path / "models" / "clusters" / "lab.toml")
+    link = fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
+    write_cluster(link, tmp_path / "models" / "clusters" / "lab.toml")
     cluster = paceline.calibrate_server("lab", out="models/clusters/lab.toml")
     assert "taken out here" in cluster.provenance["link"]
     assert cluster.provenance["command"] == "paceline.calibrate_server('lab')"
@@ -223,9 +225,7 @@ def test_the_simulator_agrees_on_the_most_updates() -> None:
 @pytest.mark.usefixtures("warm_probes", "isolated")
 def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path) -> None:
     """Within 50%: this machine may be busy, and two processes share its cores."""
-    path = calibrate.profile_server(
-        "lab", tensors=(1, 8, 16, 48), sizes=(256, 2**16, 2**18), rounds=4, seconds=4, folder=tmp_path, timeout_s=120
-    )
+    path = profile_server("lab", tensors=(1, 8, 16, 48), sizes=(256, 2**16, 2**18), rounds=4, seconds=4, folder=tmp_path, timeout_s=120)
     measured = read_measurements(path)
     assert measured.complete
     assert {one.direction for one in measured.of(Exchange)} == {"pull", "push"}
@@ -235,12 +235,12 @@ def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path
         record.pop("checksum")
         if (record.get("tensors"), record.get("size_bytes")) != left_out:
             others.append(record)
-    cluster = calibrate.fit_server(write_lines(tmp_path / "others.ndjson", others), "lab", catalogue("ethernet-100g"))
+    cluster = fit_server(write_lines(tmp_path / "others.ndjson", others), "lab", catalogue("ethernet-100g"))
     assert 5e-6 < cluster.transport.cpu_per_message_s < 5e-3
     assert 1e-11 < cluster.transport.copy_per_byte_s < 2e-8
     assert "namespace of its own" in cluster.provenance["remark"]
 
-    calibrate.write_cluster(cluster, tmp_path / "lab.toml")
+    write_cluster(cluster, tmp_path / "lab.toml")
     tensors, size = left_out
     nothing = {"base": "0 s", "per_sample": "1 ns"}
     variables = [{"name": f"v{index}", "size_bytes": size, "creation_index": index, "ready": 1.0} for index in range(tensors)]

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import calibrate
+from calibrate.fit.step import fit_workload
 from calibrate.fit.step_times import StepCost, StepTable
-from calibrate.measurements import read_measurements
-from calibrate.records import StepTime
+from calibrate.measurements import StepTime, read_measurements
 from simulator.spec.workload import Workload
 
 BATCHES = (16, 32, 64)
@@ -40,7 +39,7 @@ def test_two_runs_of_which_one_is_disturbed_keep_their_mean(synthetic: Any) -> N
     """A fit robust against the slow run would predict steps 14% faster than they were in the mean."""
     for seed in range(2):
         files = _two_levels(synthetic, seed)
-        workload = calibrate.fit_workload(files, "disturbed", accept_disturbed=True)
+        workload = fit_workload(files, "disturbed", accept_disturbed=True)
         ratios = [_predicted(workload, point.batch) / point.mean_s for point in workload.fit.points]
         # a straight truth: what is left is the noise of 20 steps, 1% each
         assert ratios == pytest.approx([1.0] * 3, abs=0.03)
@@ -89,18 +88,18 @@ def test_shares_are_those_of_the_summed_time() -> None:
 def test_a_pause_in_a_split_step_is_no_part_of_its_phase(synthetic: Any) -> None:
     rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05))
     path = synthetic.lines(rows)
-    smooth = calibrate.fit_workload(path, "smooth")
+    smooth = fit_workload(path, "smooth")
     paused = [
         {**row, "apply_s": row["apply_s"] + 0.03} if row["kind"] == "split" and row["index"] in (3, 7) else row for row in rows
     ]  # 30 ms while another process had the core
-    workload = calibrate.fit_workload(synthetic.lines(paused), "paused")
+    workload = fit_workload(synthetic.lines(paused), "paused")
     assert workload.apply_s == pytest.approx(smooth.apply_s, rel=0.01)
     assert workload.compute_s(32) == pytest.approx(smooth.compute_s(32), rel=0.01)
 
 
 def test_no_law_of_jitter_is_faster_than_the_fastest_step(synthetic: Any) -> None:
     file = synthetic.steps(draw=synthetic.gamma_of(0.3))
-    workload = calibrate.fit_workload(file, "cut")
+    workload = fit_workload(file, "cut")
     means = {point.batch: point.mean_s for point in workload.fit.points}
     factors = [step.seconds / means[step.batch] for step in read_measurements(file).of(StepTime)]
     assert workload.jitter_least == pytest.approx(min(factors), rel=1e-5)
@@ -116,7 +115,7 @@ def test_a_round_slowed_in_part_makes_no_steps_that_nobody_saw() -> None:
 
 @pytest.mark.usefixtures("all_draws")
 def test_the_law_is_drawn_with_the_rounds(synthetic: Any) -> None:
-    workload = calibrate.fit_workload(synthetic.steps(draw=synthetic.gamma_of(0.15)), "drawn")
+    workload = fit_workload(synthetic.steps(draw=synthetic.gamma_of(0.15)), "drawn")
     assert workload.jitter.kind in ("gamma", "lognormal", "normal")
     assert len(workload.jitter_draws) == 50
     spreads = [float(np.std(law.sample(np.random.default_rng(0), 4000) / law.mean())) for law in workload.jitter_draws]
@@ -128,7 +127,7 @@ def test_an_empirical_law_has_no_draws_of_its_own(synthetic: Any) -> None:
     def two(rng: np.random.Generator, n: int) -> np.ndarray:
         return np.where(rng.random(n) < 0.5, 1.0, 2.0) * rng.normal(1, 0.01, n)
 
-    workload = calibrate.fit_workload(synthetic.steps(draw=two), "two")
+    workload = fit_workload(synthetic.steps(draw=two), "two")
     assert workload.jitter.kind == "empirical"
     assert workload.jitter_draws == ()
     assert len(workload.jitter.values) == sum(point.steps for point in workload.fit.points) == 150

@@ -24,9 +24,8 @@ from support.probes import run_script
 from support.waiting import PATIENCE_S, until
 from support.warm_python import WarmProcess
 
-from calibrate.measurements import read_measurements
+from calibrate.measurements import LinkCheck, read_measurements
 from calibrate.probing import PROBES
-from calibrate.records import LinkCheck
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError

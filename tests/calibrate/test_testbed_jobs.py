@@ -10,7 +10,7 @@ import pytest
 from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
-from calibrate.records import JobEvent, Updated
+from calibrate.measurements import JobEvent, Updated
 from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_s, finished_s, lost_steps, rates, startups_s
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
@@ -69,7 +69,7 @@ def test_a_prediction_of_steps_refuses_jobs() -> None:
 
 
 def event(what: str, at_s: float, **fields: Any) -> JobEvent:
-    return JobEvent(kind="event", repeat=0, what=what, at_s=at_s, **{"attempt": 0} | fields)  # type: ignore[arg-type]
+    return JobEvent(repeat=0, what=what, at_s=at_s, **{"attempt": 0} | fields)  # type: ignore[arg-type]
 
 
 def step(worker: int, start_s: float, end_s: float, version: int) -> Updated:

@@ -9,7 +9,7 @@ from support.needs import needs_tensorflow
 from support.probes import run_script
 from support.waiting import PATIENCE_S
 
-from calibrate.records import Note
+from calibrate.measurements import Note
 from calibrate.testbed.busy_cores import _turns
 from calibrate.testbed.model import builder_of, describe_model
 from calibrate.testbed.running import measure_setting

@@ -19,7 +19,10 @@ from support.once import once
 from support.waiting import PATIENCE_S
 
 import calibrate
+from calibrate.fit.link import fit_link
+from calibrate.fit.server import fit_server
 from calibrate.probing import command_of
+from calibrate.profiling import profile_link, profile_server
 from simulator.base.errors import CalibrationError
 from simulator.spec.cluster import Cluster, Link
 
@@ -102,15 +105,15 @@ def measured(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             python.write_text(f'#!/bin/sh\nexec ip netns exec {there} {warm} "$@"\n')
             python.chmod(0o755)
             with_peer = {"peer": ADDRESS, "python": str(python), "timeout_s": PATIENCE_S}
-            calibrate.profile_link("two", sizes=[2**10, 2**12, 2**20, 2**21, 2**22], rounds=5, out=folder / "link.ndjson", **with_peer)
+            profile_link("two", sizes=[2**10, 2**12, 2**20, 2**21, 2**22], rounds=5, out=folder / "link.ndjson", **with_peer)
             ladder = {"tensors": (1, 4, 16, 48), "sizes": (256, 2**14, 2**18), "rounds": 3, "seconds": 5}
-            calibrate.profile_server("two", out=folder / "server.ndjson", **ladder, **with_peer)
+            profile_server("two", out=folder / "server.ndjson", **ladder, **with_peer)
 
     return once(tmp_path_factory, "two-hosts", measure)
 
 
 def test_a_shaped_link_between_two_hosts_is_measured_right(measured: Path) -> None:
-    cluster = calibrate.fit_link(measured / "link.ndjson", "two")
+    cluster = fit_link(measured / "link.ndjson", "two")
     # TCP, IP and gRPC add 3 to 7% of bytes to a tensor's own
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(RATE_BYTES_PER_S / 1.05, rel=0.10)
     assert cluster.inter_node.latency_s < 2 * cluster.fit.points[0].median_s  # of 1 KiB
@@ -119,7 +122,7 @@ def test_a_shaped_link_between_two_hosts_is_measured_right(measured: Path) -> No
 
 def test_a_server_behind_a_slow_link_tells_tensors_but_no_bytes(measured: Path) -> None:
     base = Cluster(name="two", inter_node=Link(bandwidth_bytes_per_s=RATE_BYTES_PER_S, sort="ethernet"))
-    cluster = calibrate.fit_server(measured / "server.ndjson", "two", base)
+    cluster = fit_server(measured / "server.ndjson", "two", base)
     assert 5e-6 < cluster.transport.cpu_per_message_s < 5e-3
     assert cluster.transport.copy_per_byte_s == 0.0
     assert "the link is slower than the hosts" in cluster.provenance["bytes"]
@@ -131,7 +134,7 @@ def test_a_server_behind_a_slow_link_tells_tensors_but_no_bytes(measured: Path) 
 @pytest.mark.usefixtures("warm_probes")
 def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"127.0.0.1:9 cannot be reached: .*--serve 127.0.0.1:9"):
-        calibrate.profile_link("gone", peer="127.0.0.1:9", sizes=[1024, 4096], rounds=2, folder=tmp_path)
+        profile_link("gone", peer="127.0.0.1:9", sizes=[1024, 4096], rounds=2, folder=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -13,7 +13,8 @@ from support.measurements import Truth, gamma_of, link_records, step_records
 from support.needs import needs_tensorflow
 from syrupy.assertion import SnapshotAssertion
 
-from calibrate import fit_link, fit_workload
+from calibrate.fit.link import fit_link
+from calibrate.fit.step import fit_workload
 from calibrate.measurements import MeasurementsError
 from calibrate.testbed.platform import PRIORS
 from simulator.base.errors import CalibrationError

@@ -17,7 +17,7 @@ from support.damage import as_file
 from support.examples import examples
 from support.measurements import Truth, gamma_of, step_records
 
-from calibrate import fit_workload
+from calibrate.fit.step import fit_workload
 from calibrate.measurements import MeasurementsError
 from paceline.sweeping import read_results
 from simulator import load_cluster, load_scenario, load_workload, scenario_from_table, simulate

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrate.recorded import steps_file
+from calibrate.recorded import rows
 from calibrate.recorded.log import Log
 from calibrate.recorded.log_formats import compiled
 from calibrate.recorded.reading import read_recorded, reader_of
+from calibrate.recorded.rows import StepsFile, StepsTable
 from calibrate.recorded.run import Facts, RecordedRun
-from calibrate.recorded.steps_file import StepsFile
-from calibrate.recorded.table import StepsTable
 from simulator.base.errors import InputError
 from simulator.observing.tensorboard import ScalarFiles
 
@@ -137,7 +136,7 @@ def test_reader_and_callback_know_the_same_format() -> None:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    assert (constants["FORMAT"], constants["SCHEMA_VERSION"]) == (steps_file.FORMAT, steps_file.SCHEMA_VERSION)
+    assert (constants["FORMAT"], constants["SCHEMA_VERSION"]) == (rows.FORMAT, rows.SCHEMA_VERSION)
 
 
 # -- tables

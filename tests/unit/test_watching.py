@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import paceline
-from calibrate.judging import Predicted, half_width_s
+from calibrate.observations import Predicted, half_width_s
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline.diagnosing.causes import FOUND, OUTSIDE
 from paceline.watching import Reason, Update, Watch

@@ -1,7 +1,7 @@
 """What the tasks of a job with faults do: train, write checkpoints, report steps as they end, and say when a peer is gone.
 
 Killing and starting again is in enduring.py. Steps count from the job's first common start, also in processes that were
-started later; events have wall-clock times until enduring.py writes them. Their names are those of calibrate/records.py.
+started later; events have wall-clock times until enduring.py writes them. Their names are those of calibrate/measurements.py.
 """
 
 from __future__ import annotations

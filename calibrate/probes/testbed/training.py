@@ -1,6 +1,6 @@
 """One training step with clocks in it, as all modes with parameter servers make it, and its report.
 
-Steps of ``ring`` and ``mirrored`` are made in ring.py. A step's report becomes an ``update`` record of calibrate/records.py.
+Steps of ``ring`` and ``mirrored`` are made in ring.py. A step's report becomes an ``update`` record of calibrate/measurements.py.
 """
 
 from __future__ import annotations

@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
 from simulator.base.errors import InputError
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import clean, format_interval, format_number, format_share, written
+from simulator.base.text import clean, digits, format_interval, format_number, format_share, written
 
 _MOST_LISTED, _DIGITS = 4, 8
 _ONCE = ("settings.source",)
