@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.comparing import of_more_devices
-from paceline.deciding import fastest
+from paceline.comparing import fastest, of_more_devices
 from simulator.base.text import (
     counted,
     format_bytes,

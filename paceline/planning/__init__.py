@@ -1,7 +1,8 @@
 """Capacity planning: which cluster, how many workers, at what cost, and how sure.
 
-planner.py runs a plan and advice.py an advice. A plan goes through goal, space (with ways), bounds, search (with judging),
-tuning, around and improvements; answer, sentences and tables hold and say what it found.
+planner.py runs a plan and advice.py an advice. A plan searches a table: space (with ways) makes its rows, configurations judges each
+by its bounds and its outcome, search refines it. around, improvements and paying vary the answer; answer, sentences and tables hold and
+say what was found.
 """
 
 from __future__ import annotations

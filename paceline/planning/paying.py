@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from paceline.planning.answer import BreakEven, Payment
+from paceline.planning.configurations import Configuration, candidate_of, configurations_of
 from paceline.planning.goal import Goal, sets_of
-from paceline.planning.judging import Judge, Point
 from paceline.planning.sentences import beside_the_answer, months_in_words, why_not
 from paceline.planning.space import paid_by, spot_refused
 from paceline.sweeping import Simulate
@@ -41,7 +41,7 @@ _HOUR_S = 3600.0
 _MONTHS = 12.0
 
 
-def payments_of(chosen: Point, judge: Judge, run: Simulate, *, feasible: bool) -> tuple[Payment, ...]:
+def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) -> tuple[Payment, ...]:
     """The answer's configuration in each way to pay that its cluster has, the cheapest that reaches the goal first.
 
     At a spot price the job is simulated with its preemptions. Nothing where there is one way alone.
@@ -50,9 +50,7 @@ def payments_of(chosen: Point, judge: Judge, run: Simulate, *, feasible: bool) -
     ----------
     chosen
         The answer, or where there is none the nearest.
-    judge
-        Of the goal.
-    run
+    simulate
         Simulates scenarios; those of the search are known.
     feasible
         Whether the goal is reached.
@@ -60,60 +58,58 @@ def payments_of(chosen: Point, judge: Judge, run: Simulate, *, feasible: bool) -
     ways = chosen.scenario.cluster.ways_to_pay
     if len(ways) < 2:
         return ()
-    used, whole = ways[0].called, judge.goal.samples is not None
-    points: dict[str, Point] = {used: chosen}
+    used, *others = ways
+    rows = [chosen]
     reasons: dict[str, str] = {}
-    for price in ways[1:]:
+    for price in others:
         try:
             scenario = paid_by(chosen.scenario, price.called)
         except ScenarioError as error:
             reasons[price.called] = error.reasons[0]
             continue
-        if why := spot_refused(price, scenario, whole_job=whole):
+        if why := spot_refused(price, scenario, whole_job=chosen.goal.samples is not None):
             reasons[price.called] = why
             continue
-        others = tuple(price.called if its == used else its for its in chosen.line.others)
-        line = replace(chosen.line, others=others, scenarios={chosen.workers: scenario}, family=None)
-        points[price.called] = judge.points(line)[0]
-    rest = [point for point in points.values() if point is not chosen]
-    for point, outcome in zip(rest, run([point.scenario for point in rest]), strict=True):
-        point.outcome = outcome
+        words = tuple(price.called if word == used.called else word for word in chosen.line.others)
+        line = replace(chosen.line, others=words, scenarios={chosen.workers: scenario}, family=None)
+        rows += configurations_of(line, chosen.goal, {})
+    for row, outcome in zip(rows[1:], simulate([row.scenario for row in rows[1:]]), strict=True):
+        row.outcome = outcome
         if not isinstance(outcome, Result):
-            reasons[point.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {outcome.failed.text}"
-    compared = [_payment(point, chosen, judge, feasible=feasible) for point in points.values() if point.result is not None]
-    found = sorted(compared, key=_by_cost)
-    if found and found[0].best is not None and found[0].best.meets:
-        found[0] = found[0].model_copy(update={"cheapest": True})
+            reasons[row.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {outcome.failed.text}"
+    payments = sorted((_payment(row, chosen, feasible=feasible) for row in rows if row.result is not None), key=_by_cost)
+    if payments and payments[0].best is not None and payments[0].best.meets:
+        payments[0] = payments[0].model_copy(update={"cheapest": True})
     left = [
         Payment(name=price.called, price=price, best=None, capital_usd=0.0, running_usd_per_hour=None, text=reasons[price.called])
         for price in ways
         if price.called in reasons
     ]
-    return (*found, *left)
+    return (*payments, *left)
 
 
-def _by_cost(its: Payment) -> tuple[bool, float]:
+def _by_cost(payment: Payment) -> tuple[bool, float]:
     """Sorts those that reach the goal first, each by the cost of a training, or of an hour."""
-    best = its.best
+    best = payment.best
     assert best is not None
     return not best.meets, (best.usd_per_hour or 0.0) if best.cost_usd is None else best.cost_usd.mean
 
 
-def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool) -> Payment:
-    its = judge.candidate(point, chosen if feasible else None)
-    scenario = its.result.scenario
+def _payment(row: Configuration, chosen: Configuration, *, feasible: bool) -> Payment:
+    candidate = candidate_of(row, chosen if feasible else None)
+    scenario = candidate.result.scenario
     price = scenario.cluster.ways_to_pay[0]
-    if point is chosen:
+    if row is chosen:
         text = "the answer" if feasible else "the nearest"
-    elif judge.meets(point):
-        text = beside_the_answer(judge, point, chosen, {id(point): its}) if feasible else "reaches the goal"
+    elif row.meets:
+        text = beside_the_answer(row, chosen, candidate) if feasible else "reaches the goal"
     else:
-        text = why_not(judge, [point], point, ())
+        text = why_not([row], row, ())
     return Payment(
         name=price.called,
         price=price,
-        best=its,
-        capital_usd=sets_of(its.result, judge.goal) * capital_usd(scenario),
+        best=candidate,
+        capital_usd=sets_of(candidate.result, row.goal) * capital_usd(scenario),
         running_usd_per_hour=running_usd_per_hour(scenario),
         text=text,
     )

@@ -1,55 +1,57 @@
-"""``paceline.plan``: finds the configuration of a space that reaches a goal best.
+"""``paceline.plan``: finds the configuration of a space that reaches a goal best, and says what else was found.
 
-Here are the checks of what was asked, the order of the work, and the choice among configurations that are about as good. How
-configurations are searched and ranked is in search.py and judging.py, what is said around the answer in around.py.
+Here are the checks of what was asked, the order of the work, the choice among configurations that are about as good, and the best of
+each cluster, strategy and way of training. How configurations are searched is in search.py, how they are judged in configurations.py.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paceline.comparing import never_held
-from paceline.planning.answer import Candidate, Plan, Refused
-from paceline.planning.around import (
-    answers_of_clusters,
-    answers_of_strategies,
-    answers_of_ways,
-    best_way,
-    count_servers,
-    count_workers,
-    enough_servers,
-    fewest_that_may_do,
-    most_that_pay,
-    paying_workers,
-)
+from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer
+from paceline.planning.around import count_servers, count_workers, enough_servers, paying_workers
+from paceline.planning.bounds import Ceilings
+from paceline.planning.configurations import Configuration, behind, candidate_of, configurations_of, decisions, ranked
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import check_upgrades, improvements
-from paceline.planning.judging import Judge, Point
 from paceline.planning.paying import break_even_of, payments_of, use_of
 from paceline.planning.search import Search
-from paceline.planning.sentences import notes_of, sentences_of, why_this
+from paceline.planning.sentences import (
+    beside_the_answer,
+    near_miss_in_words,
+    notes_of,
+    purchase_in_words,
+    sentences_of,
+    why_not,
+    why_this,
+)
 from paceline.planning.space import Line, Space, check_devices
-from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket_of
+from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket
 from paceline.planning.ways import WAYS, Way
-from paceline.sweeping import Backend, Journal, Runner, Simulations
+from paceline.sweeping import Backend, Journal, Runner, Simulate, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError
-from simulator.base.text import format_number
-from simulator.memory import does_not_fit, not_checked
+from simulator.base.text import format_number, format_share, format_throughput, written
+from simulator.memory import does_not_fit, memory_of, not_checked
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import why_no_cost
 from simulator.results.left_out import left_out
-from simulator.results.results import Failure
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
-from simulator.strategies.strategy import Strategy
 
 _RUNNERS_UP = 5
 _WORTH_A_LARGER_BATCH = 1.02
 """By how much an answer must be better for a larger batch to be worth it."""
+_EQUAL_REGRET = 1e-6
+"""Shares of the best that differ by no more are the same, and the ranking decides."""
+_NEAR = 0.5
+"""What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
+_LITTLE = 0.02
 
 
 def plan(
@@ -101,67 +103,67 @@ def plan(
     goal, price_note = _priced(space, goal)
     _check_confidence(space, goal)
     device_notes = check_devices((line.first for line in space.lines), space.base_name)
-    judge = Judge(goal)
-    tell = progress if progress is not None else _silent
+    tell = progress if progress is not None else (lambda *_: None)
+    of_families: dict[object, Ceilings] = {}
+    lines = []
+    for number, line in enumerate(space.lines):  # which of thousands of ways to cut a model takes some seconds
+        tell(number, len(space.lines), "bounds")
+        lines.append(configurations_of(line, goal, of_families))
     with ExitStack() as stack:
         file = stack.enter_context(Journal(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
         simulations = Simulations(runner, file, force=force, progress=lambda done, total: tell(done, total, "scenarios"))
-        search = Search(list(_with_bounds(space, judge, lambda done, total: tell(done, total, "bounds"))), judge, simulations)
+        search = Search(lines, simulations)
         search.run()
-        counted = [_simulated(search.points)]
-
-        def run_on_each(belongs: Sequence[Callable[[Line], bool]]) -> int:
-            """Find the best of each of some kinds of lines; how many more were simulated for that."""
-            for of_kind in belongs if len(belongs) > 1 else ():
-                search.run_on([line for line in space.lines if of_kind(line)])
-            counted.append(_simulated(search.points))
-            return counted[-1] - counted[-2]
-
-        for_each_cluster = run_on_each([partial(_on, cluster) for cluster in space.clusters])
-        for_each_strategy = run_on_each([partial(_asked_as, name) for name in space.strategies])
-        several_ways = any(line.family is not None for line in space.lines)
-        for_each_way = run_on_each([partial(_by, way) for way in WAYS] if several_ways else [])
-        _tune(space, search, judge, simulations)
-        for_tuning = _simulated(search.points) - counted[-1]
-        meeting, missing = _held_first(judge, _smaller_batch_first(judge, _least_regret_first(judge, search.meeting))), search.missing
-        failures = _failures(search.points)
-        if not meeting and not missing:
-            texts = " / ".join(dict.fromkeys(one.text for one in failures))
+        counted = [search.simulated]
+        ways: Sequence[Way] = WAYS if any(line.family is not None for line in space.lines) else ()
+        for names, name_of in ((space.clusters, _cluster), (space.strategies, _strategy), (ways, _way)):
+            for name in names if len(names) > 1 else ():
+                search.run_on([line for line in space.lines if name_of(line) == name])
+            counted.append(search.simulated)
+        tuned = _tuned(space, search, simulations)
+        space.lines += tuned
+        search.lines += [configurations_of(line, goal, of_families) for line in tuned]
+        search.run_on(tuned)
+        counted.append(search.simulated)
+        meeting, missing = ranked(search.rows)
+        for first_of in (_least_regret, _smallest_batch, _compared_with_real_runs):
+            meeting = _moved_up(meeting, first_of)
+        ordered = [*meeting, *missing]
+        failures = _failures(search.rows)
+        if not ordered:
+            texts = " / ".join(dict.fromkeys(failure.text for failure in failures))
             raise SimulationError(f"none of the configurations could be simulated: {texts}")
-        ranked = [*meeting, *missing]
-        chosen = ranked[0]
-        result = chosen.result
-        assert result is not None
-        workers = count_workers(chosen.line, chosen.workers, simulations, goal)
-        most = most_that_pay(judge, search.points, chosen, paying_workers(workers), simulations)
-        for point in search.points:
-            if point.result is not None and point not in ranked:  # it was simulated for that
-                (meeting if judge.meets(point) else missing).append(point)
-        ranked = [*meeting, *missing]
+        chosen = ordered[0]
+        assert chosen.result is not None
+        workers = count_workers(chosen.scenario, max(chosen.line.scenarios), simulations, goal)
+        most = _most_that_pay(search.rows, chosen, paying_workers(workers), simulations)
+        for row in search.rows:
+            if row.result is not None and row not in ordered:  # it was simulated for that
+                (meeting if row.meets else missing).append(row)
+        ordered = [*meeting, *missing]
         servers = count_servers(chosen.scenario, simulations)
-        beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
         use = use_of(chosen.scenario, goal)
-        better = improvements(chosen.scenario, result, simulations, goal, beside=beside, use=use)
-        payments = payments_of(chosen, judge, simulations, feasible=bool(meeting))
+        beside = _other_ways(ordered, chosen)
+        better = improvements(chosen.scenario, chosen.result, simulations, goal, beside=beside, use=use)
+        payments = payments_of(chosen, simulations, feasible=bool(meeting))
         simulations.finish()
     others = _others(meeting or missing)
-    decisions = judge.decisions([chosen, *others]) if meeting else {}
-    fewest = fewest_that_may_do(judge, ranked, chosen)
-    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in ranked}
-    all_refused = (*space.refused, *refused, *failures)
-    of_ways = answers_of_ways(search.points, judge, candidates, chosen, all_refused)
-    runners_up = [candidates[id(point)] for point in others]
-    discarded = sum(search.discarded(point) for point in search.points)
-    unsimulated = sum(point.outcome is None for point in search.points)
+    decided = decisions([chosen, *others]) if meeting else {}
+    candidates = {row: candidate_of(row, chosen if meeting else None, decided.get(row)) for row in ordered}
+    fewest = _fewest_that_may_do(ordered, chosen)
+    groups = _Groups(search.rows, candidates, chosen, (*space.refused, *refused, *failures))
+    discarded = sum(search.discarded(row) for row in search.rows)
+    of_ways = groups.ways()
+    for_each = [after - before for before, after in itertools.pairwise(counted)]
     answer = Plan(
         goal=goal,
         feasible=bool(meeting),
-        chosen=candidates[id(chosen)],
-        why=why_this(judge, meeting, missing),
-        fewest=None if fewest is None else candidates[id(fewest)],
-        most=None if most is None else candidates[id(most)],
-        runners_up=tuple(runners_up),
+        chosen=candidates[chosen],
+        why=why_this(meeting, missing),
+        fewest=None if fewest is None else candidates[fewest],
+        most=None if most is None else candidates[most],
+        runners_up=tuple(candidates[row] for row in others),
         pareto=_front(list(candidates.values())),
         candidates=tuple(candidates.values()),
         servers=servers,
@@ -171,180 +173,57 @@ def plan(
         improvements=better,
         payments=payments,
         break_even=break_even_of(payments, use),
-        considered=space.considered + sum(one.configurations for one in refused),
+        considered=space.considered + sum(refusal.configurations for refusal in refused),
         discarded=discarded,
-        passed_over=unsimulated - discarded,
-        refused=all_refused,
-        clusters=answers_of_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        passed_over=len(search.rows) - search.simulated - discarded,
+        refused=groups.refused,
+        clusters=groups.clusters(space.clusters),
         ways=of_ways,
-        best_way=best_way(of_ways, feasible=bool(meeting)),
-        strategies=answers_of_strategies(space.strategies, search.points, judge, candidates, chosen, all_refused),
-        for_each_cluster=for_each_cluster,
-        for_each_strategy=for_each_strategy,
-        for_tuning=for_tuning,
-        for_each_way=for_each_way,
+        best_way=_best_way(of_ways, feasible=bool(meeting)),
+        strategies=groups.strategies(space.strategies),
+        for_each_cluster=for_each[0],
+        for_each_strategy=for_each[1],
+        for_each_way=for_each[2],
+        for_tuning=for_each[3],
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
     )
-    notes = [
-        *device_notes,
-        *space.price_notes,
-        *([price_note] if price_note else []),
-        *_memory_notes(space),
-        *notes_of(answer, chosen, space),
-    ]
-    worded = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
-    return answer.model_copy(update=worded)
+    notes = [*device_notes, *space.price_notes, price_note, *_memory_notes(space), *notes_of(answer, chosen, space)]
+    said = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(filter(None, notes)))}
+    return answer.model_copy(update=said)
 
 
-def _silent(done: int, total: int, what: str) -> None:
-    """Tell nobody."""
+def _cluster(line: Line) -> str:
+    return line.cluster
 
 
-def _with_bounds(space: Space, judge: Judge, progress: Callable[[int, int], None]) -> Iterator[list[Point]]:
-    """The points of each line, which of thousands of ways to cut a model take some seconds."""
-    for number, line in enumerate(space.lines):
-        progress(number, len(space.lines))
-        yield judge.points(line)
+def _strategy(line: Line) -> str:
+    return line.asked
 
 
-def _on(cluster: str, line: Line) -> bool:
-    return line.cluster == cluster
+def _way(line: Line) -> str:
+    return line.way
 
 
-def _asked_as(strategy: str, line: Line) -> bool:
-    return line.asked == strategy
-
-
-def _by(way: Way, line: Line) -> bool:
-    return line.way == way
-
-
-def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) -> None:
-    """Search lines again with the buckets that are best for them, where those are faster than their own.
-
-    Of lines that differ in how they cut a model only the best of each way, cluster and strategy are tuned, which are compared.
-    """
-    tuned: list[Line] = []
-    told: set[tuple[str, str]] = set()
-    for point in _best_of_lines([*search.meeting, *search.missing]):
-        line, result = point.line, point.result
-        assert result is not None
-        if not line.tunable:
-            continue
-        if line.family is not None:
-            belongs = {("way", line.way), ("cluster", line.cluster), *([("strategy", line.asked)] if space.strategies else [])}
-            if belongs <= told:
-                continue
-            told |= belongs
-        best = best_bucket(point.scenario, result, simulations)
-        if best is result:
-            continue
-        size = best.scenario.strategy
-        scenarios = {count: _fused_alike(scenario, size) for count, scenario in line.scenarios.items()}
-        others = (*line.others, bucket_in_words(best.scenario))
-        tuned.append(replace(line, others=others, scenarios={count: its for count, its in scenarios.items() if its is not None}))
-    for line in tuned:
-        space.lines.append(line)
-        search.lines.append(judge.points(line))
-    if tuned:
-        search.run_on(tuned)
-
-
-def _least_regret_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
-    """What meets the goal, best first; of the best of each line that one first whose expected regret is least.
-
-    The mean over replications ranks by chance and draws alone. Where the model errs otherwise for one than for another, that can be another
-    order than that of the draws of :meth:`Judge.decisions`, which are what is said of the answer.
-    """
-    compared = [meeting[0], *_others(meeting)] if meeting else []
-    decisions = judge.decisions(compared)
-    if not decisions or id(meeting[0]) not in decisions:  # none, or the first costs nothing
-        return list(meeting)
-    least = min(decision.regret_share for decision in decisions.values())
-    first = next(point for point in compared if id(point) in decisions and decisions[id(point)].regret_share <= least + _EQUAL_REGRET)
-    return [first, *(point for point in meeting if point is not first)]
-
-
-_EQUAL_REGRET = 1e-6
-"""Shares of the best that differ by no more are the same, and the ranking decides."""
-
-
-def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
-    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest on as many devices that is as good.
-
-    What a larger batch of all replicas costs in samples is not predicted, and it is not nothing. One of more devices is what
-    scaling makes of it, and was asked for.
-    """
-    if not meeting or not math.isfinite(judge.value(meeting[0])):
-        return list(meeting)
-    most = judge.value(meeting[0]) * _WORTH_A_LARGER_BATCH
-    devices = meeting[0].scenario.ranks
-    as_good = [point for point in meeting if judge.value(point) <= most and point.scenario.ranks == devices]
-    first = min(as_good, key=lambda point: point.global_batch)
-    return [first, *(point for point in meeting if point is not first)]
-
-
-def _held_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
-    """What meets the goal, best first; a kind that was never held against real runs comes after the best of others, unless it is better
-    for certain.
-
-    How far it is off is not known: it has to be better in its worst case than the other in its best.
-    """
-    best = meeting[0].result if meeting else None
-    first = next((point for point in meeting if point.result is not None and not never_held(point.result)), None)
-    if best is None or not never_held(best) or first is None or first.result is None or judge.goal.prefer == "fewest-devices":
-        return list(meeting)
-    one, other = best.throughput_samples_per_s, first.result.throughput_samples_per_s
-    if judge.value(meeting[0]) * one.mean * other.high < judge.value(first) * other.mean * one.low:
-        return list(meeting)
-    return [first, *(point for point in meeting if point is not first)]
-
-
-def _best_of_lines(ranked: Sequence[Point]) -> list[Point]:
-    """Of each line the first with several replicas, in this order."""
-    found: dict[int, Point] = {}
-    for point in ranked:
-        if can_fuse(point.scenario):
-            found.setdefault(id(point.line), point)
-    return list(found.values())
-
-
-def _best_of_ways(ranked: Sequence[Point], chosen: Point) -> list[Point]:
-    """The best of each other way of cutting a model on as many of the same machines, which another batch may make the best of all."""
-    found: dict[str, Point] = {}
-    for point in ranked if chosen.line.family is not None else ():
-        if point.line.way != chosen.line.way and point.workers == chosen.workers and point.line.cluster == chosen.line.cluster:
-            found.setdefault(point.line.way, point)
-    return list(found.values())
-
-
-def _fused_alike(scenario: Scenario, strategy: Strategy) -> Scenario | None:
-    """A configuration with the buckets of another one; None where it has none, or a rule forbids them."""
-    try:
-        return with_bucket_of(scenario, strategy) if can_fuse(scenario) else None
-    except ScenarioError:
-        return None
-
-
-def _simulated(points: Sequence[Point]) -> int:
-    """How many have an outcome."""
-    return sum(point.outcome is not None for point in points)
+# -- checks of what was asked --------------------------------------------------------------
 
 
 def _fitting(space: Space) -> tuple[Space, list[Refused]]:
     """The space without what does not fit into its device's memory, where that is known; and what that is."""
     refused: list[Refused] = []
     lines: list[Line] = []
-    compared = any(line.family is not None for line in space.lines)
+    cuts_models = any(line.family is not None for line in space.lines)
     for line in space.lines:
         if line.family is not None:  # which was made of what fits
             lines.append(line)
             continue
         texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(resolve(scenario))) is not None}
         if texts:
-            its = _refused_by_memory(line, texts)
-            refused.append(its.model_copy(update={"by_memory": True, "way": line.way}) if compared else its)
+            way = line.way if cuts_models else ""
+            text = next(iter(texts.values()))
+            refused.append(
+                Refused(name=line.title(), cluster=line.cluster, text=text, configurations=len(texts), by_memory=cuts_models, way=way)
+            )
         fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
         if fitting:
             lines.append(replace(line, scenarios=fitting))
@@ -353,27 +232,20 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
     return replace(space, lines=lines), refused
 
 
-def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
-    return Refused(name=line.title(), cluster=line.cluster, text=next(iter(texts.values())), configurations=len(texts))
-
-
 def _memory_notes(space: Space) -> list[str]:
     """Whose memory could not be checked, and why."""
     # of a family one tells for all: they have the same layers on the same devices
-    scenarios = {id(line.family or line): line.first for line in space.lines}.values()
+    scenarios = {line.family or line: line.first for line in space.lines}.values()
     reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(resolve(scenario))) is not None)
     return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 
 
 def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
     """The goal, and a note where prices are missing; without any price the cheapest are those of the fewest devices."""
-    scenarios = [line.first for line in space.lines]
-    without = [scenario for scenario in scenarios if scenario.cluster.price is None]
-    if not without:
-        return goal, ""
+    without = [line.first for line in space.lines if line.first.cluster.price is None]
     sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
-    if len(without) < len(scenarios):
-        return goal, f"{sentences}. It comes after those that have one wherever cost decides"
+    if len(without) < len(space.lines):
+        return goal, f"{sentences}. It comes after those that have one wherever cost decides" if without else ""
     if goal.budget_usd is not None:
         raise InputError(
             f"`budget` {goal.budget_usd:g} USD cannot be compared with anything: {sentences}; give `prices`, such as "
@@ -395,28 +267,138 @@ def _check_confidence(space: Space, goal: Goal) -> None:
         )
 
 
-def _failures(points: Sequence[Point]) -> list[Refused]:
+# -- the choice ----------------------------------------------------------------------------
+
+
+def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
+    """Lines with the buckets that are best for them, where those are faster than their own.
+
+    Of lines that differ in how they cut a model only the best of each way, cluster and strategy are tuned, which are compared.
+    """
+    meeting, missing = ranked(search.rows)
+    best_of_lines: dict[Line, Configuration] = {}
+    for row in (*meeting, *missing):
+        if can_fuse(row.scenario):
+            best_of_lines.setdefault(row.line, row)
+    tuned: list[Line] = []
+    told: set[tuple[str, str]] = set()
+    for line, row in best_of_lines.items():
+        if not line.tunable:
+            continue
+        if line.family is not None:
+            belongs = {("way", line.way), ("cluster", line.cluster), *([("strategy", line.asked)] if space.strategies else [])}
+            if belongs <= told:
+                continue
+            told |= belongs
+        assert row.result is not None
+        best = best_bucket(row.scenario, row.result, simulate)
+        if best is not row.result:
+            size = best.scenario.strategy.bucket_bytes
+            scenarios = {count: fused for count, scenario in line.scenarios.items() if (fused := _fused(scenario, size)) is not None}
+            tuned.append(replace(line, others=(*line.others, bucket_in_words(best.scenario)), scenarios=scenarios))
+    return tuned
+
+
+def _fused(scenario: Scenario, size_bytes: float | None) -> Scenario | None:
+    """A configuration with buckets of a size; None where it has none, or a rule forbids them."""
+    try:
+        return with_bucket(scenario, size_bytes) if can_fuse(scenario) else None
+    except ScenarioError:
+        return None
+
+
+def _moved_up(meeting: list[Configuration], first_of: Callable[[Sequence[Configuration]], Configuration]) -> list[Configuration]:
+    """What meets the goal, best first, with another one of them moved up to the first place."""
+    if not meeting:
+        return meeting
+    first = first_of(meeting)
+    return [first, *(row for row in meeting if row is not first)]
+
+
+def _least_regret(meeting: Sequence[Configuration]) -> Configuration:
+    """Of the best of each line that one whose expected regret is least.
+
+    The mean over replications ranks by chance and draws alone. Where the model errs otherwise for one than for another, that can be another
+    order than that of the draws of :func:`~paceline.planning.configurations.decisions`, which are what is said of the answer.
+    """
+    compared = [meeting[0], *_others(meeting)]
+    decided = decisions(compared)
+    if meeting[0] not in decided:  # there are none, or the first costs nothing
+        return meeting[0]
+    least = min(decision.regret_share for decision in decided.values())
+    return next(row for row in compared if row in decided and decided[row].regret_share <= least + _EQUAL_REGRET)
+
+
+def _smallest_batch(meeting: Sequence[Configuration]) -> Configuration:
+    """The first, or of those on as many devices that are hardly worse the one with the smallest batch.
+
+    What a larger batch of all replicas costs in samples is not predicted, and it is not nothing. One of more devices is what
+    scaling makes of it, and was asked for.
+    """
+    best = meeting[0]
+    if not math.isfinite(best.value):
+        return best
+    most = best.value * _WORTH_A_LARGER_BATCH
+    as_good = [row for row in meeting if row.value <= most and row.scenario.ranks == best.scenario.ranks]
+    return min(as_good, key=lambda row: row.global_batch)
+
+
+def _compared_with_real_runs(meeting: Sequence[Configuration]) -> Configuration:
+    """The first whose kind was compared with real runs, unless the first of all is better for certain.
+
+    The error of a kind that never was is not known: it has to be better in its worst case than the other in its best.
+    """
+    best, first = meeting[0], next((row for row in meeting if row.result is not None and not never_held(row.result)), None)
+    if first is None or first.result is None or best.result is None or best.goal.prefer == "fewest-devices":
+        return best
+    rate, other = best.result.throughput_samples_per_s, first.result.throughput_samples_per_s
+    certain = best.value * rate.mean * other.high < first.value * other.mean * rate.low
+    return best if first is best or certain else first
+
+
+def _others(pool: Sequence[Configuration]) -> list[Configuration]:
+    """The best of each line but that of the first; where there is no other line, the next ones of the same."""
+    chosen, *rest = pool
+    best_of_line: dict[Line, Configuration] = {}
+    for row in rest:
+        if row.line is not chosen.line:
+            best_of_line.setdefault(row.line, row)
+    return (list(best_of_line.values()) or rest)[:_RUNNERS_UP]
+
+
+def _other_ways(ordered: Sequence[Configuration], chosen: Configuration) -> list[Scenario]:
+    """The best of each other way of cutting a model on as many of the same machines, which another batch may make the best of all."""
+    best: dict[str, Scenario] = {}
+    for row in ordered if chosen.line.family is not None else ():
+        if row.line.way != chosen.line.way and row.workers == chosen.workers and row.line.cluster == chosen.line.cluster:
+            best.setdefault(row.line.way, row.scenario)
+    return list(best.values())
+
+
+def _fewest_that_may_do(rows: Sequence[Configuration], chosen: Configuration) -> Configuration | None:
+    """Of what was simulated on fewer devices than the answer the fewest that are no worse than a near miss; None where none are."""
+    least = _NEAR * chosen.goal.confidence
+    enough = [row for row in rows if row.scenario.ranks < chosen.scenario.ranks and row.confidence >= least]
+    return min(enough, key=lambda row: (row.scenario.ranks, -row.confidence, row.value), default=None)
+
+
+def _most_that_pay(rows: Sequence[Configuration], chosen: Configuration, until: int | None, simulate: Simulate) -> Configuration | None:
+    """The answer with as many workers as pay; None where these are its own, miss the goal or are none of the range."""
+    row = next((row for row in rows if row.line is chosen.line and row.workers == until), None)
+    if row is None or row is chosen:
+        return None
+    if row.outcome is None:
+        (row.outcome,) = simulate([row.scenario])
+    return row if row.meets else None
+
+
+def _failures(rows: Sequence[Configuration]) -> list[Refused]:
     """What could not be simulated, with what the simulation said."""
     return [
-        Refused(
-            name=point.line.title(point.workers),
-            cluster=point.line.cluster,
-            text=f"{point.outcome.failed.kind}: {point.outcome.failed.text}",
-            configurations=1,
-        )
-        for point in points
-        if isinstance(point.outcome, Failure)
+        Refused(name=row.title, cluster=row.line.cluster, text=f"{failure.kind}: {failure.text}", configurations=1)
+        for row in rows
+        if isinstance(row.outcome, Failure) and (failure := row.outcome.failed)
     ]
-
-
-def _others(pool: Sequence[Point]) -> list[Point]:
-    """The best of each line but that of the first point; where there is no other line, the next ones of the same."""
-    chosen, *rest = pool
-    best_of_line: dict[int, Point] = {}
-    for point in rest:
-        if point.line is not chosen.line:
-            best_of_line.setdefault(id(point.line), point)
-    return (list(best_of_line.values()) or rest)[:_RUNNERS_UP]
 
 
 def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -425,21 +407,207 @@ def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     Where the goal has samples, cost and time of the training are compared; else the price
     of an hour and the throughput.
     """
-    costs = [(_cost(candidate), candidate) for candidate in candidates]
-    priced = [(cost, candidate) for cost, candidate in costs if cost is not None]
+    figures = []
+    for candidate in candidates:
+        cost = candidate.cost_usd.mean if candidate.cost_usd is not None else candidate.usd_per_hour
+        slowness = candidate.time_s.mean if candidate.time_s is not None else -candidate.result.throughput_samples_per_s.mean
+        if cost is not None:
+            figures.append((slowness, cost, candidate.name, candidate))
     front: list[Candidate] = []
-    cheapest = float("inf")
-    for cost, candidate in sorted(priced, key=lambda pair: (_slowness(pair[1]), pair[0], pair[1].name)):
+    cheapest = math.inf
+    for _, cost, _, candidate in sorted(figures, key=lambda figure: figure[:3]):
         if cost < cheapest:
             front.append(candidate)
             cheapest = cost
     return tuple(front)
 
 
-def _slowness(candidate: Candidate) -> float:
-    """Time of the training; where the goal has no samples, what orders throughput likewise."""
-    return candidate.time_s.mean if candidate.time_s is not None else -candidate.result.throughput_samples_per_s.mean
+# -- the best of each cluster, strategy and way of training --------------------------------
+
+_NAMES: Mapping[str, str] = {
+    "data parallel": "data parallelism",
+    "pipeline": "a pipeline",
+    "tensor": "splitting tensors",
+    "expert": "spreading experts",
+    "sharded": "sharded data parallelism",
+    "hybrid": "a hybrid of several ways",
+}
+_EXCHANGED: Mapping[str, str] = {
+    "data parallel": "reducing gradients",
+    "pipeline": "handing on activations and reducing gradients",
+    "tensor": "exchanging partial results in every layer and reducing gradients",
+    "expert": "sending tokens to experts and reducing gradients",
+    "sharded": "gathering and reducing what copies share",
+    "hybrid": "what its parts exchange",
+}
 
 
-def _cost(candidate: Candidate) -> float | None:
-    return candidate.cost_usd.mean if candidate.cost_usd is not None else candidate.usd_per_hour
+@dataclass
+class _Groups:
+    """What of a plan's table lies on one cluster, or is of one strategy or way of training, beside the answer.
+
+    Attributes
+    ----------
+    rows
+        Every configuration that is not refused.
+    candidates
+        What is said of those that were simulated.
+    chosen
+        The answer, or where there is none the nearest.
+    refused
+        What cannot be.
+    """
+
+    rows: Sequence[Configuration]
+    candidates: Mapping[Configuration, Candidate]
+    chosen: Configuration
+    refused: tuple[Refused, ...]
+
+    def clusters(self, asked: Sequence[str]) -> tuple[ClusterAnswer, ...]:
+        """One answer for each cluster that was asked for."""
+        answers = []
+        for name in asked:
+            own, met, missed = self._of(_cluster, name)
+            best = next(iter([*met, *missed]), None)
+            near = _near_miss(met[0], missed) if met else None
+            texts = [self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.cluster == name])]
+            if best is not None:
+                texts.append(purchase_in_words(self.candidates[best], best.goal))
+            if near is not None:
+                texts.append(near_miss_in_words(self.candidates[near], prefer=near.goal.prefer))
+            answers.append(
+                ClusterAnswer(
+                    cluster=name,
+                    price=(best or own[0]).scenario.cluster.price if own else None,
+                    best=None if best is None else self.candidates[best],
+                    near_miss=None if near is None else self.candidates[near],
+                    text="; ".join(filter(None, texts)),
+                )
+            )
+        return tuple(answers)
+
+    def strategies(self, asked: Sequence[str]) -> tuple[StrategyAnswer, ...]:
+        """One answer for each strategy that was asked for, with why not; none where only one was."""
+        answers = []
+        for name in asked if len(asked) > 1 else ():
+            own, met, missed = self._of(_strategy, name)
+            best = next((self.candidates[row] for row in (*met, *missed)), None)
+            text = self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.asked == name])
+            answers.append(StrategyAnswer(strategy=name, best=best, text=text))
+        return tuple(answers)
+
+    def ways(self) -> tuple[WayAnswer, ...]:
+        """One answer for each way of training that was tried, best first; none where only one was."""
+        answers: list[tuple[tuple[float | str | int, ...], WayAnswer]] = []
+        for place, way in enumerate(WAYS):
+            own, met, missed = self._of(_way, way)
+            excluded = [refusal for refusal in self.refused if refusal.way == way]
+            if not own and not excluded:
+                continue
+            best = next(iter([*met, *missed]), None)
+            if best is None:
+                text = f"not possible: {excluded[0].text}" if excluded else _too_slow(own)
+                answers.append(((2, place), WayAnswer(way=way, best=None, text=text)))
+                continue
+            candidate = self.candidates[best]
+            texts = [self._way_standing(best), _limit(way, candidate.result)]
+            if (refusal := next((refusal for refusal in excluded if refusal.by_memory), None)) is not None:
+                many = "configurations do" if refusal.configurations > 1 else "configuration does"
+                texts.append(f"of it {refusal.configurations:,} {many} not fit into memory")
+            answer = WayAnswer(
+                way=way,
+                best=candidate,
+                memory_bytes=_memory_bytes(best.scenario),
+                waiting=_share(candidate.result, "waiting"),
+                text="; ".join(filter(None, texts)),
+            )
+            answers.append(((0, *best.rank) if met else (1, *best.nearness), answer))
+        return tuple(answer for _, answer in sorted(answers, key=lambda pair: pair[0])) if len(answers) > 1 else ()
+
+    def _of(self, name_of: Callable[[Line], str], name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration]]:
+        """All of a group, and of those simulated which reach the goal, best first, and which do not."""
+        own = [row for row in self.rows if name_of(row.line) == name]
+        return own, *ranked(own)
+
+    def _standing(
+        self, own: Sequence[Configuration], met: Sequence[Configuration], missed: Sequence[Configuration], excluded: Sequence[Refused]
+    ) -> str:
+        """How the best of a group stands to the answer, or why it does not reach the goal."""
+        if met:
+            return beside_the_answer(met[0], self.chosen, self.candidates[met[0]])
+        return why_not(own, next(iter(missed), None), excluded)
+
+    def _way_standing(self, best: Configuration) -> str:
+        """How the best of a way stands to the answer, with the throughput."""
+        chosen = self.chosen
+        if best is chosen:
+            return "the answer" if best.meets else "the nearest"
+        if not best.meets:
+            return f"misses the goal: {format_throughput(best.margin * best.needed)} of {format_throughput(best.needed)} samples/s needed"
+        assert best.result is not None
+        assert chosen.result is not None
+        rate = best.result.throughput_samples_per_s.mean / chosen.result.throughput_samples_per_s.mean
+        change = f"{format_share(abs(rate - 1))} {'more' if rate > 1 else 'less'} throughput"
+        texts = [behind(best, chosen)]
+        texts += [change if abs(rate - 1) >= _LITTLE else "about as fast"] if best.value == chosen.value else []
+        return ", ".join(texts)
+
+
+def _near_miss(best: Configuration, missed: Sequence[Configuration]) -> Configuration | None:
+    """The likeliest of those that would be preferred to the best, if only they reached the goal."""
+    better = [row for row in missed if row.value < best.value and row.confidence >= _NEAR * row.goal.confidence]
+    return min(better, key=lambda row: (-row.confidence, row.value, row.rank), default=None)
+
+
+def _too_slow(rows: Sequence[Configuration]) -> str:
+    most = max(rows, key=lambda row: row.promised)
+    return f"too slow: by closed forms at most {format_throughput(most.ceiling)} of {format_throughput(most.needed)} samples/s needed"
+
+
+def _limit(way: Way, result: Result) -> str:
+    """What costs it most beside its own compute; nothing where that is little."""
+    strategy, training = result.scenario.strategy, result.scenario.training
+    texts = []
+    waiting, exchange = _share(result, "waiting"), _share(result, "exposed_communication")
+    if waiting >= _LITTLE:
+        waits = "stages wait for each other (bubbles)" if "pipeline" in strategy.cuts else "devices wait for the slowest"
+        texts.append((waiting, f"{waits} for {written(waiting, 'share')} of a step"))
+    if exchange >= _LITTLE:
+        over = " between nodes" if result.scenario.nodes_needed > 1 else ""
+        texts.append((exchange, f"{_EXCHANGED[way]}{over} takes {written(exchange, 'share')} of a step that nothing hides"))
+    said = [text for _, text in sorted(texts, reverse=True)]
+    if training.recompute != "none":
+        said.append(f"it fits with {training.recompute} recomputation only")
+    return "; ".join(said)
+
+
+def _share(result: Result, part: str) -> float:
+    """Of a step, the share of one part."""
+    step = result.breakdown_s
+    whole = step.input + step.compute + step.exposed_communication + step.waiting + step.apply
+    return float(getattr(step, part) / whole) if whole else 0.0
+
+
+def _memory_bytes(scenario: Scenario) -> float | None:
+    """What the device holds that needs most; None where its activations are not known."""
+    devices = memory_of(resolve(scenario))
+    known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
+    return max(device.need_bytes for device in devices) if known else None
+
+
+def _best_way(ways: Sequence[WayAnswer], *, feasible: bool) -> str:
+    """Which way of training is best for this model on this cluster, and why: what limits the others."""
+    if not ways or ways[0].best is None:
+        return ""
+    first, *others = ways
+    assert first.best is not None
+    scenario = first.best.result.scenario
+    degrees = f" ({scenario.strategy.in_words})" if first.way != "data parallel" and scenario.strategy.in_words else ""
+    stands = "is the best way of training" if feasible else "comes nearest of the ways of training"
+    reasons = [f"{_begun(_NAMES[answer.way])}: {answer.text}" for answer in others]
+    begins = f"{_begun(_NAMES[first.way])}{degrees} {stands} {scenario.workload.name} on {scenario.cluster.name}."
+    return f"{begins} {' / '.join(reasons)}." if reasons else begins
+
+
+def _begun(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"

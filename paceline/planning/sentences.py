@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from paceline.comparing import LITTLE, has_effect, never_held
 from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
-from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate, sets_of
-from paceline.planning.judging import Judge, Point
+from paceline.planning.configurations import Configuration, behind
+from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
 from paceline.result_tables import PART_LABELS
 from paceline.sentences import (
@@ -48,7 +48,7 @@ _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
 
 
-def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
+def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
     paid = [_payments(plan)] if plan.payments else []
@@ -204,7 +204,7 @@ def _layout(candidate: Candidate) -> str:
     return f"{text}. {runs}."
 
 
-def _beyond_budget(chosen: Point, goal: Goal) -> str:
+def _beyond_budget(chosen: Configuration, goal: Goal) -> str:
     """Why no throughput would keep a configuration within the budget."""
     committed = committed_usd(chosen.scenario)
     if goal.budget_usd is None or chosen.usd_per_hour is None:
@@ -255,7 +255,7 @@ _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
 
 
-def _answer(plan: Plan, chosen: Point) -> str:
+def _answer(plan: Plan, chosen: Configuration) -> str:
     goal, best = plan.goal, plan.chosen
     asked = goal_in_words(goal)
     named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
@@ -266,8 +266,7 @@ def _answer(plan: Plan, chosen: Point) -> str:
         what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
         return f"The {what} that reaches {asked} is {named}. {figures}{whole}"
     nearest = f"Nothing considered reaches {asked}. Nearest comes {named}. {figures}"
-    needed = chosen.needed
-    reached = Judge(goal).margin(chosen) * needed
+    needed, reached = chosen.needed, chosen.margin * chosen.needed
     if not math.isfinite(needed):
         return f"{nearest} {_beyond_budget(chosen, goal)}.{whole}"
     over = " over the whole job" if job_of(best.result, goal) is not None else ""
@@ -349,76 +348,71 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
-def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:
-    """Why the first of the points is the answer."""
+def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration]) -> str:
+    """Why the first configuration is the answer."""
     if not meeting:
         if len(missing) == 1:
             return "It is the only configuration simulated, and does not reach the goal."
         return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
-    what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
-    count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
-    cheaper = [point for point in meeting[1:] if judge.value(point) < judge.value(meeting[0])]
-    untested = [point for point in cheaper if point.result is not None and never_held(point.result)]
-    fuller = [point for point in cheaper if point not in untested and point.global_batch > meeting[0].global_batch]
+    best, *others = meeting
+    does = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[best.goal.prefer]
+    count, reach = len(meeting) + len(missing), "reaches" if not others else "reach"
+    cheaper = [row for row in others if row.value < best.value]
+    untested = [row for row in cheaper if row.result is not None and never_held(row.result)]
+    fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
     rather = ["larger batches that are hardly better"] * bool(fuller)
     rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)
     rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(fuller))
     but = f", but for {listed(rather)}" if rather else ""
-    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}{but}."]
-    others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
-    if others and math.isfinite(judge.value(others[0])):
-        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}.")
-    if larger := _larger_batch(judge, meeting):
-        texts.append(larger)
-    if inexact := _inexact(meeting[0]):
-        exact = _exact_instead(judge, meeting, others)
-        texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {exact}.")
-    return " ".join(texts)
+    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {does}{but}."]
+    others = [row for row in meeting if row.line is not best.line] or others
+    if others and math.isfinite(others[0].value):
+        texts.append(f"Next comes {_beside(others[0], best)}.")
+    texts.append(_larger_batch(meeting))
+    if inexact := _inexact(best):
+        exact = next((row for row in meeting if not _inexact(row)), None)
+        if exact is None:
+            instead = "nothing else simulated reaches the goal without that"
+        elif others[0] is exact:
+            instead = "the next does not"
+        else:
+            instead = f"the best that does not is {_beside(exact, best)}"
+        texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {instead}.")
+    return " ".join(filter(None, texts))
 
 
-def _larger_batch(judge: Judge, meeting: Sequence[Point]) -> str:
+def _larger_batch(meeting: Sequence[Configuration]) -> str:
     """What a batch larger than others to choose from wins, which is what it may cost in samples; nothing where it is the smallest."""
     best = meeting[0]
-    smaller = next((point for point in meeting if point.global_batch < best.global_batch), None)
-    if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(judge.value(smaller)) or not judge.value(best):
+    smaller = next((row for row in meeting if row.global_batch < best.global_batch), None)
+    if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(smaller.value) or not best.value:
         return ""
-    more = judge.value(smaller) / judge.value(best) - 1
     text = f"Its batch of {best.global_batch:,} samples a step may need more of them to learn as much (McCandlish et al., 2018), which is "
-    text += f"not counted: with {smaller.global_batch:,} a step the best is {smaller.line.title(smaller.workers)}"
-    if judge.goal.prefer == "fewest-devices":
+    text += f"not counted: with {smaller.global_batch:,} a step the best is {smaller.title}"
+    if best.goal.prefer == "fewest-devices":
         return f"{text}."
-    return f"{text}, and the answer is better as long as it needs less than {format_share(more)} more samples than that."
+    more = format_share(smaller.value / best.value - 1)
+    return f"{text}, and the answer is better as long as it needs less than {more} more samples than that."
 
 
-def _batch_key(point: Point) -> tuple[int | None, int | None]:
-    load = point.scenario.workload
+def _batch_key(row: Configuration) -> tuple[int | None, int | None]:
+    load = row.scenario.workload
     return load.batch_per_replica, load.global_batch
 
 
-def _exact_instead(judge: Judge, meeting: Sequence[Point], others: Sequence[Point]) -> str:
-    """The best that takes the steps that one device would take, beside a first one that does not."""
-    exact = next((point for point in meeting if not _inexact(point)), None)
-    if exact is None:
-        return "nothing else simulated reaches the goal without that"
-    return "the next does not" if others[0] is exact else f"the best that does not is {_beside(judge, exact, meeting[0])}"
-
-
-def _inexact(point: Point) -> str:
+def _inexact(row: Configuration) -> str:
     """How its updates differ from those of one device with the global batch; empty where they are the same."""
-    if point.result is not None and point.result.staleness.max > 0:
+    if row.result is not None and row.result.staleness.max > 0:
         return "its gradients are stale"
-    return point.scenario.strategy.inexact
+    return row.scenario.strategy.inexact
 
 
-def _beside(judge: Judge, other: Point, best: Point) -> str:
-    """Another point, and how far behind the best it is."""
-    title = other.line.title(other.workers)
-    if not math.isfinite(judge.value(other)):
-        return f"{title}, which has no price"
-    return f"{title}: {judge.behind(other, best)}"
+def _beside(other: Configuration, best: Configuration) -> str:
+    """Another configuration, and how far behind the best it is."""
+    return f"{other.title}: {behind(other, best)}" if math.isfinite(other.value) else f"{other.title}, which has no price"
 
 
-def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
+def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
     """What the reader must know besides."""
     notes = [_scaling_note(space)]
     line = chosen.line
@@ -441,7 +435,7 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
     return notes
 
 
-def _most_note(chosen: Point) -> str:
+def _most_note(chosen: Configuration) -> str:
     """What keeps an answer from more workers that has the most of its line."""
     scenario = chosen.scenario
     nodes = scenario.cluster.room
@@ -474,52 +468,47 @@ def _either(values: Sequence[int]) -> str:
     return " or ".join(f"{value:,}" for value in values)
 
 
-# -- each cluster --------------------------------------------------------------------------
+# -- each cluster, each strategy -----------------------------------------------------------
 
 
-def near_miss_in_words(judge: Judge, near: Candidate) -> str:
+def near_miss_in_words(near: Candidate, *, prefer: Prefer) -> str:
     """What would be preferred to the best of its cluster, if only it reached the goal."""
-    cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
+    cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and prefer == "cheapest" else ""
     return f"a near miss with {near.placement}{cost}: confidence {_probability(near.confidence)}"
 
 
-def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate]) -> str:
-    """How what meets the goal stands to the answer."""
+def beside_the_answer(best: Configuration, chosen: Configuration, candidate: Candidate) -> str:
+    """How what meets the goal stands to the answer; ``candidate`` is what is said of it."""
     if best is chosen:
         return "the answer"
-    if not math.isfinite(judge.value(best)):
+    if not math.isfinite(best.value):
         return "reaches the goal; without a price it comes after those that have one"
-    standing = standing_in_words(candidates[id(best)])
-    return f"{judge.behind(best, chosen)}{f'; {standing}' if standing else ''}"
+    return "; ".join(filter(None, (behind(best, chosen), standing_in_words(candidate))))
 
 
-def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
+def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refused: Sequence[Refused]) -> str:
     """Why nothing on a cluster, or by a strategy, reaches the goal; ``refused`` are those of its configurations that cannot be."""
-    if not points:
+    if not rows:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
-    if not any(math.isfinite(point.needed) for point in points):
-        held = [(usd, point.scenario) for point in points if (usd := committed_usd(point.scenario)) is not None]
-        if held and judge.goal.budget_usd is not None:
-            lowest, scenario = min(held, key=lambda its: its[0])
-            budget = format_usd(judge.goal.budget_usd)
+    goal = rows[0].goal
+    if not any(math.isfinite(row.needed) for row in rows):
+        committed = [(usd, row.scenario) for row in rows if (usd := committed_usd(row.scenario)) is not None]
+        if committed and goal.budget_usd is not None:
+            lowest, scenario = min(committed, key=lambda pair: pair[0])
+            budget = format_usd(goal.budget_usd)
             return f"its fewest machines cost {format_usd(lowest)} {for_what(scenario)}, and the budget is {budget}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
-        failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")
+        failed = next((row.outcome.failed.text for row in rows if isinstance(row.outcome, Failure)), "")
         if failed:
             return f"could not be simulated: {failed}"
-        most = max(points, key=lambda point: point.ceiling / point.needed)
+        most = max(rows, key=lambda row: row.promised)
         rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
         return f"too slow at every size allowed: by closed forms at most {rates}"
-    confidence = judge.confidence(nearest)
-    asked = judge.goal.confidence
-    if confidence > 0:
-        sure = f"a confidence of {_probability(confidence)}, of {format_number(asked, 4)} asked for"
-        return f"reaches the goal with {sure}; {_needs(judge, nearest)}"
-    least = "at every size allowed" if not any(judge.reachable(point) for point in points) else "at every size tried"
-    return f"too slow {least}: {_needs(judge, nearest)}"
-
-
-def _needs(judge: Judge, point: Point) -> str:
-    reached = judge.margin(point) * point.needed
-    return f"{format_throughput(reached)} samples/s with the confidence asked for, {format_throughput(point.needed)} needed"
+    reached = format_throughput(nearest.margin * nearest.needed)
+    needs = f"{reached} samples/s with the confidence asked for, {format_throughput(nearest.needed)} needed"
+    if confidence := nearest.confidence:
+        return (
+            f"reaches the goal with a confidence of {_probability(confidence)}, of {format_number(goal.confidence, 4)} asked for; {needs}"
+        )
+    return f"too slow at every size {'tried' if any(row.reachable for row in rows) else 'allowed'}: {needs}"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import paceline.deciding
+import paceline.comparing
 from simulator import load_scenario, simulate
 from simulator.resolve.drawing import COMPUTE, LINK
 from simulator.results.inadequacy import discrepancy_of
@@ -100,7 +100,7 @@ def test_decisions_of_two_lognormal_rates_are_those_of_the_closed_form() -> None
     mean, sd = np.array([0.1, 0.0]), np.array([0.2, 0.1])
     logs = mean[:, None] + sd[:, None] * rng.standard_normal((2, 400_000))
     apart, spread = mean[0] - mean[1], math.hypot(*sd)
-    one, other = paceline.deciding.stakes(np.exp(logs), 10_000, most=True)
+    one, other = paceline.comparing.stakes(np.exp(logs), 10_000, most=True)
     assert one.best == pytest.approx(stats.norm.cdf(apart / spread), abs=0.003)
     assert one.best + other.best == pytest.approx(1.0)
     means = np.exp(mean + sd**2 / 2)

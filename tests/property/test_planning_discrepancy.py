@@ -10,8 +10,8 @@ from support.sampling import a_few
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
+from paceline.planning.configurations import configurations_of
 from paceline.planning.goal import confidence_of, required_rate
-from paceline.planning.judging import Judge
 from paceline.planning.space import Space
 from simulator import simulate
 from simulator.results.cost import usd_per_hour
@@ -67,7 +67,7 @@ def test_nothing_that_reaches_a_goal_is_discarded(strategy: dict[str, object], c
     for line in space.lines:
         for workers, scenario in line.scenarios.items():
             result = simulate(scenario)
-            judge = Judge(goal_of(target_throughput=1.0, confidence=confidence))
-            point = next(its for its in judge.points(line) if its.workers == workers)
-            point.outcome = result
-            assert judge.margin(point) <= point.ceiling * (1 + 1e-9)
+            goal = goal_of(target_throughput=1.0, confidence=confidence)
+            row = next(row for row in configurations_of(line, goal, {}) if row.workers == workers)
+            row.outcome = result
+            assert row.margin <= row.ceiling * (1 + 1e-9)

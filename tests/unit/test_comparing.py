@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from support.jobs import with_job
 from support.scenarios import scenario_table
 
 from paceline.comparing import Comparison, compare, has_effect, is_condition, rank, rivals_of, share_draws, verdict
-from paceline.planning.judging import Judge
+from paceline.planning.configurations import behind
 from paceline.reporting.content import Request
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.rng import Streams
@@ -163,11 +163,11 @@ def test_who_wins_in_how_many_runs_and_by_how_much(base: Result) -> None:
 
 def test_where_the_fastest_is_preferred_another_is_behind_in_throughput() -> None:
     """233 of 457 samples/s are 49% less; a sample takes 96% longer, which is no throughput."""
-    judge: Any = SimpleNamespace(goal=SimpleNamespace(prefer="fastest"), value=lambda point: 1 / point.rate)
-    slow, fast = (SimpleNamespace(rate=rate, result=None) for rate in (233.0, 457.0))
-    assert Judge.behind(judge, slow, fast) == "49% lower throughput"  # type: ignore[arg-type]
-    assert Judge.behind(judge, fast, slow) == "96% higher throughput"  # type: ignore[arg-type]
-    assert Judge.behind(judge, fast, fast) == "just as fast"  # type: ignore[arg-type]
+    goal = SimpleNamespace(prefer="fastest")
+    slow, fast = (cast(Any, SimpleNamespace(value=1 / rate, result=None, goal=goal)) for rate in (233.0, 457.0))
+    assert behind(slow, fast) == "49% lower throughput"
+    assert behind(fast, slow) == "96% higher throughput"
+    assert behind(fast, fast) == "just as fast"
 
 
 @pytest.mark.parametrize(

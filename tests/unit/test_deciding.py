@@ -9,7 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.deciding import drawn_rates, fastest, stakes
+from paceline.comparing import drawn_rates, fastest, stakes
 from paceline.planning import Plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate

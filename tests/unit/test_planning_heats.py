@@ -8,59 +8,61 @@ from typing import Any, cast
 
 import pytest
 
-from paceline.planning.judging import Judge
+from paceline.planning import goal_of
+from paceline.planning.configurations import Configuration, ranked
 from paceline.planning.search import Search
 
 NEEDED = 30.0
 
 
 def way(name: str, rates: dict[int, float], shown: dict[int, float] | None = None) -> list[Any]:
-    """Points of one way, by number of workers; ``shown``: what short runs show, where that is another rate. NaN: it fails in full."""
+    """Those of one way, by number of workers; ``shown``: what short runs show, where that is another rate. NaN: it fails in full."""
     line = SimpleNamespace(cluster="lab", scaling="strong", way="pipeline", family="any", name=name, searched=True)
     line.scenarios = {
         workers: SimpleNamespace(nodes_needed=workers // 8, rate=rate, shown=(shown or rates)[workers]) for workers, rate in rates.items()
     }
-    return [_Point(line, workers, scenario) for workers, scenario in line.scenarios.items()]
+    goal = goal_of(target_throughput=NEEDED)
+    return [_Row(goal, line, workers, None, NEEDED, 100.0, 0.01, scenario.shown) for workers, scenario in line.scenarios.items()]
 
 
-class _Point(SimpleNamespace):
-    def __init__(self, line: Any, workers: int, scenario: Any) -> None:
-        super().__init__(line=line, workers=workers, scenario=scenario, needed=NEEDED, ceiling=100.0, least_sample_s=0.01, outcome=None)
-        self.guess = scenario.shown
+class _Row(Configuration):
+    """At a price of one for each worker."""
 
     @property
-    def result(self) -> float | None:
-        return None if self.outcome is None or math.isnan(self.outcome) else self.outcome
+    def result(self) -> Any:
+        return None if self.outcome is None or math.isnan(cast(Any, self.outcome)) else self.outcome
 
+    @property
+    def meets(self) -> bool:
+        return (self.result or 0.0) >= NEEDED
 
-class _Cheapest:
-    """A price of one for each worker."""
+    @property
+    def value(self) -> float:
+        return math.inf if self.result is None else float(self.workers)
 
-    goal = SimpleNamespace(prefer="cheapest")
+    @property
+    def sample_s(self) -> float:
+        return 1.0
 
-    def meets(self, point: _Point) -> bool:
-        return (point.result or 0.0) >= NEEDED
+    @property
+    def rank(self) -> tuple[float | str | int, ...]:
+        return (self.value,)
 
-    def value(self, point: _Point) -> float:
-        return math.inf if point.result is None else float(point.workers)
+    @property
+    def hope(self) -> float:
+        return float(self.workers)
 
-    def rank(self, point: _Point) -> tuple[float, ...]:
-        return (self.value(point),)
+    @property
+    def expected(self) -> float:
+        return float(self.workers) if self.guess >= NEEDED else math.inf
 
-    def hope(self, point: _Point) -> float:
-        return float(point.workers)
+    @property
+    def margin(self) -> float:
+        return -1.0 if self.result is None else self.result / NEEDED
 
-    def expected(self, point: _Point) -> float:
-        return float(point.workers) if point.guess >= NEEDED else math.inf
-
-    def reachable(self, _: _Point) -> bool:
-        return True
-
-    def margin(self, point: _Point) -> float:
-        return -1.0 if point.result is None else point.result / NEEDED
-
-    def nearness(self, point: _Point) -> tuple[float, ...]:
-        return (-self.margin(point),)
+    @property
+    def nearness(self) -> tuple[float | str | int, ...]:
+        return (-self.margin,)
 
 
 def searched(monkeypatch: pytest.MonkeyPatch, *ways: list[Any]) -> tuple[Any, set[tuple[str, int]]]:
@@ -70,10 +72,10 @@ def searched(monkeypatch: pytest.MonkeyPatch, *ways: list[Any]) -> tuple[Any, se
         return [scenario for scenario in scenarios if scenario.shown * within >= max(other.shown for other in scenarios)]
 
     monkeypatch.setattr("paceline.planning.search.may_be_fastest", near)
-    monkeypatch.setattr("paceline.planning.search.sample_s_of", lambda *_: 1.0)
-    search = Search(list(ways), cast(Judge, _Cheapest()), lambda scenarios: [cast(Any, scenario).rate for scenario in scenarios])
+    search = Search(list(ways), lambda scenarios: [cast(Any, scenario).rate for scenario in scenarios])
     search.run()
-    return search.meeting[0], {(point.line.name, point.workers) for point in search.points if point.outcome is not None}
+    meeting, _ = ranked(search.rows)
+    return meeting[0], {(row.line.name, row.workers) for row in search.rows if row.outcome is not None}
 
 
 def test_who_wins_a_heat_is_simulated_though_its_own_way_has_not_come_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

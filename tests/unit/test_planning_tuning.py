@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from support.layered import layered
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
-from paceline.planning.judging import Judge, Point
-from paceline.planning.planner import _held_first, _smaller_batch_first
+from paceline.planning.configurations import Configuration
+from paceline.planning.planner import _compared_with_real_runs, _smallest_batch
 from paceline.planning.space import Line
 from paceline.planning.tuning import best_bucket, can_fuse, may_be_fastest, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
@@ -178,11 +178,11 @@ def test_an_untried_kind_is_first_where_its_worst_beats_the_best_of_others(low: 
         result = SimpleNamespace(
             scenario=given, discrepancy=applied, throughput_samples_per_s=Estimate(mean=mean, low=low, high=high), kind=kind
         )
-        return SimpleNamespace(result=result, value=400.0 / mean)
+        return SimpleNamespace(result=result, value=400.0 / mean, goal=goal)
 
+    goal = goal_of(target_throughput=1.0, prefer="fastest", confidence=0.7)
     points = [point("gossip", 400.0, low, 420.0), point(RING["kind"], 300.0, 250.0, 380.0)]
-    judge = cast(Judge, SimpleNamespace(value=lambda its: its.value, goal=goal_of(target_throughput=1.0, prefer="fastest", confidence=0.7)))
-    assert _held_first(judge, points)[0] is points[first == "ring"]
+    assert _compared_with_real_runs(points) is points[first == "ring"]
 
 
 @pytest.mark.slow
@@ -259,10 +259,15 @@ def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
     load = {"workload": layered(batch=8)}
     piped = scenario_from_table({**table(), **load, "strategy": {"kind": "hybrid", "workers": 4, "pipeline": 4}}, "test")
     ring = scenario_from_table({**table(), "workload": layered(batch=4)}, "test")
-    points = [Point(Line(its.strategy.in_words, (), "lab", "weak", {4: its}, False, 4), 4, None, 1, 1, 1, 1) for its in (piped, ring)]
-    judge = cast(Judge, SimpleNamespace(value=lambda point: 1.0 if point is points[0] else 1.01))
+    lines = [Line(its.strategy.in_words, (), "lab", "weak", {4: its}, False, 4) for its in (piped, ring)]
+    points: Any = [
+        SimpleNamespace(scenario=line.first, value=value, global_batch=Configuration(GOAL, line, 4, None, 1, 1, 1, 1).global_batch)
+        for line, value in zip(lines, (1.0, 1.01), strict=True)
+    ]
     assert [point.global_batch for point in points] == [8, 16]
-    assert _smaller_batch_first(judge, points)[0] is points[0]
+    assert _smallest_batch(points) is points[0]
+    points[0].value, points[1].value = points[1].value, points[0].value
+    assert _smallest_batch(points[::-1]) is points[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,406 @@
+"""One row of a plan's table: a configuration with its bounds, its simulated outcome, and by both how good it is for the goal.
+
+Bounds are computed in bounds.py, needed throughputs and confidences in goal.py; which configuration is simulated next is
+decided in search.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.comparing import drawn_rates, share_draws, stakes, step_shares, throughput_apart
+from paceline.planning.answer import Candidate, Decision, Paired
+from paceline.planning.bounds import Ceilings
+from paceline.planning.goal import (
+    Goal,
+    confidence_of,
+    cost_of,
+    enough_of,
+    job_of,
+    off_by,
+    rates_of,
+    reached_by,
+    reached_with,
+    required_rate,
+    sample_s_of,
+    shares_of,
+    time_of,
+)
+from paceline.planning.space import Line
+from paceline.sweeping import Outcome
+from simulator.base.text import format_number, format_share
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import (
+    affordable_s,
+    bills_exactly,
+    committed_usd,
+    is_paid_in_advance,
+    placement_of,
+    running_usd_per_hour,
+    usd_of,
+    usd_per_hour,
+    usd_per_million_samples,
+    with_trainings,
+)
+from simulator.results.inadequacy import discrepancy_of, is_borrowed, reach_of
+from simulator.results.intervals import wins
+from simulator.results.results import Result
+from simulator.scenario import Scenario
+
+_HOUR_S = 3600.0
+_HALF = 0.5
+_NEXT_TO_NOTHING = 0.0005
+_SEVERAL_TIMES = 3.0
+"""From here on "times as much" is easier to read than a percentage."""
+
+
+@dataclass(eq=False)
+class Configuration:
+    """One configuration of a line, beside a goal.
+
+    Attributes
+    ----------
+    usd_per_hour
+        Price of its nodes; none where it is not known.
+    needed
+        Samples a second that it needs to reach the goal.
+    ceiling
+        Bound of the throughput that as many replications reach as the confidence asks for.
+    least_sample_s
+        Bound of the mean time of a sample, in seconds.
+    guess
+        Throughput by closed forms that are no bounds; only orders the work.
+    outcome
+        What was simulated, once it has been.
+    """
+
+    goal: Goal
+    line: Line
+    workers: int
+    usd_per_hour: float | None
+    needed: float
+    ceiling: float
+    least_sample_s: float
+    guess: float
+    outcome: Outcome | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """What it stands for."""
+        return self.line.scenarios[self.workers]
+
+    @property
+    def title(self) -> str:
+        """It in words."""
+        return self.line.title(self.workers)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples that all replicas together take a step."""
+        return self.scenario.batch * self.scenario.replicas
+
+    @property
+    def result(self) -> Result | None:
+        """Its result, where it was simulated and did not fail."""
+        return self.outcome if isinstance(self.outcome, Result) else None
+
+    # -- before it is simulated --------------------------------------------------------
+
+    @property
+    def promised(self) -> float:
+        """The most of the needed throughput that its bound allows."""
+        return self.ceiling / self.needed
+
+    @property
+    def reachable(self) -> bool:
+        """Whether its bound leaves room for the goal."""
+        return self.ceiling >= self.needed * (1 - 1e-9)
+
+    @property
+    def hope(self) -> float:
+        """What :attr:`value` is at least; of nodes that are taken away, while others go on, that is not known."""
+        if self.goal.prefer == "cheapest" and _goes_on_without(self.scenario):
+            return 0.0
+        return self._value(self.least_sample_s)
+
+    @property
+    def expected(self) -> float:
+        """What :attr:`value` may be; infinite where the goal does not seem to be reached."""
+        return self._value(1 / self.guess) if self.guess >= self.needed else math.inf
+
+    def _value(self, sample_s: float) -> float:
+        goal, scenario = self.goal, self.scenario
+        if goal.prefer == "fastest":
+            return sample_s
+        if goal.prefer == "fewest-devices":
+            return float(-(-scenario.ranks // scenario.cluster.replicas_per_device))
+        if self.usd_per_hour is None:
+            return math.inf
+        if goal.samples is None:
+            return self.usd_per_hour
+        return usd_of(scenario, goal.samples * sample_s, per_month=goal.trainings_per_month) or 0.0
+
+    # -- after it has been simulated ---------------------------------------------------
+
+    @property
+    def confidence(self) -> float:
+        """Predicted share of real runs that reach the goal; none where it was not simulated."""
+        result, goal = self.result, self.goal
+        if result is None:
+            return 0.0
+        return confidence_of(rates_of(result, goal), self.needed, off_by(result, goal), shares_of(result, goal))
+
+    @property
+    def meets(self) -> bool:
+        """Whether it reaches the goal as surely as was asked for."""
+        return self.result is not None and self.confidence >= self.goal.confidence - 1e-12
+
+    @property
+    def value(self) -> float:
+        """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
+        result = self.result
+        if result is None:
+            return math.inf
+        if self.goal.prefer == "cheapest" and (cost := cost_of(result, self.goal)) is not None:
+            return cost.mean
+        return self._value(self.sample_s)
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds a sample takes, simulated."""
+        assert self.result is not None
+        return sample_s_of(self.result, self.goal)
+
+    @property
+    def reached(self) -> float:
+        """Samples/s that are reached with the confidence asked for."""
+        result, goal = self.result, self.goal
+        assert result is not None
+        return reached_with(goal.confidence, rates_of(result, goal), off_by(result, goal), shares_of(result, goal))
+
+    @property
+    def margin(self) -> float:
+        """What is reached over what is needed; at least 1 where the goal is met."""
+        return -1.0 if self.result is None else self.reached / self.needed
+
+    @property
+    def rank(self) -> tuple[float | str | int, ...]:
+        """Sorts those that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.
+
+        Of as many devices, where nothing has a price, fewer nodes come before throughput. Of equal ones those come
+        first whose kind was compared with real runs, and whose replicas stay alike.
+        """
+        result, prefer, scenario = self.result, self.goal.prefer, self.scenario
+        assert result is not None
+        price = math.inf if self.usd_per_hour is None else self.usd_per_hour
+        prices = (price,) if prefer != "cheapest" else ()
+        nodes = scenario.nodes_needed if prefer == "fewest-devices" else 0
+        doubtful = is_borrowed(scenario) or bool(scenario.strategy.inexact)
+        return self.value, *prices, nodes, doubtful, -result.throughput_samples_per_s.mean, *self._order
+
+    @property
+    def nearness(self) -> tuple[float | str | int, ...]:
+        """Sorts those that miss the goal, nearest first; of machines that cost more than the budget, those that cost least."""
+        beyond = 0.0 if math.isfinite(self.needed) else committed_usd(self.scenario) or 0.0
+        return -self.margin, beyond, self.value, *self._order
+
+    @property
+    def _order(self) -> tuple[float | str | int, ...]:
+        return self.scenario.nodes_needed, self.workers, self.line.name, self.line.scaling
+
+
+def configurations_of(line: Line, goal: Goal, of_families: dict[object, Ceilings]) -> list[Configuration]:
+    """The configurations of a line with their bounds, ascending in workers; ``of_families`` keeps what hundreds of lines may share."""
+    ceilings = of_families.get(line.family) or Ceilings(line.first)
+    if line.family is not None:
+        of_families[line.family] = ceilings
+    rows = []
+    for workers, scenario in line.scenarios.items():
+        hourly = usd_per_hour(scenario)
+        rates = ceilings.of(scenario)
+        enough = min(enough_of(len(rates), goal.confidence), len(rates))
+        ceiling = float(np.sort(rates)[-enough]) * _lifted(scenario, goal)
+        guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
+        budget = None if bills_exactly(scenario) else goal.budget_usd
+        longest_s = None if budget is None else affordable_s(scenario, budget)
+        needed = required_rate(goal, hourly, committed_usd(scenario), longest_s)
+        rows.append(Configuration(goal, line, workers, hourly, needed, ceiling, float((1 / rates).mean()), guess))
+    return rows
+
+
+def _lifted(scenario: Scenario, goal: Goal) -> float:
+    """What a discrepancy can bring at most beyond as many replications as the confidence asks for.
+
+    Nothing from a confidence of one half on: then it takes away. Below, a run may come out
+    faster than the model has it, by no more than its compute and communication may both be.
+    """
+    own = discrepancy_of(scenario) if goal.confidence < _HALF else None
+    if own is None:
+        return 1.0
+    reach = reach_of(scenario)
+    most = math.hypot(own.compute(reach), own.communication(reach))
+    return math.exp(-NormalDist().inv_cdf(goal.confidence) * most)
+
+
+def _goes_on_without(scenario: Scenario) -> bool:
+    """Whether a training at a spot price goes on while nodes are away, which are then not paid for."""
+    price, faults = scenario.cluster.price, scenario.faults
+    if price is None or price.preemption is None or faults is None:
+        return False
+    return faults.elastic or bool(scenario.servers)
+
+
+def ranked(rows: Iterable[Configuration]) -> tuple[list[Configuration], list[Configuration]]:
+    """Those that meet the goal, best first, and those that were simulated and do not, nearest first."""
+    judged = [(row, row.meets) for row in rows if row.result is not None]
+    meeting = sorted((row for row, meets in judged if meets), key=lambda row: row.rank)
+    missing = sorted((row for row, meets in judged if not meets), key=lambda row: row.nearness)
+    return meeting, missing
+
+
+# -- beside each other ----------------------------------------------------------------------
+
+
+def behind(other: Configuration, best: Configuration) -> str:
+    """How far a configuration is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
+
+    Where the fastest is preferred, that is throughput: ``49% lower throughput``.
+    """
+    ours, theirs, prefer = best.value, other.value, best.goal.prefer
+    if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
+        return "at the same cost" if not theirs else "more, where the answer costs nothing"
+    times = theirs / ours
+    if prefer == "fastest":
+        if abs(times - 1) < _NEXT_TO_NOTHING:
+            return "just as fast"
+        whole = other.result is not None and job_of(other.result, other.goal) is not None
+        return throughput_apart(1 / times) + (" over the whole job" if whole else "")
+    more, less, many, same = _WORDS[prefer]
+    if times >= _SEVERAL_TIMES:
+        return f"{format_number(times)} times {many}"
+    if abs(times - 1) < _NEXT_TO_NOTHING:
+        return same
+    return f"{format_share(abs(times - 1))} {more if times > 1 else less}"
+
+
+_WORDS = {
+    "cheapest": ("more", "less", "as much", "at the same cost"),
+    "fewest-devices": ("more devices", "fewer devices", "as many devices", "with as many"),
+}
+
+
+def paired(best: Configuration, other: Configuration) -> Paired | None:
+    """In how many runs the best is better than another, run by run with the same random streams.
+
+    Nothing where both do not have the same runs, or where that is no matter of chance: the
+    price of an hour, or the number of devices, decides between them.
+    """
+    ours, theirs, goal = best.result, other.result, best.goal
+    if ours is None or theirs is None or best is other or not share_draws(ours, theirs):
+        return None
+    rates = rates_of(ours, goal), rates_of(theirs, goal)
+    if goal.prefer == "cheapest" and goal.samples is not None:
+        if not best.usd_per_hour or not other.usd_per_hour:
+            return None
+        total = goal.samples
+        costs = [_usd_of_times(row, total / np.asarray(each)).tolist() for row, each in zip((best, other), rates, strict=True)]
+        samples_per_usd = [[total / cost if cost else math.inf for cost in each] for each in costs]
+        return Paired(wins=wins(*samples_per_usd), runs=len(rates[0]), by="cheaper")
+    if goal.prefer != "fastest" and best.value != other.value:
+        return None
+    return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
+
+
+def _usd_of_times(row: Configuration, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What trainings of such times cost, as they are billed; in the mean :func:`~paceline.planning.goal.cost_of`."""
+    scenario, result, often = row.scenario, row.result, row.goal.trainings_per_month
+    assert result is not None
+    time_s, job = time_of(result, row.goal), job_of(result, row.goal)
+    if often is not None and time_s is not None and is_paid_in_advance(scenario):
+        running = running_usd_per_hour(scenario) or 0.0
+        usual_usd = usd_of(scenario, time_s.mean, per_month=often) or 0.0
+        return usual_usd + (times_s - time_s.mean) * (running / _HOUR_S)
+    if bills_exactly(scenario):
+        costs = times_s * ((row.usd_per_hour or 0.0) / _HOUR_S)
+    else:
+        costs = np.array([usd_of(scenario, each_s) or 0.0 for each_s in times_s.tolist()])
+    if job is None or time_s is None or not job.away_node_s:
+        return costs
+    return costs * (1.0 - job.away_node_s / (placement_of(scenario).nodes * time_s.mean))  # nobody pays for nodes that are away
+
+
+def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
+    """What is at stake with each of several configurations; nothing where what is preferred is no matter of chance.
+
+    Those that have no price are left out where cost is preferred.
+    """
+    if not rows:
+        return {}
+    goal = rows[0].goal
+    by_cost = goal.prefer == "cheapest" and goal.samples is not None
+    compared = [(row, row.result) for row in rows if row.result is not None and (row.usd_per_hour or not by_cost)]
+    if len(compared) < 2 or not (by_cost or goal.prefer == "fastest"):
+        return {}
+    results = [result for _, result in compared]
+    each = [rates_of(result, goal) for result in results]
+    steps = []
+    for result, own in zip(results, each, strict=True):
+        job = job_of(result, goal)
+        steps.append([1.0] * len(own) if job is None else step_shares(job, len(own)))
+    values = drawn_rates(results, each, steps)
+    unit: Literal["usd", "s", "samples/s"] = "usd" if by_cost else "samples/s" if goal.samples is None else "s"
+    if goal.samples is not None:
+        values = goal.samples / values
+    if by_cost:
+        values = np.array([_usd_of_times(row, times_s) for (row, _), times_s in zip(compared, values, strict=True)])
+    runs = min(map(len, each))
+    return {
+        row: Decision(
+            best=stake.best, runs=runs, among=len(compared), regret=stake.regret, unit=unit,
+            regret_share=stake.share, regret_where_not_best=stake.where_not_best,
+        )
+        for (row, _), stake in zip(compared, stakes(values, runs, most=goal.samples is None), strict=True)
+    }  # fmt: skip
+
+
+def candidate_of(row: Configuration, answer: Configuration | None, decision: Decision | None = None) -> Candidate:
+    """What is said of a configuration, beside the answer; where nothing reaches the goal there is none to be compared with."""
+    assert row.result is not None
+    result, goal, placement = _as_used(row.result, row.goal), row.goal, placement_of(row.scenario)
+    return Candidate(
+        name=row.title,
+        what=row.line.what,
+        others=row.line.others,
+        scaling=row.line.scaling,
+        result=result,
+        usd_per_hour=usd_per_hour(result.scenario),
+        usd_per_million_samples=usd_per_million_samples(result),
+        time_s=time_of(result, goal),
+        cost_usd=cost_of(result, goal),
+        confidence=row.confidence,
+        reached_by=reached_by(rates_of(result, goal), row.needed),
+        meets=row.meets,
+        nodes=placement.nodes,
+        devices_per_node=placement.devices_per_node,
+        placement=placement.text,
+        paired=None if answer is None else paired(answer, row),
+        decision=decision,
+    )
+
+
+def _as_used(result: Result, goal: Goal) -> Result:
+    """The result at the prices of an hour in use that the goal's trainings a month make, so that hours x price are the cost."""
+    time_s, often = time_of(result, goal), goal.trainings_per_month
+    if time_s is None or often is None or not is_paid_in_advance(result.scenario):
+        return result
+    job, cost = result.job, cost_of(result, goal)
+    priced = job.model_copy(update={"cost_usd": cost}) if job is not None else None
+    scenario = with_trainings(result.scenario, time_s.mean, often)
+    return result.model_copy(update={"scenario": scenario, "scenario_hash": scenario.hash, "job": priced})
