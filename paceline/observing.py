@@ -106,8 +106,7 @@ def observe(
 def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
     """Write the trace with the critical path of the measured step of median length; what bounds that step."""
     from simulator.observing.chrome_trace import chrome_trace
-    from simulator.observing.critical_path import critical_path, median_step
-    from simulator.observing.step_bound import bound_of_step
+    from simulator.observing.recording import bound_of_step, critical_path, median_step
 
     measured = recording.steps[scenario.warmup * len({step.replica for step in recording.steps}) :] or recording.steps
     path = critical_path(recording, median_step(measured)) if measured else None

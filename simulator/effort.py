@@ -16,12 +16,13 @@ import time
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.process import available_bytes
 from simulator.base.text import format_bytes
-from simulator.engine.choosing import Engine, background_events, engine_for, expected_events, is_made, likely_engine
+from simulator.engine.choosing import Engine, engine_for, is_made, likely_engine
 from simulator.engine.draws import ahead_of, block_of
 from simulator.engine.replication import replicate
-from simulator.resolve.input_epochs import first_epoch
+from simulator.estimate import background_events, expected_events
+from simulator.job.costs import first_epoch
 from simulator.results.metrics import alone_scenario
-from simulator.results.next_change import tried
+from simulator.results.what_if import tried
 from simulator.scenario import Resolved
 
 _REPLICATION_S = 2.5e-3

@@ -11,11 +11,9 @@ import numpy as np
 from simulator.base.rng import Streams
 from simulator.program.printing import Printed, Reduced
 from simulator.program.program import Program
-from simulator.resolve.compile import compile_program
-from simulator.resolve.encoding import as_encoded
+from simulator.resolve.drawing import as_encoded, as_workers, compile_program
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 

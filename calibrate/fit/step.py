@@ -47,7 +47,7 @@ from calibrate.measurements import (
 from simulator.base.errors import CalibrationError
 from simulator.base.text import digits, format_change
 from simulator.base.validation_errors import rule_of
-from simulator.job.iterators import longest_wait_s
+from simulator.job.costs import longest_wait_s
 from simulator.spec.job import Duration, IteratorEnds, Overheads
 from simulator.spec.layers import Layer
 from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange

@@ -13,7 +13,7 @@ from evidence.published.scenarios import PublishedCase, cases_of, table_of
 from evidence.published.tables import Row, Tables, load_tables
 from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
-from simulator.resolve.precision import precision_gain
+from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs, plain
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.constants import Known

@@ -25,7 +25,7 @@ from calibrate.probing import command_of, probing
 from simulator import simulate
 from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import load_scenario
-from simulator.resolve.input_epochs import fill_of, first_epoch
+from simulator.job.costs import fill_of, first_epoch
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "models" / "pipelines" / "examples.py"

@@ -24,7 +24,7 @@ from paceline.sentences import (
     workers_note,
 )
 from simulator.base.text import format_hourly, listed
-from simulator.results.left_out import left_out_in_words
+from simulator.results.misread import left_out_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console

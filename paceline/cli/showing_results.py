@@ -37,7 +37,7 @@ from simulator.base.text import (
     written,
 )
 from simulator.results.cost import placement_of
-from simulator.results.left_out import left_out, left_out_in_words
+from simulator.results.misread import left_out, left_out_in_words
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Outcome, Result
 from simulator.spec.figures import Phase, Placement, Staleness

@@ -20,7 +20,7 @@ from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Row, Table
 from simulator.base.text import Short, counted, estimated, format_share, shortly_listed
 from simulator.base.validation_errors import rule_of
-from simulator.results.left_out import LeftOut
+from simulator.results.misread import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
 from simulator.spec.figures import Estimate

@@ -6,7 +6,7 @@ so the resource was needed for (K - n) of them, and the window is at least as lo
 throughput that is simulated, K x batch / window, is at most that over the longest such
 time. Everything that only makes a run longer, such as latency on long paths, contention
 and waiting for others, is left out; docs/planning.md has each formula. What a step needs is read from its program in
-``simulator/analytic``; tests/property/test_planning_bounds.py holds simulated runs below the bounds.
+``simulator/estimate.py``; tests/property/test_planning_bounds.py holds simulated runs below the bounds.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from typing import NamedTuple, assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.analytic.chains import Chain, Cut
-from simulator.analytic.needs import Needs, needs_of
 from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.draws import node_factors, process_factors
 from simulator.engine.replication import drawn_scenario
+from simulator.estimate import Chain, Cut, Needs, needs_of
 from simulator.program.port_names import PortKind
 from simulator.program.program import Integers
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import as_workers, compile_program
 from simulator.resolve.practice import in_practice, is_carried, nominally_in_practice
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import drawn_values

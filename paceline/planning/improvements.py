@@ -22,7 +22,7 @@ from simulator.base.errors import ScenarioError
 from simulator.base.text import counted, format_hourly, format_number, format_rate, format_usd, written
 from simulator.catalogue.loading import load_scenario
 from simulator.memory import does_not_fit
-from simulator.resolve.precision import precision_gain
+from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import is_paid_in_advance, placement_of, server_nodes, usd_of, usd_per_hour
 from simulator.results.results import Result

@@ -40,7 +40,7 @@ from simulator.base.text import format_number, format_share, format_throughput, 
 from simulator.memory import does_not_fit, memory_of, not_checked
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import why_no_cost
-from simulator.results.left_out import left_out
+from simulator.results.misread import left_out
 from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 

@@ -16,9 +16,8 @@ from paceline.sweeping import Simulate, Simulations
 from simulator.base.errors import ScenarioError
 from simulator.base.text import written
 from simulator.base.validation_errors import validated
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import as_workers, compile_program
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import as_workers
 from simulator.results.results import Result
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.strategy import Strategy

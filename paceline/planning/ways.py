@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from simulator.base.errors import ScenarioError
 from simulator.base.validation_errors import validated
-from simulator.memory import does_not_fit
-from simulator.memory.parts import device_of, devices_of
+from simulator.memory import device_of, devices_of, does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.training import Training

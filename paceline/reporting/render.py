@@ -89,7 +89,7 @@ from simulator.base.text import (
 from simulator.memory import PARTS as PARTS_OF_MEMORY
 from simulator.memory import Memory, memory
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.results.left_out import left_out
+from simulator.results.misread import left_out
 from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster

@@ -1,7 +1,7 @@
 """Lays out some steps of a run as a Gantt chart, with the critical path of one of them: from the run's records to bars in lanes.
 
 The run is simulated in simulated.py, the chart drawn in figures.py. Critical paths are found in
-:mod:`simulator.observing.critical_path`.
+:mod:`simulator.observing.recording`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from typing import Literal, NamedTuple
 from paceline.reporting.pieces import Kind, Piece, Spans, clipped, coarse, joined
 from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, begin_of
 from simulator.base.text import digits, format_bytes, format_seconds
-from simulator.observing.critical_path import CriticalPath, critical_path, median_step, replica_place
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
-from simulator.observing.waiting import Stood, waits_for_others
+from simulator.observing.recording import (
+    CriticalPath,
+    Recording,
+    Stood,
+    bound_of_step,
+    critical_path,
+    median_step,
+    replica_place,
+    waits_for_others,
+)
 
 _STEPS = 3
 _MOST_REPLICAS = 8

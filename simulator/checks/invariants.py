@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from simulator.analytic.needs import apart_s
 from simulator.base.errors import InvariantError
 from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.base.rng import Streams
@@ -27,10 +26,11 @@ from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.choosing import textbook_knows
 from simulator.engine.replication import drawn_scenario, replicate
+from simulator.estimate import apart_s
 from simulator.observing.recording import Recording
 from simulator.program.program import Operation
 from simulator.program.schedule import columns
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of

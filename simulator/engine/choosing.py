@@ -4,7 +4,7 @@
 SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
 
 ``simulator.engine.production.warming`` is imported by its name as text, so that machine code is loaded only where it is wanted. That all
-ranks are computed at once instead is decided in ``replication``, by the program; ``expected_events`` foresees it from the scenario.
+ranks are computed at once instead is decided in ``replication``, by the program; ``simulator.estimate`` foresees it from the scenario.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from simulator.base.errors import EngineWarning, InputError
-from simulator.strategies.pipelines import feeds_in_turn
+from simulator.estimate import expected_events
 
 if TYPE_CHECKING:
     from simulator.scenario import Resolved
@@ -30,11 +30,6 @@ Engine = Literal["at-once", "compiled", "simpy"]
 
 _WARMING = "simulator.engine.production.warming"
 """What knows about the compiled engine, and loads it."""
-_STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
-"""Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
-_CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
-"""Entries that a change of what others send takes as long as: by itself, and for each node whose links that concerns, which are mostly
-idle, or with parameter servers mostly in use."""
 
 
 @cache
@@ -165,34 +160,3 @@ def _failed(step: Callable[[], object]) -> str | None:
     except Exception as error:  # a compiler fails in its own ways
         return f"its machine code cannot be made or loaded ({_first_line(error)})"
     return None
-
-
-def expected_events(scenario: Resolved) -> float:
-    """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
-    strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
-    together = strategy.together(scenario)
-    steps = run.total_steps(replicas) / (together.devices if together is not None and together.in_step else 1)
-    messages = float(strategy.messages_a_step(scenario))
-    reduced = 0.0
-    if strategy.reduction is not None and replicas > 1:
-        reduced = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
-    if scenario.rank_messages:
-        messages += reduced * 2 * (replicas - 1)
-    elif (
-        not messages and scenario.cluster.replicas_per_device == 1 and scenario.cluster.shared_cores is None and not feeds_in_turn(scenario)
-    ):
-        return 0.0
-    return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced) + background_events(scenario)
-
-
-def background_events(scenario: Resolved) -> float:
-    """Entries that take as long as following what others send over the links of a replication; 0 where that does not change.
-
-    Each time that it changes, what is under way on all of these links is shared anew.
-    """
-    background = scenario.cluster.background
-    if background is None or not background.changes:
-        return 0.0
-    links = len(background.nodes) or scenario.nodes_needed
-    run_s = scenario.full_step_s * scenario.run.total_steps(scenario.ranks) / scenario.ranks
-    return background.changes_in(run_s) * (_CHANGE_EVENTS + (_BUSY_LINK_EVENTS if scenario.servers else _LINK_EVENTS) * links)

@@ -18,7 +18,7 @@ from simulator.base.compact import compact
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Rows, Streams
 from simulator.engine.slowdowns import SharedDraws, drawn, slowed
-from simulator.resolve.defaults import start_of
+from simulator.resolve.resolve import start_of
 from simulator.scenario import Drawn
 from simulator.spec.distributions import Distribution, Slowdown, SlowNodes
 from simulator.spec.workload import Workload

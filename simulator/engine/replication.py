@@ -26,8 +26,7 @@ from simulator.engine.production.at_once import AtOnceEngine
 from simulator.engine.recorder import Follower, Measured, Recorder
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program, Reduction
-from simulator.resolve.compile import compile_program
-from simulator.resolve.drawing import drawn_of
+from simulator.resolve.drawing import compile_program, drawn_of
 from simulator.scenario import Drawn, Resolved
 from simulator.strategies.reducing import collective_of
 

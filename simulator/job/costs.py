@@ -1,27 +1,232 @@
-"""A job without faults, as numbers: steps of each epoch, and what start-up, evaluations and checkpoints take in one run.
+"""A job without faults, as numbers: steps of each epoch, and what start-up, evaluations, checkpoints and iterators take in one run.
 
 Nothing is simulated here: seconds of a step come from outcome.py, the rest from ``[job]`` or the workload's ``[overheads]``. Mean
 times between faults are worked out here too; what faults do is in faults.py and renewal.py.
+
+Training may stand still for the ends of ``tf.data`` iterators. Keras' ``fit`` makes a new iterator for each epoch of a finite data
+set, and ends the last one before the first step (``EpochIterator`` in ``keras/src/trainers/epoch_iterator.py``, whose iterator the
+loop of ``fit`` keeps until then). One of an evaluation ends with it, as does one of a loop ``for batch in dataset``. Where an
+iterator is tuned (``tf.data.Options().autotune``, on by default), a thread of its own wakes up every so often, and the end of the
+iterator waits for that thread. TensorFlow wakes it for that (``Model::OptimizeLoop`` in ``tensorflow/core/framework/model.cc`` waits
+on a condition that a callback of the cancellation signals), but marks the cancellation as made only when all callbacks have run
+(``CancellationManager::StartCancelWithStatus`` in ``xla/tsl/framework/cancellation.cc``). A thread that is quick to wake up sees no
+cancellation, and sleeps on: until its next turn, which is as far off as the iterator is old, and 60 s at the most. How often that
+happens is a matter of who gets which core (docs/first-epochs.md). It is measured, and never assumed.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from simulator.base.errors import ScenarioError
-from simulator.job.intervals import best_interval_s
-from simulator.job.iterators import Iterators
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.job import Checkpoint, Duration, Faults, Job, Overheads, Preemption
+from simulator.spec.input_pipeline import InputWork
+from simulator.spec.job import Checkpoint, Duration, Faults, IteratorEnds, Job, Overheads, Preemption
 from simulator.strategies.holding import layers_of, values_of
+from simulator.strategies.pipelines import pipelines
+
+AnyScenario = TypeVar("AnyScenario", bound=Scenario)
+
+
+def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
+    """The scenario with the work of the first epoch in its steps; none where later epochs are alike (nothing is cached).
+
+    >>> from simulator.catalogue.loading import load_scenario
+    >>> first_epoch(load_scenario("ring")) is None
+    True
+    """
+    its = scenario.input
+    if its is None or its.cached is None or its.cached == its.work:
+        return None
+    return scenario.model_copy(update={"input": its.model_copy(update={"cached": None})})
+
+
+class Fill(NamedTuple):
+    """What is prepared before an epoch's first batch is there.
+
+    Attributes
+    ----------
+    batches
+        The first, and those that the shuffle buffer holds; no more than the epoch has.
+    seconds
+        Mean time until the first batch is there.
+    """
+
+    batches: float
+    seconds: float
+
+
+def fill_of(scenario: Scenario, first: bool) -> Fill:
+    """What an epoch begins with: the fill of its shuffle buffer, and the first batch.
+
+    ``shuffle`` gives nothing before its buffer is full, or the epoch is read to its end
+    (tensorflow/core/kernels/data/shuffle_dataset_op.cc); here it is filled at the rate at
+    which the pipeline prepares samples, all pipelines at the same time. Then comes the
+    first batch. Of several pipelines it is the slowest.
+
+    Parameters
+    ----------
+    scenario
+        With all its epochs: as it was written, or resolved.
+    first
+        Whether the epoch is the first, in which nothing is cached yet.
+    """
+    its = scenario.input
+    if its is not None and its.cached is not None:
+        work = its.work if first else its.cached
+        if work == InputWork():
+            return Fill(0.0, 0.0)
+        scenario = scenario.model_copy(update={"input": its.model_copy(update={"work": work, "cached": None})})
+    found = pipelines(scenario)
+    if found is None:
+        return Fill(0.0, 0.0)
+    held = its.shuffle_buffer * its.shuffle_fill if its is not None else 0.0
+    batches = 1.0 + held / found.samples
+    if scenario.job is not None:
+        batches = np.minimum(batches, np.maximum(scenario.job.epoch_samples / len(found.samples) / found.samples, 1.0))
+    slowest = int((found.fair_s * batches).argmax())
+    return Fill(float(batches[slowest]), float((found.fair_s * batches)[slowest]))
+
+
+_FIRST_MS, _LONGEST_MS = 20, 60_000
+"""Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
+_TURNS_MS = tuple(_FIRST_MS * ((1 << number) - 1) for number in range(1, 13))
+"""Ages of an iterator at its turns until their distance grows no more: 20, 60, 140, ... 81,900 ms."""
+_DIGITS = 6
+"""Of a millisecond; a sum that falls on a turn is that turn."""
+
+
+def next_turn_s(age_s: float) -> float:
+    """Age at the next turn of an iterator's tuning thread.
+
+    >>> next_turn_s(0.1), next_turn_s(0.14), next_turn_s(30.0), next_turn_s(100.0), next_turn_s(261.9)
+    (0.14, 0.3, 40.94, 141.9, 321.9)
+    """
+    age_ms, last_ms = round(1000.0 * age_s, _DIGITS), _TURNS_MS[-1]
+    if age_ms < last_ms:
+        return _TURNS_MS[bisect.bisect_right(_TURNS_MS, age_ms)] / 1000.0
+    return (last_ms + _LONGEST_MS * (math.floor((age_ms - last_ms) / _LONGEST_MS) + 1)) / 1000.0
+
+
+def longest_wait_s(age_s: float) -> float:
+    """For which the end of one iterator of that age may last: until that turn."""
+    return next_turn_s(age_s) - age_s
+
+
+def ended_by(scenario: Scenario) -> tuple[int, int]:
+    """Iterators that a process ends, and processes that wait for one another.
+
+    One that trains alone has one. Under a ``tf.distribute`` strategy it has one on the host and one for each of its replicas
+    (``OwnedMultiDeviceIterator``). Of a model that is cut each copy has one, on the host that reads its batches.
+    """
+    layout = scenario.layout
+    if layout.ranks_per_replica > 1:
+        return 1, layout.replicas
+    return (1 if layout.replicas == 1 else 1 + layout.replicas_per_process), layout.processes
+
+
+@dataclass(frozen=True)
+class Iterators:
+    """What ends together, in one run: the training goes on when the last process has ended the last of its own.
+
+    A process ends its iterators one after the other, so that each of which the thread sleeps on waits for one turn more: all
+    have begun together, and their turns are the same.
+
+    Attributes
+    ----------
+    of_process, processes
+        As :func:`ended_by` has them.
+    share
+        Of ends for which a thread sleeps on.
+    draw
+        Decides which.
+    """
+
+    of_process: int
+    processes: int
+    share: float
+    draw: np.random.Generator
+
+    @classmethod
+    def of_run(cls, measured: IteratorEnds, ended: tuple[int, int], draw: np.random.Generator) -> Iterators:
+        """Of one run, which draws a share that the measured counts allow for: Beta(waited + 1/2, ended - waited + 1/2), by Jeffreys."""
+        share = float(draw.beta(measured.waited + 0.5, measured.ended - measured.waited + 0.5))
+        return cls(*ended, share, draw)
+
+    @cached_property
+    def _most_waits(self) -> tuple[float, ...]:
+        """Chance that no process waits for more than 0, 1, 2, ... turns."""
+        from scipy import stats  # most scenarios need none of it
+
+        return tuple(stats.binom.cdf(range(self.of_process + 1), self.of_process, self.share) ** self.processes)
+
+    def wait_s(self, age_s: float) -> float:
+        """Seconds for which iterators of one age stop the training when they end, in this run."""
+        turns = bisect.bisect_left(self._most_waits, self.draw.random())
+        return self._after_s(age_s, min(turns, self.of_process))
+
+    def mean_wait_s(self, age_s: float) -> float:
+        """The same in the mean over draws."""
+        chances = (most - fewer for fewer, most in itertools.pairwise((0.0, *self._most_waits)))
+        return math.fsum(chance * self._after_s(age_s, turns) for turns, chance in enumerate(chances))
+
+    @staticmethod
+    def _after_s(age_s: float, turns: int) -> float:
+        ended_s = age_s
+        for _ in range(turns):
+            ended_s = next_turn_s(ended_s)
+        return ended_s - age_s
+
+
+_ENOUGH = 1e-12
+
+
+def young_interval_s(cost_s: float, mtbf_s: float) -> float:
+    """Seconds of work between checkpoints that lose least time, to first order: sqrt(2 C M).
+
+    Young, "A first order approximation to the optimum checkpoint interval", 1974.
+    """
+    return math.sqrt(2 * cost_s * mtbf_s)
+
+
+def daly_interval_s(cost_s: float, mtbf_s: float) -> float:
+    """The same to higher order: sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C, or M where C is at least 2M.
+
+    Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", 2006, equation 37.
+    """
+    if cost_s >= 2 * mtbf_s:
+        return mtbf_s
+    ratio = cost_s / (2 * mtbf_s)
+    return young_interval_s(cost_s, mtbf_s) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost_s
+
+
+def best_interval_s(cost_s: float, mtbf_s: float) -> float:
+    """The interval that makes the expected time of a job least: the root t of (1 - t / M) exp((t + C) / M) = 1.
+
+    Daly 2006, equation 18 and after: whatever a restart takes, it does not depend on it. Newton's method from Young's interval,
+    on the logarithm: (t + C) / M + log(1 - t / M) = 0, whose left side falls from C / M at 0 ever faster.
+    """
+    if cost_s <= 0:
+        return 0.0
+    share, cost = min(young_interval_s(cost_s, mtbf_s) / mtbf_s, 1 - 1e-9), cost_s / mtbf_s
+    for _ in range(100):
+        value = share + cost + math.log1p(-share)
+        step = value / (1 - 1 / (1 - share))
+        share = min(max(share - step, share / 10), (1 + share) / 2)
+        if abs(step) <= _ENOUGH * share:
+            break
+    return share * mtbf_s
+
 
 _NOTHING = Duration(value_s=0.0, low_s=0.0, high_s=0.0)
 

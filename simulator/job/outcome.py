@@ -17,12 +17,25 @@ from operator import attrgetter
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Streams
 from simulator.base.text import format_seconds
-from simulator.job.costs import Course, best_written_s, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
+from simulator.job.costs import (
+    AnyScenario,
+    Course,
+    Fill,
+    Iterators,
+    best_written_s,
+    course_of,
+    daly_interval_s,
+    ended_by,
+    evaluation_batch,
+    fill_of,
+    first_epoch,
+    step_samples,
+    stopping_mtbf_s,
+    whole_mtbf_s,
+    young_interval_s,
+)
 from simulator.job.faults import arrivals, effect_of
-from simulator.job.intervals import daly_interval_s, young_interval_s
-from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
-from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_estimate, usd_of
 from simulator.results.intervals import around, interval_of_jobs, prediction_interval

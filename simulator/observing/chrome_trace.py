@@ -22,9 +22,7 @@ from typing import Any, NamedTuple
 
 from simulator.base.files import marked_kind
 from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
-from simulator.observing.critical_path import CriticalPath, replica_place
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import CriticalPath, Recording, bound_of_step, replica_place
 
 _WRITTEN_BY = {"written_by": "Paceline"}
 TRACE = marked_kind("trace", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])

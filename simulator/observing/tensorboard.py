@@ -21,8 +21,8 @@ from tensorboardX.record_writer import RecordWriter
 
 from simulator.base.files import Output, OutputKind, check_folder, mode_of
 from simulator.base.records import Record, Step, Update
+from simulator.resolve.drawing import as_workers
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
 
 EVENT_FILE = "events.out.tfevents.0.paceline"

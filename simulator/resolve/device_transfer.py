@@ -1,9 +1,16 @@
 """Moves a workload from the device that it was measured on to another, by the best rule that there is, or refuses.
 
-In this order: a factor that the scenario gives; the same model measured on that device; a
-published pair of the same model on both; a roofline. Forward and backward pass and the
-optimizer's update on the device are moved. What hosts, servers and links cost is not, nor
-are the jitter of a step and the spread of runs: nothing tells how they change.
+In this order: a factor that the scenario gives; the same model measured on that device; a published pair of the same model on
+both; a roofline. Forward and backward pass and the optimizer's update on the device are moved. What hosts, servers and links
+cost is not, nor are the jitter of a step and the spread of runs: nothing tells how they change.
+
+The bound of a roofline adds what is counted: floating-point operations over the device's peak, and bytes, none of them fused,
+over its memory's bandwidth. Fused kernels and caches move fewer, so that efficiencies may exceed 1; what counts is how little
+they differ between models and devices. Of five bounds (operations alone; the larger of the two or their sum, each with all bytes
+or with those of matrix products only) this one left the least scatter over the published rows. (Williams, Waterman and
+Patterson, "Roofline", CACM 2009.)
+
+How much faster mixed float16 trains than float32 on one device follows from published rows of both with the same software.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ import math
 import statistics
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +27,265 @@ from numpy.typing import NDArray
 
 from simulator.base.errors import ScenarioError
 from simulator.base.text import did_you_mean, written
-from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
-from simulator.resolve.roofline import Range, achieved, is_processor, roofline
-from simulator.spec.accelerator import accelerator_named, accelerators
+from simulator.resolve.published_throughputs import (
+    Pair,
+    PublishedThroughput,
+    PublishedThroughputs,
+    Scatter,
+    kind_of,
+    load_published_throughputs,
+    plain,
+    same_device,
+)
+from simulator.spec.accelerator import Accelerator, accelerator_named, accelerators, spelled
 from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import Known
 from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, DeviceTransfer, Workload
+from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, Counted, DeviceTransfer, Workload
+
+LAUNCH_S = 3.8e-6
+"""Seconds for each of many short kernels that wait for one another on the device alone."""
+LAUNCH_ALONE_S = 9.6e-6
+"""The same where the host waits for each."""
+LAUNCH_TOGETHER_S = 0.5e-6
+"""Besides their own time, 3.4 - 2.9 us, where all are started as one graph: the least, however little each has to do.
+
+All three: Gray, "Getting Started with CUDA Graphs", NVIDIA, 2019-09-05, V100.
+"""
+_USUAL_BATCH = 64
+"""Where a source does not state its batch; it only says over how many samples the variables' bytes spread."""
+
+
+class Range(NamedTuple):
+    """Low, middle and high; low and high are the ends of a 90% interval."""
+
+    low: float
+    mid: float
+    high: float
+
+
+class Achieved(NamedTuple):
+    """What share of the bound one published row achieved."""
+
+    model: str
+    precision: str
+    device: str
+    source: str
+    software: str
+    efficiency: float
+    rate: float
+    """Samples per second, geometric mean of repeats and batches."""
+    unit: str
+    url: str
+
+
+def is_processor(device: Accelerator) -> bool:
+    """Whether it is a host's processor, and no accelerator."""
+    return device.cores is not None
+
+
+def bound_s(counted: Counted, device: Accelerator, precision: str, batch: float) -> float | None:
+    """Seconds of a step at the device's peak and bandwidth; None where its datasheet states no peak for this precision."""
+    peak = device.peak(precision)
+    if peak is None:
+        return None
+    return float(counted.flops(batch) / peak + counted.moved_bytes(batch) / device.memory_bandwidth_bytes_per_s)
+
+
+@lru_cache(maxsize=32)
+def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
+    """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
+    found: dict[tuple[str, str, str, str, str], list[tuple[float, PublishedThroughput]]] = {}
+    devices = accelerators()
+    for row in speeds.rows:
+        model, device = speeds.model_of(row.model), devices.get(spelled(row.device))
+        if model is None or device is None or is_processor(device):
+            continue
+        batch = row.batch or _USUAL_BATCH
+        best_s = bound_s(model.counted(row.precision), device, row.precision, batch)
+        if best_s is not None:
+            key = (model.id, row.precision, row.device, row.source, row.software)
+            found.setdefault(key, []).append((best_s * row.throughput / batch, row))
+    return tuple(
+        Achieved(
+            *key,
+            statistics.geometric_mean(value for value, _ in values),
+            statistics.geometric_mean(row.throughput for _, row in values),
+            values[0][1].unit,
+            values[0][1].url,
+        )
+        for key, values in found.items()
+    )
+
+
+def _by_model(values: Iterable[tuple[str, float]]) -> list[list[float]]:
+    found: dict[str, list[float]] = {}
+    for model, value in values:
+        found.setdefault(model, []).append(value)
+    return list(found.values())
+
+
+@lru_cache(maxsize=32)
+def efficiency(speeds: PublishedThroughputs) -> Range | None:
+    """Efficiency that one more model would achieve: 90% prediction interval over models, each counted once however many rows it has.
+
+    Spread between the means of models and spread of rows around their model's mean are
+    added, with Student's t for the number of models. None of fewer than three models.
+    """
+    models = _by_model((each.model, math.log(each.efficiency)) for each in achieved(speeds))
+    if len(models) < _FEWEST_MODELS:
+        return None
+    means = [statistics.fmean(values) for values in models]
+    mean = statistics.fmean(means)
+    inside = statistics.fmean(statistics.pvariance(values) for values in models)
+    half = Scatter(math.sqrt(statistics.variance(means) + inside), len(models) - 1).half_width(len(models))
+    return Range(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
+
+
+@lru_cache(maxsize=32)
+def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
+    """How far published pairs lie from the ratio of their two bounds: root mean square of logarithms, each model counted once.
+
+    A pair's distance is the difference of its two logarithmic efficiencies, so no mean is
+    fitted. None of fewer than three models.
+    """
+    rows = achieved(speeds)
+    distances = [
+        (one.model, math.log(one.efficiency / other.efficiency) ** 2)
+        for number, one in enumerate(rows)
+        for other in rows[:number]
+        if one[0:2] == other[0:2] and one[3:5] == other[3:5] and not same_device(one.device, other.device)
+    ]
+    models = _by_model(distances)
+    if len(models) < _FEWEST_MODELS:
+        return None
+    return Scatter(math.sqrt(statistics.fmean(statistics.fmean(values) for values in models)), len(models))
+
+
+def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speeds: PublishedThroughputs) -> Range | None:
+    """Time there over time here by the bounds of both devices, or by that of the one there and published efficiencies.
+
+    Between two accelerators the ratio of their bounds is taken, with the scatter of
+    published pairs around it. What the workload takes here beyond the least published
+    efficiency (a host that cannot keep up, kernels too small) is taken not to change.
+    From a processor, or a device without datasheet, the time there is the bound over the
+    published efficiencies, and starting the kernels one by one is added to it.
+
+    None where operations are not counted, a peak is not known, or too little is published.
+    """
+    known = efficiency(speeds)
+    if load.counted is None or known is None or is_processor(there):
+        return None
+    found = [_at(load, load.counted, here, there, known, speeds, batch) for batch in _batches(load)]
+    kept = [each for each in found if each is not None]
+    if len(kept) < len(found):
+        return None
+    return Range(min(each.low for each in kept), statistics.geometric_mean(each.mid for each in kept), max(each.high for each in kept))
+
+
+def _batches(load: Workload) -> Sequence[float]:
+    """The batch that a scenario trains with, or the smallest and the largest measured."""
+    if load.batch_per_replica is not None:
+        return (float(load.batch_per_replica),)
+    return tuple(dict.fromkeys(load.calibrated.batch)) if load.calibrated is not None else (1.0,)
+
+
+def _at(
+    load: Workload, counted: Counted, here: Accelerator | None, there: Accelerator, known: Range, speeds: PublishedThroughputs, batch: float
+) -> Range | None:
+    measured_s = load.compute_s(batch) + load.apply_s
+    there_s = bound_s(counted, there, load.precision, batch)
+    here_s = bound_s(counted, here, load.precision, batch) if here is not None and not is_processor(here) else None
+    if there_s is None:
+        return None
+    if here_s is None:
+        ends = (known.high, LAUNCH_TOGETHER_S), (known.mid, LAUNCH_S), (known.low, LAUNCH_ALONE_S)
+        return Range(*((there_s / share + counted.kernels * launch_s) / measured_s for share, launch_s in ends))
+    scatter = ratio_scatter(speeds)
+    if scatter is None:
+        return None
+    ratio, wider = there_s / here_s, math.exp(scatter.half_width())
+    share = min(1.0, here_s / measured_s / known.low)
+    low, mid, high = sorted((ratio / wider, share * ratio + (1.0 - share), share * ratio * wider + (1.0 - share)))
+    return Range(low, mid, high)
+
+
+_FEWEST_MODELS = 3
+
+
+class SpeedUp(NamedTuple):
+    """Throughput in mixed precision over that in float32, of one model by one software on one device."""
+
+    model: str
+    device: str
+    gain: float
+    source: str
+
+
+def speed_ups(speeds: PublishedThroughputs) -> list[SpeedUp]:
+    """Every model that one software has trained in both precisions on one device."""
+    known: dict[tuple[str, ...], tuple[list[float], str]] = {}
+    for row in speeds.rows:
+        software = row.software.partition(",")[0]
+        key = (speeds.key_of(row.model), row.device, row.source, software, row.unit, row.setting, row.precision)
+        known.setdefault(key, ([], row.url))[0].append(row.throughput)
+    found = []
+    for (model, device, *rest, precision), (unmixed, _) in known.items():
+        mixed = known.get((model, device, *rest, "mixed_float16"))
+        if precision == "float32" and mixed is not None:
+            found.append(SpeedUp(model, device, statistics.geometric_mean(mixed[0]) / statistics.geometric_mean(unmixed), mixed[1]))
+    return found
+
+
+def precision_gain(
+    device: str, model: str | None = None, speeds: PublishedThroughputs | None = None
+) -> tuple[float, float, float, tuple[str, ...]] | None:
+    """Throughput in mixed precision over that in float32 on one device.
+
+    Parameters
+    ----------
+    device
+        Name of the device, such as a cluster's ``device``.
+    model
+        The model; its own rows are taken where there are any, else those of all models.
+    speeds
+        Published rows; left out: those of the catalogue.
+
+    Returns
+    -------
+    tuple or None
+        Low, middle and high (a 90% prediction interval, Student's t) and the sources; None
+        where fewer than three models are published in both precisions on this device.
+    """
+    speeds, kind = load_published_throughputs() if speeds is None else speeds, kind_of(device)
+    every = speed_ups(speeds)
+    logs: dict[str, list[float]] = {}
+    for each in every:
+        if speeds.kinds[each.device] == kind:
+            logs.setdefault(each.model, []).append(math.log(each.gain))
+    if len(logs) < _FEWEST_MODELS:
+        return None
+    between_sources = _scatter(every)
+    key = speeds.key_of(model) if model else ""
+    if key in logs:
+        mean, half = statistics.fmean(logs[key]), between_sources.half_width(len(logs[key]))
+    else:
+        means = [statistics.fmean(values) for values in logs.values()]
+        sigma = math.sqrt(statistics.variance(means) + between_sources.sigma**2)
+        mean, half = statistics.fmean(means), Scatter(sigma, len(means) - 1).half_width(len(means))
+    sources = {each.source for each in every if speeds.kinds[each.device] == kind and (key not in logs or each.model == key)}
+    return math.exp(mean - half), math.exp(mean), math.exp(mean + half), tuple(sorted(sources))
+
+
+def _scatter(every: list[SpeedUp]) -> Scatter:
+    """How much sources differ about one model on one device, pooled over all that several have."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for each in every:
+        groups.setdefault((each.model, each.device), []).append(math.log(each.gain))
+    several = [values for values in groups.values() if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in several)
+    return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom)
+
 
 COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
 """What is moved."""

@@ -1,36 +1,227 @@
 """What a scenario leaves open, decided before it is simulated: on which device its workload runs, when its workers begin, how they pull.
 
-A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
-is that of what was written. What it means beyond that is decided here, in four parts, each
-of which can be told to a reader: a workload that was measured on another device than the
-cluster has is moved to it, and one whose times are computed is computed for it
-(:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in parts or in
-another precision (:mod:`simulator.resolve.trained`); what is left out is taken as TensorFlow was
-measured to do it (:mod:`simulator.resolve.defaults`); and links of which a sort alone is known get
-rates that are uncertain (:mod:`simulator.resolve.practice`), drawn for each replication. A strategy
-that cuts nothing is replaced by the simpler one that does the same.
+A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`) is that of what was written. What
+it means beyond that is decided here, in parts, each of which can be told to a reader: a workload that was measured on another
+device than the cluster has is moved to it, and one whose times are computed is computed for it
+(:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in parts or in another precision; what is left
+out is taken as TensorFlow was measured to do it, where neither its own default nor the strategy (``filled_in``, ``left_open``)
+says it; and links of which a sort alone is known get rates that are uncertain (:mod:`simulator.resolve.practice`), drawn for each
+replication. A strategy that cuts nothing is replaced by the simpler one that does the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from simulator.base.catalog import entries
+from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
-from simulator.base.spec import Itself
+from simulator.base.spec import Itself, Spec
+from simulator.base.text import format_number
 from simulator.base.validation_errors import validated
-from simulator.resolve.defaults import assumptions, filled_in
-from simulator.resolve.device_transfer import moved_to
+from simulator.resolve.device_transfer import Range, moved_to, precision_gain, scaled
 from simulator.resolve.practice import assumed_in_practice
 from simulator.resolve.published_throughputs import plain
-from simulator.resolve.trained import as_trained, assumed_in_training
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.computed import CONSTANTS
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.computed import CONSTANTS, parameter_bytes_of
 from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
+from simulator.spec.job import Overheads
+from simulator.spec.layers import Layer
+from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer, Passes, Precision, Recast, Training
 from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Workload
+
+
+def as_trained(scenario: Scenario) -> Scenario:
+    """The scenario with its workload as the training computes it; itself where nothing is asked for, or all is done.
+
+    Everything that asks a workload for its seconds sees the parts that its batch is cut
+    into: estimates, bounds, engines and the replica that speed-up is counted against. A
+    strategy that cuts batches by itself gets the times of one pass as they are.
+
+    Raises
+    ------
+    ScenarioError
+        Nothing says how fast the workload is in that precision.
+    """
+    training, load = scenario.training, scenario.workload
+    found = load
+    if training.precision is not None and training.precision != load.precision:
+        device = scenario.cluster.device or load.device
+        found = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
+    passes = None
+    if not scenario.strategy.cuts_batches and (training.micro_batches > 1 or training.recompute != "none"):
+        passes = Passes(micro_batches=training.micro_batches, recomputed=recomputed_share(training, load.layers))
+    if passes != found.passes:
+        found = found.model_copy(update={"passes": passes})
+    return scenario if found is load else scenario.model_copy(update={"workload": found})
+
+
+def recomputed_share(training: Training, layers: tuple[Layer, ...]) -> float:
+    """Share of the forward pass that is computed once more in the backward pass.
+
+    All of it where only what each layer gets is kept (Chen et al., "Training deep nets with
+    sublinear memory cost", arXiv:1604.06174); or that of the layers' cheap parts, weighted
+    with their work (Korthikanti et al., "Reducing activation recomputation in large
+    transformer models", MLSys 2023).
+    """
+    if training.recompute == "selective":
+        work = math.fsum(layer.forward for layer in layers)
+        return math.fsum(layer.selective_work * layer.forward for layer in layers) / work if work else 0.0
+    return 1.0 if training.recompute == "full" else 0.0
+
+
+def assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
+    """What was taken for what ``[training]`` of a resolved scenario leaves out."""
+    training, recast = scenario.training, scenario.workload.recast
+    if recast is not None and training.precision_factor is None:
+        low, mid, high = (format_number(each) for each in recast.factor)
+        yield Assumed(path="training.precision_factor", value=f"{mid} ({low} to {high})", reason=recast.text)
+    if training.skipped and training.skipped_share is None:
+        reason = "TensorFlow's loss scale doubles after 2,000 steps that went well and overflows once at the level that the model allows"
+        yield Assumed(path="training.skipped_share", value=format_number(training.skipped), reason=reason)
+
+
+@lru_cache(maxsize=256)
+def _in_precision(this: Itself[Workload], precision: Precision, given: tuple[float, ...] | None, source: str, device: str) -> Workload:
+    """A workload's times in another precision, by the factor that is given or by published pairs."""
+    load = this.spec
+    sources: tuple[str, ...] = (source,)
+    if given is not None:
+        low, high = given[0], given[-1]
+        factor = Range(low, given[1] if len(given) == 3 else (low * high) ** 0.5, high)
+        text = f"by the factor that the scenario gives ({source})"
+    else:
+        factor, text, sources = _published(load, precision, device)
+    recast = Recast(from_precision=load.precision, factor=tuple(factor), text=text, sources=sources)
+    shorter = parameter_bytes_of(precision) / parameter_bytes_of(load.precision)
+    if shorter != 1.0:
+        load = _with_values(load, shorter, updates=given is None)
+    return scaled(load, factor, b"precision").model_copy(update={"precision": precision, "recast": recast})
+
+
+def _with_values(load: Workload, shorter: float, *, updates: bool) -> Workload:
+    """A workload whose variables take so many times as many bytes, and their update, which memory limits, so many times as long."""
+    variables = tuple(
+        each.model_copy(
+            update={
+                "size_bytes": each.size_bytes * shorter,
+                "sparse_bytes_per_sample": each.sparse_bytes_per_sample and each.sparse_bytes_per_sample * shorter,
+            }
+        )
+        for each in load.variables
+    )
+    if not updates:
+        return load.model_copy(update={"variables": variables})
+    drawn = load.uncertainty
+    if drawn is not None and "apply_s" in drawn.parameters:
+        place = drawn.parameters.index("apply_s")
+        draws = tuple((*draw[:place], draw[place] * shorter, *draw[place + 1 :]) for draw in drawn.draws)
+        drawn = drawn.model_copy(update={"draws": draws})
+    return load.model_copy(update={"variables": variables, "apply_s": load.apply_s * shorter, "uncertainty": drawn})
+
+
+def _published(load: Workload, precision: Precision, device: str) -> tuple[Range, str, tuple[str, ...]]:
+    """The factor of time that published pairs of float32 and mixed precision say; none for what multiplies in the same format.
+
+    Raises
+    ------
+    ScenarioError
+        There are too few, or none of these two precisions.
+    """
+    if {precision, load.precision} == {"bfloat16", "mixed_bfloat16"}:
+        return Range(1.0, 1.0, 1.0), "as both multiply in bfloat16; the update moves as many bytes as its values have", ()
+    mixed = precision if load.precision == "float32" else load.precision
+    problem = f"no three models are published in both on {device!r}" if device else "neither cluster nor workload names a device"
+    if "float32" not in (precision, load.precision):
+        problem = "published pairs have float32 on one side"
+    elif mixed != "mixed_float16" and not _alike(device):
+        problem = f"published pairs are of float16, and models/devices does not say that {device!r} is as fast in bfloat16"
+    elif (gain := precision_gain(device, load.model or None) if device else None) is not None:
+        low, mid, high, sources = gain
+        factor = Range(1 / high, 1 / mid, 1 / low) if load.precision == "float32" else Range(low, mid, high)
+        count = f"{len(sources)} sources" if len(sources) > 1 else "one source"
+        text = f"by published throughputs in float32 and mixed float16 on {device!r} ({count}, models/published/speeds.csv)"
+        return factor, text, sources
+    raise ScenarioError(
+        f"training.precision: the workload {load.name!r} was measured in {load.precision}, and nothing says how long it takes in "
+        f'{precision} ({problem}): measure it with "paceline calibrate --precision", or give time in {precision} / time in '
+        f'{load.precision} yourself: training.precision_factor = [0.4, 0.6] and training.precision_source = "..."'
+    )
+
+
+def _alike(device: str) -> bool:
+    """Whether a device's peak is the same in both short formats."""
+    known = accelerator_named(device) if device else None
+    return known is not None and known.peak("mixed_float16") is not None and known.peak("mixed_float16") == known.peak("mixed_bfloat16")
+
+
+Start = Literal["together", "staggered", "random-phase"]
+
+
+def start_of(scenario: Scenario) -> Start:
+    """When workers begin: as given, or as it is with their way of training."""
+    return scenario.run.start or scenario.strategy.pace.start
+
+
+def optimizer_of(scenario: Scenario) -> Optimizer | None:
+    """Whose slots are counted: as given, or one where memory is computed from layers; else none is known."""
+    return scenario.training.optimizer or (ASSUMED_OPTIMIZER if scenario.workload.layers else None)
+
+
+def filled_in(scenario: Scenario) -> Scenario:
+    """The scenario with what it leaves out in place; itself where it leaves out nothing."""
+    strategy = scenario.strategy
+    changes: dict[str, Spec] = {}
+    if scenario.run.start is None:
+        changes["run"] = scenario.run.model_copy(update={"start": start_of(scenario)})
+    if (filled := strategy.filled_in(scenario)) is not strategy:
+        changes["strategy"] = filled
+    return scenario.model_copy(update=changes) if changes else scenario
+
+
+def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
+    """What was taken for what the scenario leaves out, where another value would give another result."""
+    found = [Assumed(path=its.path, value=its.value, reason=its.reason) for its in scenario.strategy.left_open(scenario)]
+    pace = scenario.strategy.pace
+    if scenario.run.start is None and pace.asynchronous and scenario.replicas > 1:
+        found.append(Assumed(path="run.start", value=pace.start, reason=pace.start_reason))
+    if scenario.training.optimizer is None and scenario.workload.layers and _memory_known(scenario):
+        found.append(Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=_MOST_USE_IT))
+    found.extend(_of_the_job(scenario))
+    return tuple(found)
+
+
+def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
+    """What a job leaves out that nobody measured either."""
+    job, known = scenario.job, scenario.workload.overheads or Overheads()
+    if job is None:
+        return
+    measure = 'nothing says how long it takes; measure it with "paceline calibrate", or give it'
+    if job.startup is None and known.startup is None:
+        yield Assumed(path="job.startup", value="0 s", reason=measure)
+    if job.tracing is None and known.tracing is None:
+        yield Assumed(path="job.tracing", value="0 s", reason=measure)
+    checkpoint = job.checkpoint
+    if checkpoint is not None and checkpoint.size_bytes is None and known.checkpoint_bytes is None:
+        optimizer = optimizer_of(scenario) or ASSUMED_OPTIMIZER
+        yield Assumed(
+            path="job.checkpoint.size", value="variables and slots", reason=f"a checkpoint holds both; slots are those of {optimizer}"
+        )
+
+
+_MOST_USE_IT = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
+
+
+def _memory_known(scenario: Scenario) -> bool:
+    """Whether the memory of the cluster's device is known, so that it decides what fits."""
+    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
+    return device is not None and device.memory_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,20 +18,17 @@ from simulator.base.rng import Streams
 from simulator.engine.phases import random_order
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
-from simulator.resolve.drawing import drawn_quantities
+from simulator.resolve.drawing import as_workers, drawn_quantities
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import Asked, resolve
-from simulator.resolve.teams import as_workers
 from simulator.results.bottleneck import bottleneck, first_of_all
 from simulator.results.cost import placement_of
-from simulator.results.evidence import coverage
-from simulator.results.inadequacy import applied_discrepancy
+from simulator.results.inadequacy import applied_discrepancy, coverage, limit_of_host
 from simulator.results.intervals import around, prediction_interval
-from simulator.results.launching import limit_of_host
-from simulator.results.next_change import Gains, contested, gains_of, typical
 from simulator.results.results import Result
 from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
+from simulator.results.what_if import Gains, contested, gains_of, typical
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.figures import (
     Breakdown,

@@ -10,14 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from simulator.base.text import counted, format_bytes, format_number, format_rate, format_seconds, format_share, listed
-from simulator.resolve.defaults import start_of
 from simulator.resolve.practice import felt_by, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
-from simulator.resolve.resolve import Asked
-from simulator.results.evidence import coverage
-from simulator.results.inadequacy import bias_of
+from simulator.resolve.resolve import Asked, start_of
+from simulator.results.inadequacy import bias_of, coverage, warned_of_host
 from simulator.results.intervals import FEWEST_REPLICATIONS
-from simulator.results.launching import warned_of_host
 from simulator.results.misread import misread
 from simulator.scenario import Resolved
 from simulator.spec.constants import constants

@@ -1,10 +1,10 @@
 """A device as its maker describes it: memory, bandwidth and peak rates, each with its source (``models/devices``).
 
 These are the figures of a datasheet, which no training reaches. They serve to compare one
-device with another, and never as a step time on their own: ``simulator.resolve.roofline``
+device with another, and never as a step time on their own: ``simulator.resolve.device_transfer``
 and ``simulator.spec.computed`` make times of them. Clusters and workloads name a device by
 its ``name`` or an alias. A new ``generation`` may need an entry in ``_RESERVES`` of
-``simulator.memory.parts``.
+``simulator.memory``.
 """
 
 from __future__ import annotations

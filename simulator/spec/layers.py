@@ -4,7 +4,7 @@ A step's forward pass goes through the layers in their order and its backward pa
 opposite order. Ways of training that cut a model need to know of each layer what share of
 the work it is, which variables it has, and what it hands on and keeps. Layers are measured
 by ``calibrate.fit.step`` or computed by ``simulator.spec.computed``; what they take on a
-device follows in ``simulator.strategies.hybrid.parts`` and ``simulator.memory.parts``.
+device follows in ``simulator.strategies.hybrid.parts`` and ``simulator.memory``.
 """
 
 from __future__ import annotations

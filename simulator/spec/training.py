@@ -1,6 +1,6 @@
 """``[training]``: how a step is computed whatever the strategy: micro-batches, recomputation, precision, optimizer.
 
-``simulator.resolve.trained`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
+``simulator.resolve.resolve`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
 needs its number of slots in ``SLOTS``. :class:`NoiseScale` (``[workload.noise_scale]``) changes nothing that is simulated:
 ``paceline.learning.batch`` tells from it how many samples a target takes, and ``calibrate.fit.noise_scale`` fits it.
 """

@@ -3,7 +3,7 @@
 A strategy says of each chunk of the model which devices hold it (:class:`Held`); of each
 variable in it follows what a device has, who has the same, and who shares it
 (:class:`Owned`). What a number of each kind takes is said once as well (:class:`Values`).
-Bytes of a device's memory are added up in :mod:`simulator.memory.parts`.
+Bytes of a device's memory are added up in :mod:`simulator.memory`.
 """
 
 from __future__ import annotations

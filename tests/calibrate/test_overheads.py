@@ -21,7 +21,7 @@ from calibrate.measurements import CheckpointTime, EvaluationTime, IteratorEnd, 
 from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationWarning
 from simulator.catalogue.loading import load_workload
-from simulator.job.iterators import longest_wait_s, next_turn_s
+from simulator.job.costs import longest_wait_s, next_turn_s
 from simulator.spec.job import IteratorEnds
 
 FAILING = """

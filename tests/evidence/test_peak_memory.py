@@ -12,8 +12,9 @@ from support.scenarios import scenario_table
 
 from evidence.studies.peak_memory import Peak, measure, read_peaks
 from simulator import scenario_from_table
-from simulator.memory import SLOTS, memory_of
+from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
+from simulator.spec.training import SLOTS
 
 PEAKS = read_peaks(Path(__file__).parents[1] / "data" / "peak_memory.csv")
 FITTED = {"bert_tiny": (64, 192), "cnn": (256, 1024), "resnet50": (2, 8)}

@@ -6,7 +6,7 @@ import pytest
 
 from evidence.published.precision import precision_rows
 from evidence.published.tables import load_tables
-from simulator.resolve.precision import precision_gain
+from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs
 
 NETWORK = "resnet-50"

@@ -26,7 +26,7 @@ from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.textbook import engine as textbook
 from simulator.program.operations import ALGORITHMS
 from simulator.program.program import Operation, Program, Routine
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 

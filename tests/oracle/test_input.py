@@ -13,7 +13,7 @@ from paceline.planning.improvements import improvements
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.rng import Streams
 from simulator.engine.draws import Jitter
-from simulator.resolve.input_epochs import fill_of, first_epoch
+from simulator.job.costs import fill_of, first_epoch
 from simulator.spec.distributions import Exponential
 from simulator.strategies.pipelines import cpu_s, pipelines
 

@@ -11,7 +11,7 @@ from support.hybrids import hybrid
 from support.scenarios import scenario_table
 
 from simulator import Result, scenario_from_table, simulate
-from simulator.job.iterators import Iterators, ended_by, longest_wait_s, next_turn_s
+from simulator.job.costs import Iterators, ended_by, longest_wait_s, next_turn_s
 
 ALWAYS = {"ended": 10**9, "waited": 10**9}
 NEVER = {"ended": 10**9, "waited": 0}

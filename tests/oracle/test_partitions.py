@@ -38,7 +38,7 @@ from simulator.program.printing.listings import tables_of
 from simulator.program.printing.printed import Printed
 from simulator.program.printing.rows import rows_of
 from simulator.program.program import Exchange, Integers, Operation, Program, Routine
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 

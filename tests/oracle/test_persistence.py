@@ -18,8 +18,8 @@ from support.sampling import a_few
 from simulator import simulate
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws
+from simulator.resolve.drawing import slowest_of
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import slowest_of
 from simulator.spec.distributions import Exponential, Gamma
 from tests.support.closed_forms import kth_of_n, mean_value_analysis
 

@@ -10,7 +10,7 @@ import pytest
 import simpy
 from scipy import optimize
 
-from simulator.job.intervals import young_interval_s
+from simulator.job.costs import young_interval_s
 from tests.support.closed_forms import pipeline_bubble
 
 CHUNK_S = 1.0

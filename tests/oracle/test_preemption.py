@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from support.daly import expected_time_s
 from support.examples import examples
 from support.runs import assert_mean
 from support.scenarios import scenario_table
@@ -19,7 +20,6 @@ from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.rng import Streams
 from simulator.job.costs import whole_mtbf_s
 from simulator.job.faults import arrivals
-from simulator.job.intervals import expected_time_s
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_node_hour
 from simulator.scenario import Scenario

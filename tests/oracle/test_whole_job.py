@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import optimize
+from support.daly import expected_time_s
 from support.hybrids import FAST, hybrid
 from support.sampling import a_few
 
 from simulator import load_scenario, simulate
 from simulator.base.errors import ScenarioError, SimulationError
-from simulator.job.costs import Course, Writing, writing_of
+from simulator.job.costs import Course, Writing, best_interval_s, daly_interval_s, writing_of, young_interval_s
 from simulator.job.faults import Arrival, Effect
-from simulator.job.intervals import best_interval_s, daly_interval_s, expected_time_s, young_interval_s
 from simulator.job.renewal import Crew, Renewal, checkpoints_of
 from simulator.results.cost import time_of_samples_s
 from simulator.spec.job import Faults, Job

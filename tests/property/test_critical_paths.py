@@ -16,9 +16,7 @@ from simulator import scenario_from_table
 from simulator.base.records import EVERYBODY, NOTHING, Service, Transfer, begin_of, end_of
 from simulator.engine.replication import replicate
 from simulator.observing.chrome_trace import chrome_trace
-from simulator.observing.critical_path import critical_path
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import Recording, bound_of_step, critical_path
 from simulator.resolve.resolve import resolve
 
 VARIABLES = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]

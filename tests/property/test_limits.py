@@ -12,7 +12,7 @@ from support.scenarios import scenario_table
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import PacelineError
 from simulator.results.bottleneck import FAMILY
-from simulator.results.next_change import CHANGES, Part
+from simulator.results.what_if import CHANGES, Part
 from simulator.scenario import Scenario
 
 _NEARLY = 0.05

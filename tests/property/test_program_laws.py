@@ -14,7 +14,7 @@ from simulator import Scenario, scenario_from_table
 from simulator.base.errors import InvariantError
 from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.spec.transport import Transport
 

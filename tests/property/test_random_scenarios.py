@@ -19,7 +19,7 @@ from simulator.base.spec import Spec, parts_of
 from simulator.checks.invariants import audit
 from simulator.checks.program import check_program
 from simulator.engine.replication import drawn_scenario
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 
 ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]

@@ -15,7 +15,7 @@ from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.checks.invariants import audit
 from simulator.engine.replication import replicate
-from simulator.observing.critical_path import critical_path
+from simulator.observing.recording import critical_path
 from simulator.resolve.resolve import resolve
 
 WAYS: list[dict[str, Any]] = [

@@ -22,9 +22,7 @@ from support.scenarios import scenario_table
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
 from simulator.engine.replication import replicate
-from simulator.observing.critical_path import CriticalPath, critical_path
-from simulator.observing.recording import Recording
-from simulator.observing.waiting import waits_for_others
+from simulator.observing.recording import CriticalPath, Recording, critical_path, waits_for_others
 from simulator.resolve.resolve import resolve
 
 

@@ -15,9 +15,10 @@ from support.waiting import PATIENCE_S
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import EngineWarning, InputError
 from simulator.engine import choosing
-from simulator.engine.choosing import choose, expected_events, likely_engine
+from simulator.engine.choosing import choose, likely_engine
 from simulator.engine.production.warming import NotMadeError
 from simulator.engine.replication import replicate
+from simulator.estimate import expected_events
 from simulator.resolve.resolve import resolve
 
 COMPILED = "simulator.engine.production.warming"

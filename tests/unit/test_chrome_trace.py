@@ -13,9 +13,7 @@ from simulator import scenario_from_table
 from simulator.base.records import Place, Span, Step, Transfer
 from simulator.engine.replication import replicate
 from simulator.observing.chrome_trace import chrome_trace, lanes, nested_lanes
-from simulator.observing.critical_path import critical_path
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import Recording, bound_of_step, critical_path
 from simulator.resolve.resolve import resolve
 
 SERVER = {"server": {"base_s": 1e-3}}

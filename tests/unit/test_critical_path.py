@@ -14,9 +14,7 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table
 from simulator.base.records import Place, Service, Span, Step, Transfer
 from simulator.engine.replication import replicate
-from simulator.observing.critical_path import CriticalPath, critical_path, median_step
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import CriticalPath, Recording, bound_of_step, critical_path, median_step
 from simulator.resolve.resolve import resolve
 
 SERVER = {"server": {"base_s": 1e-3}}

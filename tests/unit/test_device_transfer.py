@@ -13,8 +13,20 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.catalogue.loading import apply_settings
-from simulator.resolve.device_transfer import COMPUTE, factors, moved_to
-from simulator.resolve.precision import precision_gain, speed_ups
+from simulator.resolve.device_transfer import (
+    COMPUTE,
+    LAUNCH_ALONE_S,
+    LAUNCH_S,
+    LAUNCH_TOGETHER_S,
+    bound_s,
+    efficiency,
+    factors,
+    moved_to,
+    precision_gain,
+    ratio_scatter,
+    roofline,
+    speed_ups,
+)
 from simulator.resolve.published_throughputs import (
     Model,
     PublishedThroughput,
@@ -24,7 +36,6 @@ from simulator.resolve.published_throughputs import (
     same_device,
 )
 from simulator.resolve.resolve import Asked, resolve
-from simulator.resolve.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
 from simulator.results.results import Result
 from simulator.results.warnings import warnings_of
 from simulator.results.what_if import with_compute

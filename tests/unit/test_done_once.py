@@ -19,7 +19,7 @@ from simulator.base import spec
 from simulator.base.rng import Streams
 from simulator.engine.replication import drawn_scenario
 from simulator.program import wiring
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.scenario import HOW_SIMULATED, Scenario

@@ -10,7 +10,7 @@ from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.resolve.resolve import Asked, resolve
-from simulator.results.evidence import checked_kinds, coverage
+from simulator.results.inadequacy import checked_kinds, coverage
 from simulator.results.warnings import warnings_of
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from simulator import Scenario, load_scenario, simulate
 from simulator.base.errors import DeadlockError, SimulationError
 from simulator.engine.production import compiled as machine
 from simulator.program.program import Program
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 
 pytestmark = pytest.mark.slow
 

@@ -21,11 +21,9 @@ from simulator import Result, scenario_from_table, simulate
 from simulator.base.records import EVERYBODY
 from simulator.engine.replication import replicate
 from simulator.observing.chrome_trace import chrome_trace
-from simulator.observing.critical_path import critical_path, median_step
-from simulator.observing.recording import Recording
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import Recording, bound_of_step, critical_path, median_step
 from simulator.resolve.resolve import resolve
-from simulator.results.hybrid_limits import limit_of_exchanges
+from simulator.results.bottleneck import limit_of_exchanges
 from simulator.spec.figures import Exchange
 
 FOUR = {"workers": 4, "pipeline": 4}

@@ -8,7 +8,7 @@ import pytest
 
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.resolve.resolve import resolve
-from simulator.results.launching import launching
+from simulator.results.inadequacy import launching
 from simulator.results.results import Result
 from simulator.spec.constants import constants
 

@@ -8,7 +8,7 @@ import paceline
 from paceline.cli.options import prices_of
 from simulator.base.errors import InputError, PriceWarning
 from simulator.base.text import format_hourly, format_usd
-from simulator.results.left_out import left_out
+from simulator.results.misread import left_out
 from simulator.spec.paying import Price
 from simulator.spec.prices import Prices, parse_prices, price_of_text
 

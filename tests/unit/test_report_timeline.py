@@ -18,8 +18,7 @@ from paceline.reporting.pieces import Piece, Spans, coarse, joined
 from paceline.reporting.simulated import records_a_step, shortened, timeline_of
 from paceline.reporting.timeline import PATH_KINDS, Bar, Timeline
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.observing.critical_path import critical_path, median_step
-from simulator.observing.step_bound import bound_of_step
+from simulator.observing.recording import bound_of_step, critical_path, median_step
 
 SERVERS = {"kind": "parameter-server", "mode": "async"}
 

@@ -13,7 +13,7 @@ from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
 from simulator.resolve.resolve import Asked, resolve
-from simulator.results.evidence import coverage
+from simulator.results.inadequacy import coverage
 from simulator.results.warnings import warnings_of
 from simulator.spec.cluster import Cluster
 

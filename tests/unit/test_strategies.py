@@ -16,7 +16,7 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
-from simulator.results.evidence import Checked
+from simulator.results.inadequacy import Checked
 from simulator.spec.cluster import Cluster
 from simulator.strategies.catalogue import KEYS_OF_NAMES, KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.setup import Layout

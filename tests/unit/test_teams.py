@@ -8,8 +8,8 @@ import pytest
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.checks.invariants import audit
+from simulator.resolve.drawing import as_workers, slowest_of
 from simulator.resolve.resolve import resolve
-from simulator.resolve.teams import as_workers, slowest_of
 from simulator.spec.distributions import Constant, Gamma, Normal
 
 LOAD = {

@@ -6,7 +6,7 @@ import pytest
 
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
-from simulator.memory.parts import memory_of
+from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
 
 MIB = 2**20

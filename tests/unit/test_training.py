@@ -10,9 +10,8 @@ from simulator.base.errors import InputError
 from simulator.base.rng import Streams
 from simulator.checks.invariants import audit
 from simulator.engine.replication import drawn_scenario
-from simulator.resolve.precision import precision_gain
-from simulator.resolve.resolve import Asked, resolve
-from simulator.resolve.trained import recomputed_share
+from simulator.resolve.device_transfer import precision_gain
+from simulator.resolve.resolve import Asked, recomputed_share, resolve
 from simulator.spec.layers import Layer
 from simulator.spec.training import GROWTH_STEPS, Training
 from simulator.strategies.single import Single

@@ -16,7 +16,7 @@ from simulator.catalogue.loading import load_scenario, load_workload
 from simulator.resolve.device_transfer import moved_to
 from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import resolve
-from simulator.results.evidence import coverage
+from simulator.results.inadequacy import coverage
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.computed import CONSTANTS, NEWER, attention_reach, step_of
 from simulator.spec.constants import Known, constants

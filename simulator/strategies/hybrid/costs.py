@@ -25,7 +25,7 @@ class Costs:
     Parameters
     ----------
     setup
-        With devices that split tensors taken together (:mod:`simulator.resolve.teams`).
+        With devices that split tensors taken together (:mod:`simulator.resolve.drawing`).
     chunks
         What devices hold of each part, in the model's order.
     split

@@ -1,7 +1,7 @@
 """Describes a training that cuts its model, for its result: stages, bubble, and what devices exchange in a step.
 
 Exchanges are read from the routines that are simulated. ``_AMONG`` maps kinds of groups (``Among`` of groups.py) to the names
-that ``simulator.spec.figures.Exchange`` allows and ``simulator.results.hybrid_limits`` words: change these together. A new
+that ``simulator.spec.figures.Exchange`` allows and ``simulator.results.bottleneck`` words: change these together. A new
 schedule needs its bubble here.
 """
 

@@ -1,7 +1,7 @@
 """The groups of ranks that meet in collectives where a model is cut, and how long these collectives take by themselves.
 
 Ranks that split tensors go through each step in lock-step and count as one here
-(:mod:`simulator.resolve.teams`), but for :func:`tensor_groups`, which counts them one by one.
+(:mod:`simulator.resolve.drawing`), but for :func:`tensor_groups`, which counts them one by one.
 What remains is a grid of stages by copies. What ranks exchange amid passes, all groups do at
 about the same time: of links that several of them cross, each gets its share. All else shares
 links with what it meets there (:func:`shared_links`). Groups of any program are in

@@ -522,7 +522,7 @@ class Hybrid(Strategy):
         Parameters
         ----------
         setup
-            With devices that split tensors taken together (:mod:`simulator.resolve.teams`).
+            With devices that split tensors taken together (:mod:`simulator.resolve.drawing`).
         streams
             Choose routes.
         timed
@@ -736,7 +736,7 @@ class WholeCopies(MultiWorkerMirrored):
 
 
 class HybridTogether(Hybrid):
-    """A hybrid strategy whose devices that split tensors are taken together as one rank (:mod:`simulator.resolve.teams`).
+    """A hybrid strategy whose devices that split tensors are taken together as one rank (:mod:`simulator.resolve.drawing`).
 
     Nobody writes it: :meth:`Hybrid.together` makes it.
     """

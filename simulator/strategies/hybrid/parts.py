@@ -2,7 +2,7 @@
 
 A layer's pass takes its share of the time that the whole model's pass of as many samples
 takes; where its tensors are split over devices, their part of the work is divided, while
-the host starts as many kernels as before. Bytes of memory are in ``simulator.memory.parts``.
+the host starts as many kernels as before. Bytes of memory are in ``simulator.memory``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The step of a rank of a pipeline stage as operations: the passes of its schedule, what it hands on, reduces and gathers.
 
-What passes cost is in parts.py, their order in schedules.py. ``simulator.analytic.chains`` bounds the same step from the same
+What passes cost is in parts.py, their order in schedules.py. ``simulator.estimate`` bounds the same step from the same
 :class:`StageCosts`, without these operations: change both together (tests/property/test_planning_hybrid_bounds.py).
 """
 

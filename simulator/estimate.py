@@ -1,40 +1,42 @@
-"""What a step of a model that is cut takes at least: a chain of work that each step must go through, one thing after the other.
+"""What a step needs at least, without simulating it, and how many events simulating it takes.
 
-In each step of a pipeline the first micro-batch must have come down to a stage before that
-begins, the stage must have made its passes in the order of its schedule, and the gradients
-of the last of them must have come back to the first stage, which then reduces, updates, and
-only then begins its next step. So a step lasts at least as long as this chain, by whichever
-stage it goes: with stages that are alike (m + p - 1) (f + b) of 1F1B, m (f + b) +
-(p - 1) (f + b) / chunks where stages are interleaved (Narayanan et al., SC 2021, section
-2.2), and less where gradients of weights fill what is idle (Qi et al., ICLR 2024). Nor does
-a step take less than all that a stage does by itself, nor than all collectives of a group,
-which come one after the other, nor than the messages that stages send over the link of a
-node. What is left out, such as waiting for others and links that
-several share, only makes a step longer.
+Of a program: bytes over the links of its paths, work on messages and service follow from the operations of a step; how they wait
+for each other is left out, which only makes a run longer. Whoever adds a strategy has these bounds from its program alone.
 
-Chains are made of what routines are made of (:class:`~simulator.strategies.hybrid.routine.StageCosts`),
-not read from the routines: a plan asks for them of thousands of ways to cut a model, and to build
-the operations of each would take more than twice as long as this does, with the draws of 19 replications.
-So a change of :mod:`simulator.strategies.hybrid.routine` may need one here; no simulation may be faster
-than the bounds that ``paceline.planning.bounds`` makes of this (tests/property/test_planning_hybrid_bounds.py).
+Of a model that is cut, chains of work that each step must go through, one thing after the other. In each step of a pipeline the
+first micro-batch must have come down to a stage before that begins, the stage must have made its passes in the order of its
+schedule, and the gradients of the last of them must have come back to the first stage, which then reduces, updates, and only then
+begins its next step. So a step lasts at least as long as this chain, by whichever stage it goes: with stages that are alike
+(m + p - 1) (f + b) of 1F1B, m (f + b) + (p - 1) (f + b) / chunks where stages are interleaved (Narayanan et al., SC 2021, section
+2.2), and less where gradients of weights fill what is idle (Qi et al., ICLR 2024). Nor does a step take less than all that a stage
+does by itself, nor than all collectives of a group, which come one after the other, nor than the messages that stages send over
+the link of a node.
+
+Chains are made of what routines are made of (:class:`~simulator.strategies.hybrid.routine.StageCosts`), not read from the routines:
+a plan asks for them of thousands of ways to cut a model, and to build the operations of each would take more than twice as long.
+So a change of :mod:`simulator.strategies.hybrid.routine` may need one here; no simulation may be faster than the bounds that
+``paceline.planning.bounds`` makes of this (tests/property/test_planning_hybrid_bounds.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.program.program import Integers
+from simulator.program.port_names import PortKind
+from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
+from simulator.scenario import Resolved
 from simulator.spec.cluster import Cluster
 from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass
+from simulator.strategies.pipelines import feeds_in_turn
 
 
 class Chain(NamedTuple):
@@ -281,3 +283,217 @@ def _chain(works: Sequence[_Work], exchange_s: float, updates: int, update_s: fl
     updated_s = np.zeros(len(works))
     updated_s[updates] = update_s
     return Chain(forward_s, backward_s, updated_s, float(exchanges_s.sum()) + exchange_s)
+
+
+class Links(NamedTuple):
+    """What the busiest links are, and their seconds."""
+
+    kinds: frozenset[PortKind]
+    seconds: float
+
+
+class Needs(NamedTuple):
+    """What is needed at least for one step of every rank.
+
+    Attributes
+    ----------
+    shared
+        The busiest link that every rank's messages cross.
+    own
+        Of all others that the ranks have, those together that as much goes over in every step; or the busiest of all.
+    server_s
+        Seconds of the busiest server.
+    host_tensors, host_bytes
+        Tensors and bytes that hosts work on which every rank's messages come to or go from, shape (hosts,).
+    apart_s
+        Seconds of its own messages that a rank cannot compute beside, in each of its steps.
+    """
+
+    shared: Links
+    own: Links
+    server_s: float
+    host_tensors: Floats
+    host_bytes: Floats
+    apart_s: float
+
+    def of_more(self, times: float, filled: float) -> Needs:
+        """The same of ``times`` as many ranks, on nodes that are alike, of which ``filled`` is the share that is in use."""
+        return Needs(
+            self.shared._replace(seconds=self.shared.seconds * times),
+            self.own._replace(seconds=self.own.seconds * filled),
+            self.server_s * times,
+            self.host_tensors * times,
+            self.host_bytes * times,
+            self.apart_s,
+        )
+
+
+def needs_of(program: Program, *, evenly: bool) -> Needs:
+    """What one step of every rank needs.
+
+    Where ranks may make different numbers of steps, a link counts if every step of any rank
+    sends as much over it, or over one of several that are taken together.
+
+    Parameters
+    ----------
+    program
+        Of the scenario. What its collectives send is not counted.
+    evenly
+        Whether all ranks make as many steps.
+    """
+    ranks, paths, slots = len(program.ranks), program.paths, program.ranks.path.shape[1]
+    rule = program.rules.updates
+    late = isinstance(rule, Synchronous) and rule.required < ranks  # what comes too late may never be waited for
+    sent = np.zeros((2, len(program.routines), slots))  # bytes, tensors
+    served = np.zeros((len(program.routines), max(program.servers.count, 1)))
+    for number, routine in enumerate(program.routines):
+        for its in routine.operations:
+            if its.kind == "send" and not (late and its.target.kind == "server"):
+                sent[:, number, its.slot] += its.size_bytes, its.tensors
+            elif its.kind == "serve" and not late:
+                served[number, its.server] += its.cost_s
+    least = sent.min(axis=1)
+    hosts = np.zeros((2, program.hosts.count))
+    over: dict[bytes, tuple[Integers, float]] = {}
+    for slot in range(slots):
+        path = program.ranks.path[:, slot].astype(np.int64)
+        if not sent[0, :, slot].any() or (path < 0).any():
+            continue
+        first, after = paths.first[path].astype(np.int64), paths.first[path + 1].astype(np.int64)
+        out, into = paths.port[first], paths.port[after - 1]
+        for port in (out,) if (out == into).all() else (out, into):  # the same links of other slots are added
+            port = port[:1] if (port == port[0]).all() else np.unique(port)
+            its_bytes = over.get(port.tobytes(), (port, 0.0))[1]
+            over[port.tobytes()] = port, its_bytes + float(least[0, slot])
+        for host in (paths.source[path], paths.target[path]):
+            if host[0] >= 0 and (host == host[0]).all():
+                hosts[:, host[0]] += ranks * least[:, slot]
+    loads = [(port, ranks * size_bytes / float(program.ports.whole[port].sum())) for port, size_bytes in over.values()]
+    if evenly and slots:
+        loads += _busiest(program, program.ranks.path.ravel().astype(np.int64), sent[0][program.ranks.routine].ravel())
+    shared, own = ([its for its in loads if (len(its[0]) == 1) == one] for one in (True, False))
+    served_s = ranks * float(served.min(axis=0).max())
+    return Needs(_most(program, shared), _most(program, own), served_s, hosts[1], hosts[0], apart_s(program) or 0.0)
+
+
+def _most(program: Program, loads: Sequence[tuple[Integers, float]]) -> Links:
+    port, seconds = max(loads, key=lambda its: its[1], default=(np.empty(0, dtype=np.int64), 0.0))
+    return Links(frozenset(program.ports.names[one].kind for one in port.tolist()), seconds)
+
+
+def _busiest(program: Program, path: Integers, size_bytes: Floats) -> list[tuple[Integers, float]]:
+    """The busiest of all ports, with these bytes on each path, and its seconds."""
+    used = (path >= 0) & (size_bytes > 0)
+    path, size_bytes, paths = path[used], size_bytes[used], program.paths
+    if not len(path):
+        return []
+    first = paths.first[path].astype(np.int64)
+    crossed = paths.first[path + 1].astype(np.int64) - first
+    place = np.arange(crossed.sum()) + np.repeat(first - np.cumsum(crossed) + crossed, crossed)
+    carried = np.bincount(paths.port[place], np.repeat(size_bytes, crossed), len(program.ports.capacity))
+    busy_s = carried / program.ports.whole
+    return [(np.array([busy_s.argmax()]), float(busy_s.max()))]
+
+
+def apart_s(program: Program, collective_s: Callable[[Operation], float] = lambda _: 0.0) -> float | None:
+    """Seconds of a rank's own messages that none of its compute can go on beside, at least: before it begins, and after it has ended.
+
+    Of every step; the optimizer's update is not taken for compute here. None where a step may be given up, or ends before all has come.
+
+    Parameters
+    ----------
+    program
+        Of the scenario.
+    collective_s
+        Seconds of a collective, at least, from when a rank enters it; of those that last as long as the program says that is known.
+    """
+    rules = program.rules
+    if (isinstance(rules.updates, Synchronous) and rules.updates.cancel) or (rules.reduction is not None and rules.reduction.by_need):
+        return None
+    slots = [_Slot.of(program, slot) for slot in range(program.ranks.path.shape[1])]
+    one_by_one = rules.reduction is None or rules.reduction.cycle_s is None  # in cycles, what is ready is fused
+
+    def lasts_s(its: Operation) -> float:
+        if its.kind == "send" and not its.from_step:
+            return slots[its.slot].seconds(its.size_bytes)
+        if its.kind != "collective" or its.every > 1:
+            return 0.0
+        return collective_s(its) if its.lasts_s is None else its.lasts_s
+
+    return min(_apart_s(routine, lasts_s, one_by_one=one_by_one) for routine in program.routines)
+
+
+class _Slot(NamedTuple):
+    """The fastest path of any rank's."""
+
+    latency_s: float
+    bytes_per_s: float
+
+    @classmethod
+    def of(cls, program: Program, slot: int) -> _Slot:
+        paths, path = program.paths, program.ranks.path[:, slot].astype(np.int64)
+        path = path[path >= 0]
+        if not len(path):
+            return cls(0.0, math.inf)
+        first = program.ports.whole[paths.port[paths.first[path]]]
+        return cls(float(paths.latency_s[path].min()), float(first.max()))
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.latency_s + size_bytes / self.bytes_per_s
+
+
+def _apart_s(routine: Routine, lasts_s: Callable[[Operation], float], *, one_by_one: bool) -> float:
+    """The longest chain of messages before the first pass, and that after the last."""
+    passes = [number for number, its in enumerate(routine.operations) if its.kind == "compute" and (its.forward or its.backward)]
+    if not passes:
+        return 0.0
+    before: dict[int, float] = {}
+    after = {passes[-1]: 0.0}
+    last: tuple[int, ...] = ()  # of collectives that are made in their order; others, in that in which they are entered
+    for number, its in enumerate(routine.operations):
+        its_s, waits = lasts_s(its), its.after
+        if its.kind == "collective" and its.lasts_s is None and one_by_one:
+            waits, last = (*waits, *last), (number,)
+        if number <= passes[0]:
+            before[number] = max((before[each] for each in waits), default=0.0) + its_s
+        if reached := [after[each] for each in waits if each in after]:
+            after[number] = max(reached) + its_s
+    return before[passes[0]] + max(after.values())
+
+
+_STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
+"""Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
+_CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
+"""Entries that a change of what others send takes as long as: by itself, and for each node whose links that concerns, which are mostly
+idle, or with parameter servers mostly in use."""
+
+
+def expected_events(scenario: Resolved) -> float:
+    """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
+    strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
+    together = strategy.together(scenario)
+    steps = run.total_steps(replicas) / (together.devices if together is not None and together.in_step else 1)
+    messages = float(strategy.messages_a_step(scenario))
+    reduced = 0.0
+    if strategy.reduction is not None and replicas > 1:
+        reduced = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
+    if scenario.rank_messages:
+        messages += reduced * 2 * (replicas - 1)
+    elif (
+        not messages and scenario.cluster.replicas_per_device == 1 and scenario.cluster.shared_cores is None and not feeds_in_turn(scenario)
+    ):
+        return 0.0
+    return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced) + background_events(scenario)
+
+
+def background_events(scenario: Resolved) -> float:
+    """Entries that take as long as following what others send over the links of a replication; 0 where that does not change.
+
+    Each time that it changes, what is under way on all of these links is shared anew.
+    """
+    background = scenario.cluster.background
+    if background is None or not background.changes:
+        return 0.0
+    links = len(background.nodes) or scenario.nodes_needed
+    run_s = scenario.full_step_s * scenario.run.total_steps(scenario.ranks) / scenario.ranks
+    return background.changes_in(run_s) * (_CHANGE_EVENTS + (_BUSY_LINK_EVENTS if scenario.servers else _LINK_EVENTS) * links)
