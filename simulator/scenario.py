@@ -36,10 +36,9 @@ HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
 
 
-class Run(Terse):
+class Run(Terse, only=HOW_SIMULATED):
     """How long, how often and from which start the training is simulated."""
 
-    terse: ClassVar[tuple[str, ...]] = HOW_SIMULATED
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"start_spread_s": ("start", ("staggered",))}
 
     steps: int = Field(default=100, ge=2, le=10_000_000, description="steps of each worker")
@@ -130,10 +129,9 @@ def _or_none(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "none"})
 
 
-class Scenario(Short, Terse):
+class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input", "job", "measured_in")):
     """Workload, cluster, strategy and run; validated together."""
 
-    terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job", "measured_in")
     see: ClassVar[str] = "to_frame() has every key; paceline.simulate(scenario) answers it, paceline.load(scenario, {...}) changes it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -149,11 +149,10 @@ def _or_loopback(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "loopback"})
 
 
-class TestbedSetting(Terse):
+class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     """What is run, apart from how often it is repeated."""
 
     __test__ = False  # pytest takes names that begin with Test for tests
-    terse: ClassVar[tuple[str, ...] | None] = ("faults", "checkpoint_every")
 
     mode: Literal["async", "between-graph", "sync", "ring", "mirrored", "apart"] = Field(
         description="async: ParameterServerStrategy with a ClusterCoordinator; between-graph: asynchronous sessions (compat.v1); "

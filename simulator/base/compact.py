@@ -12,7 +12,77 @@ from numpy.typing import NDArray
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
-_SMALL, _ROOMY = 1 << 13, 64
+_WAITING = 1 << 16
+"""Values that are kept until they are counted together, at least."""
+
+
+class CountHistogram:
+    """Exact histogram of whole numbers, such as staleness: 16 bytes for each distinct value."""
+
+    def __init__(self) -> None:
+        self._values = self._times = np.zeros(0, dtype=np.int64)
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # values, and how often each of them came
+        self._waiting_size = 0
+
+    def add(self, value: int, times: int = 1) -> None:
+        """Count a value, or the same value several times."""
+        self._add(np.array([value]), np.array([times]))
+
+    def add_all(self, values: NDArray[np.int64]) -> None:
+        """Count values, shape (n,)."""
+        if not len(values):
+            return
+        least = int(values.min())
+        if int(values.max()) - least < len(values) + (1 << 13):
+            times = np.bincount(values - least)
+            distinct = np.flatnonzero(times)
+            self._add(distinct + least, times[distinct])
+        else:
+            self._add(*np.unique(values, return_counts=True))
+
+    def merge(self, other: CountHistogram) -> None:
+        """Take all that another histogram has taken."""
+        self._add(*other.table)
+
+    def _add(self, values: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+        self._waiting.append((values, times))
+        self._waiting_size += len(values)
+        if self._waiting_size > max(_WAITING, len(self._values)):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Count what is waiting."""
+        values, times = (np.concatenate(parts) for parts in zip((self._values, self._times), *self._waiting, strict=True))
+        self._values, places = np.unique(values, return_inverse=True)
+        self._times = np.zeros(len(self._values), dtype=np.int64)
+        np.add.at(self._times, places, times)
+        self._waiting, self._waiting_size = [], 0
+
+    @property
+    def table(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The values that came, in order, and how often each did."""
+        if self._waiting:
+            self._settle()
+        return self._values, self._times
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How often each value came, values in order."""
+        values, times = self.table
+        return dict(zip(values.tolist(), times.tolist(), strict=True))
+
+    def mean(self) -> float:
+        """Exact mean; 0 of nothing."""
+        counts = self.counts
+        return sum(value * times for value, times in counts.items()) / sum(counts.values()) if counts else 0.0
+
+    def quantile(self, share: float) -> int:
+        """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
+        values, times = self.table
+        if not len(values):
+            return 0
+        reached = np.cumsum(times)
+        return int(values[np.searchsorted(reached, max(share * int(reached[-1]), 1))])
 
 
 class TimeSketch:
@@ -23,8 +93,7 @@ class TimeSketch:
     """
 
     def __init__(self) -> None:
-        self._first = 0  # key of the first bin
-        self._bins = np.zeros(0, dtype=np.int64)
+        self._bins = CountHistogram()
         self.count = 0
         self.total = 0.0
 
@@ -34,32 +103,14 @@ class TimeSketch:
 
     def add_each(self, values: NDArray[np.float64]) -> None:
         """Take several rows of values one after the other, shape (rows, n)."""
-        if not values.size:
-            return
-        keys = np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64)
-        first = int(keys.min())
-        self._count(first, np.bincount((keys - first).ravel()))
+        self._bins.add_all(np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64).ravel())
         self.count += values.size
         for total in values.sum(axis=1).tolist():
             self.total += total
 
-    def _count(self, first: int, counts: NDArray[np.int64]) -> None:
-        """Add counts of successive bins."""
-        bins, end = self._bins, first + len(counts)
-        if not len(counts):
-            return
-        if not len(bins):
-            self._first, self._bins = first, counts.copy()
-            return
-        before, behind = max(self._first - first, 0), max(end - self._first - len(bins), 0)
-        if before or behind:
-            self._first -= before
-            self._bins = bins = np.concatenate([np.zeros(before, dtype=np.int64), bins, np.zeros(behind, dtype=np.int64)])
-        bins[first - self._first : end - self._first] += counts
-
     def merge(self, other: TimeSketch) -> None:
         """Take all that another sketch has taken."""
-        self._count(other._first, other._bins)
+        self._bins.merge(other._bins)
         self.count += other.count
         self.total += other.total
 
@@ -71,111 +122,10 @@ class TimeSketch:
         """Quantiles in seconds, each to half a percent; zeros of nothing."""
         if not self.count:
             return [0.0 for _ in shares]
-        filled = np.flatnonzero(self._bins)
-        places: NDArray[np.intp] = np.searchsorted(np.cumsum(self._bins[filled]), np.asarray(shares) * self.count)
-        values = np.exp((self._first + filled[np.minimum(places, len(filled) - 1)]) * _GROWTH)
+        bins, times = self._bins.table
+        places: NDArray[np.intp] = np.searchsorted(np.cumsum(times), np.asarray(shares) * self.count)
+        values = np.exp(bins[np.minimum(places, len(bins) - 1)] * _GROWTH)
         return [0.0 if value <= _LEAST_S * 1.01 else float(value) for value in values]
-
-
-class CountHistogram:
-    """Exact histogram of whole numbers, such as staleness; of those that lie together each takes eight bytes."""
-
-    def __init__(self) -> None:
-        self._first = 0  # what the first count is of
-        self._near = np.zeros(0, dtype=np.int64)
-        self._far: dict[int, int] = {}  # how often came what lies too far from these
-        self._counted = 0
-
-    @property
-    def counts(self) -> dict[int, int]:
-        """How often each value was counted, those that lie together in order."""
-        near = np.flatnonzero(self._near)
-        found = dict(zip((near + self._first).tolist(), self._near[near].tolist(), strict=True))
-        for value, times in self._far.items():
-            found[value] = found.get(value, 0) + times
-        return found
-
-    def add(self, value: int, times: int = 1) -> None:
-        """Count a value, or the same value several times."""
-        self._counted += times
-        if self._reach(value, value):
-            self._near[value - self._first] += times
-        else:
-            self._far[value] = self._far.get(value, 0) + times
-
-    def add_all(self, values: NDArray[np.int64]) -> None:
-        """Count values, shape (n,)."""
-        if not len(values):
-            return
-        least, most = int(values.min()), int(values.max())
-        self._counted += len(values)
-        if not self._reach(least, most):
-            self._counted -= len(values)
-            distinct, times = np.unique(values, return_counts=True)
-            for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
-                self.add(value, count)
-        elif most - least < len(values) + _SMALL:
-            self._add_near(least, np.bincount(values - least))
-        else:
-            np.add.at(self._near, values - self._first, 1)
-
-    def merge(self, other: CountHistogram) -> None:
-        """Take all that another histogram has taken."""
-        near = np.flatnonzero(other._near)
-        if len(near):
-            low, high = int(near[0]), int(near[-1])
-            if self._reach(other._first + low, other._first + high):
-                self._counted += int(other._near.sum())
-                self._add_near(other._first + low, other._near[low : high + 1])
-            else:
-                for value, count in zip((near + other._first).tolist(), other._near[near].tolist(), strict=True):
-                    self.add(value, count)
-        for value, count in other._far.items():
-            self.add(value, count)
-
-    def _add_near(self, least: int, counts: NDArray[np.int64]) -> None:
-        """Add counts of successive values that are all in reach."""
-        begin = least - self._first
-        self._near[begin : begin + len(counts)] += counts
-
-    def _reach(self, least: int, most: int) -> bool:
-        """Make room for all values between two, unless there would be few counts in much room; whether there is."""
-        first, end = self._first, self._first + len(self._near)
-        if first <= least and most < end:
-            return True
-        if len(self._near):
-            room = len(self._near) // 4  # for more of them
-            least = first if least >= first else min(least, max(first - room, 0))
-            most = end - 1 if most < end else max(most, end - 1 + room)
-        if most - least >= _SMALL + _ROOMY * self._counted:
-            return False
-        counts = np.zeros(most - least + 1, dtype=np.int64)
-        counts[first - least : end - least] = self._near
-        self._first, self._near = least, counts
-        return True
-
-    def mean(self) -> float:
-        """Exact mean; 0 of nothing."""
-        near = int(self._near.sum())
-        total = near + sum(self._far.values())
-        sums = near * self._first + int(self._near @ np.arange(len(self._near)))
-        sums += sum(value * count for value, count in self._far.items())
-        return sums / total if total else 0.0
-
-    def quantile(self, share: float) -> int:
-        """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        if not self._far:
-            reached = np.cumsum(self._near)
-            total = int(reached[-1]) if len(reached) else 0
-            return self._first + int(np.searchsorted(reached, max(share * total, 1))) if total else 0
-        counts = self.counts
-        need = share * sum(counts.values())
-        seen = 0
-        for value in sorted(counts):
-            seen += counts[value]
-            if seen >= need:
-                return value
-        return 0
 
 
 _EXACT = 16

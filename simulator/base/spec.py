@@ -23,6 +23,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -341,32 +342,37 @@ def _canonical(this: Itself[Spec]) -> str:
 
 
 class Terse(Spec):
-    """A specification that writes some keys only where they are set, so that files, and hashes of scenarios, stay what they were
+    """A specification that leaves out keys that have their defaults, so that files, and hashes of scenarios, stay what they were
     before there were such keys.
 
-    Attributes
+    Parameters
     ----------
-    terse
-        Those keys; None: all.
+    only
+        Of the class: the keys that are left out, besides those of its bases; all, where no class says which.
     """
 
-    terse: ClassVar[tuple[str, ...] | None] = None
+    _only: ClassVar[tuple[str, ...] | None] = None
+
+    def __init_subclass__(cls, *, only: tuple[str, ...] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if only is not None:
+            cls._only = (*(cls._only or ()), *only)
 
     @model_serializer(mode="wrap")
-    def _terse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        del info
         written: dict[str, Any] = handler(self)
-        for name, default in self._left_out():
+        for name, default in self._left_out().items():
             if name in written and getattr(self, name) == default:
                 del written[name]
         return written
 
     @classmethod
     @cache
-    def _left_out(cls) -> tuple[tuple[str, Any], ...]:
+    def _left_out(cls) -> dict[str, Any]:
         """The keys that are not written, each with the value with which it is not."""
         fields = cls.model_fields
-        names = fields if cls.terse is None else cls.terse
-        return tuple((name, fields[name].get_default(call_default_factory=True)) for name in names)
+        return {name: fields[name].get_default(call_default_factory=True) for name in (fields if cls._only is None else cls._only)}
 
 
 class Checksummed(Spec):

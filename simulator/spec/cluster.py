@@ -31,10 +31,8 @@ Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
-class Link(Terse):
+class Link(Terse, only=("sort",)):
     """A full-duplex link: each direction has the whole bandwidth to itself."""
-
-    terse: ClassVar[tuple[str, ...]] = ("sort",)
 
     bandwidth_bytes_per_s: Rate = Field(gt=0, description="bandwidth of each direction")
     latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message; it delays, but does not occupy the link")
@@ -77,15 +75,13 @@ _SORTS: Mapping[str, tuple[Sort, ...]] = {
 """What sorts a link can be of, by what it joins."""
 
 
-class Fabric(Terse):
+class Fabric(Terse, only=("rail_optimised", "sharp")):
     """Leaf and spine switches: each node hangs on a leaf, each leaf on every spine.
 
     A leaf's links to the spines carry together the bandwidths of what hangs on it divided
     by ``oversubscription``, in each direction. A connection between leaves keeps to one
     spine, chosen at random as equal-cost multi-path routing does.
     """
-
-    terse: ClassVar[tuple[str, ...]] = ("rail_optimised", "sharp")
 
     nodes_per_leaf: int = Field(ge=1, le=10_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
@@ -102,8 +98,6 @@ class Fabric(Terse):
 class Islands(Terse):
     """Devices that are joined directly, where that is not a node: parts of nodes, or several nodes (NVL72)."""
 
-    terse: ClassVar[tuple[str, ...] | None] = None
-
     devices: int = Field(
         ge=1, le=100_000, description="devices that cluster.intra_node joins; divides devices_per_node, or is a multiple of it"
     )
@@ -114,8 +108,6 @@ class Islands(Terse):
 
 class Nvls(Terse):
     """NVSwitches add what the devices of a node or island send, and send copies of it (NVLink SHARP): Hopper and later."""
-
-    terse: ClassVar[tuple[str, ...] | None] = None
 
     efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.85,
@@ -132,7 +124,7 @@ class Protocol(Spec):
     wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of data")
 
 
-class Protocols(Terse):
+class Protocols(Terse, only=("auto",)):
     """NCCL's three protocols.
 
     LL stores a flag of 4 bytes with each 4 bytes of data, LL128 one of 8 with each 120;
@@ -141,8 +133,6 @@ class Protocols(Terse):
     them; measure your own. NCCL's tuner adds some microseconds a collective, gives its
     trees other latencies and LL a quarter of the bandwidth; none of that is modelled.
     """
-
-    terse: ClassVar[tuple[str, ...]] = ("auto",)
 
     ll: Protocol = Field(
         default=Protocol(latency_s=2.7e-6, intra_node_latency_s=0.6e-6, wire_bytes_per_byte=2.0),
@@ -244,13 +234,30 @@ class Storage(Spec):
     )
 
 
-class Cluster(Short, Terse):
+class Cluster(
+    Short,
+    Terse,
+    only=(
+        "storage",
+        "host_cores",
+        "device_sharing",
+        "device_memory_limit_bytes",
+        "intra_device",
+        "slow_nodes",
+        "slowdown",
+        "background",
+        "rails",
+        "pxn",
+        "islands",
+        "nvls",
+        "available",
+        "fit_hosts",
+        "offers",
+        "upgrades",
+    ),
+):
     """Nodes with devices, joined by one switch that is never the bottleneck, or by a fabric of leaves and spines."""
 
-    terse: ClassVar[tuple[str, ...]] = (
-        "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
-        "rails", "pxn", "islands", "nvls", "available", "fit_hosts", "offers", "upgrades",
-    )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
     @property

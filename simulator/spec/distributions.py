@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +46,12 @@ class Constant(Spec):
         return np.ones(size)
 
 
-class _Varying(Terse):
+class _Varying(Terse, only=("persistence",)):
     """What all distributions have that are not always the same.
 
     A draw is the one before with the chance ``persistence``, else a new one: the distribution stays what it is, and the draws of
     steps that are k apart have the autocorrelation persistence^k. 0 are independent steps; with 1 a device draws once a run.
     """
-
-    terse: ClassVar[tuple[str, ...]] = ("persistence",)
 
     persistence: float = Field(
         default=0.0,
@@ -239,8 +237,6 @@ class Slowdown(Terse):
     in common is slow in the same steps, by their number.
     """
 
-    terse: ClassVar[tuple[str, ...]] = ("of",)
-
     factor: float = Field(gt=1, le=1e4, description="by how much a step takes longer while the device is slow")
     mean_slow_steps: float = Field(ge=1, le=1e9, description="steps that it stays slow, in the mean")
     mean_normal_steps: float = Field(ge=1, le=1e9, description="steps that it then stays normal, in the mean")
@@ -265,8 +261,6 @@ class SlowNodes(Terse):
     Each run draws anew, each node for itself, so that a larger cluster has the nodes of a
     smaller one and others besides.
     """
-
-    terse: ClassVar[tuple[str, ...] | None] = None
 
     share: float = Field(default=0.0, ge=0, le=1, description="chance of each node to be slow in a run")
     factor: TimesOrTwo = Field(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -261,10 +261,8 @@ class Checkpointing(Spec):
     daly_s: float | None = Field(default=None, description="Daly's higher-order one")
 
 
-class JobOutcome(Terse):
+class JobOutcome(Terse, only=("steps_share_of_each_replication", "away_node_s")):
     """The whole job: how long, for how much, and where the time went."""
-
-    terse: ClassVar[tuple[str, ...]] = ("steps_share_of_each_replication", "away_node_s")
 
     samples: float = Field(description="samples that are trained on, all epochs together")
     steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")

@@ -71,7 +71,6 @@ class InputFit(Spec):
 class InputPipeline(Short, Terse):
     """``[input]`` of a scenario: one pipeline for each worker process or for each replica."""
 
-    terse: ClassVar[tuple[str, ...] | None] = None
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'input': pipeline}) puts it into a scenario"
     name: str = Field(default="", max_length=200, description="for readers")
     work: InputWork = Field(description="what a batch takes: in every epoch or, where the pipeline caches, in the first")

@@ -7,7 +7,7 @@ other tables are in :mod:`simulator.scenario`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -16,6 +16,81 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.base.validation_errors import rule_of
 from simulator.spec.constants import Known
+
+
+class _Exact(Spec):
+    """A time."""
+
+    value_s: Seconds = Field(ge=0, description="the time")
+
+
+class Duration(Spec):
+    """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
+
+    value_s: Seconds = Field(ge=0, description="mean time")
+    low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
+    high_s: Seconds = Field(ge=0, description="high end of its 90% interval over runs")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact(cls, data: Any) -> Any:
+        if not isinstance(data, str):
+            return data
+        try:
+            seconds = _Exact.model_validate({"value": data}).value_s
+        except ValidationError as error:  # said once, not of each of the three
+            rule = rule_of(error.errors(include_url=False)[0])
+            raise PydanticCustomError("rule", "{rule}", {"rule": rule, "given": data}) from None
+        return {"value_s": seconds, "low_s": seconds, "high_s": seconds}
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Duration:
+        if not self.low_s <= self.value_s <= self.high_s:
+            raise ValueError(f"value ({self.value_s:g} s) must lie between low ({self.low_s:g} s) and high ({self.high_s:g} s)")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        table = dict(schema)
+        schema.clear()
+        schema.update({"anyOf": [{"type": "string", "description": 'a time with its unit, such as "20 s", that is exact'}, table]})
+        return schema
+
+    def quantile_s(self, probability: float) -> float:
+        """Seconds, of a lognormal with mean ``value_s`` whose 5% and 95% points are as far apart as low and high."""
+        if self.low_s == self.high_s or not self.low_s:
+            return float(self.value_s)
+        return Known(value=self.value_s, low=self.low_s, high=self.high_s).quantile(probability)
+
+
+class IteratorEnds(Spec):
+    """How often the end of a ``tf.data`` iterator waited for the thread that tunes it."""
+
+    ended: int = Field(ge=1, description="iterators that were ended while their thread slept")
+    waited: int = Field(ge=0, description="of them, those whose end waited until the thread woke up by itself")
+
+    @model_validator(mode="after")
+    def _within(self) -> IteratorEnds:
+        if self.waited > self.ended:
+            raise ValueError(f"waited ({self.waited}) must be at most ended ({self.ended})")
+        return self
+
+
+class Overheads(Terse):
+    """``[overheads]`` of a workload: what its jobs spend beside steps, measured on the user's own code."""
+
+    startup: Duration | None = Field(default=None, description="time from the start of a process until its first step begins")
+    tracing: Duration | None = Field(default=None, description="by how much the first step takes longer than later ones")
+    evaluation_tracing: Duration | None = Field(default=None, description="by how much the first step of the first evaluation takes longer")
+    checkpoint_bytes: Bytes | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
+    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was written")
+    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was read again")
+    snapshot: Duration | None = Field(
+        default=None, description="time for which an asynchronous checkpoint stops the training, to copy what it then writes"
+    )
+    iterators: IteratorEnds | None = Field(default=None, description="how often the end of a tf.data iterator stops the training")
+
 
 Often = Annotated[Seconds, Field(gt=0)]
 Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
@@ -48,7 +123,6 @@ class Evaluation(Spec):
 class Checkpoint(Terse):
     """``[job.checkpoint]``: how often the state is written, and what that costs."""
 
-    terse: ClassVar[tuple[str, ...] | None] = None
     every_s: Often | None = Field(default=None, description="time of steps between checkpoints; this, every_steps or every_epochs")
     every_steps: int | None = Field(default=None, ge=1, description="steps between checkpoints")
     every_epochs: int | None = Field(default=None, ge=1, description="epochs between checkpoints")
@@ -115,10 +189,8 @@ def _check_rates(rates_90: tuple[float, float] | None) -> None:
         raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
 
 
-class Preemption(Terse):
+class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")):
     """Machines that are taken away, as spot instances are, and replaced: each lives by a law, or by a trace of what was to be had."""
-
-    terse: ClassVar[tuple[str, ...]] = ("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")
 
     of: Literal["nodes", "worker-nodes"] = Field(
         default="nodes", description="what is taken; worker-nodes: servers, and a coordinator, are on nodes that nobody takes"
@@ -170,7 +242,6 @@ class Faults(Terse):
     Files of ``models/faults`` have the same keys: what others have seen fail, which a scenario may ``use`` under its own keys.
     """
 
-    terse: ClassVar[tuple[str, ...] | None] = None
     name: str = Field(default="", max_length=200, description="for readers: whose faults these are")
     description: str = Field(default="", max_length=10_000, description="for readers")
     source: str = Field(default="", max_length=10_000, description="where the figures were published, and how the rates follow from them")
@@ -228,7 +299,6 @@ class Faults(Terse):
 class Job(Terse):
     """``[job]`` of a scenario: how much is trained, and what happens beside steps."""
 
-    terse: ClassVar[tuple[str, ...] | None] = None
     epochs: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="passes over the data set")
     samples: Samples | None = Field(default=None, description="samples in all, in place of epochs")
     dataset_size: Samples | None = Field(default=None, description="samples of the data set; left out: one epoch has all samples")
@@ -280,78 +350,3 @@ class Job(Terse):
         if self.dataset_size is not None:
             return float(self.dataset_size)
         return self.total_samples / float(self.epochs) if self.epochs is not None else self.total_samples
-
-
-class _Exact(Spec):
-    """A time."""
-
-    value_s: Seconds = Field(ge=0, description="the time")
-
-
-class Duration(Spec):
-    """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
-
-    value_s: Seconds = Field(ge=0, description="mean time")
-    low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
-    high_s: Seconds = Field(ge=0, description="high end of its 90% interval over runs")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _exact(cls, data: Any) -> Any:
-        if not isinstance(data, str):
-            return data
-        try:
-            seconds = _Exact.model_validate({"value": data}).value_s
-        except ValidationError as error:  # said once, not of each of the three
-            rule = rule_of(error.errors(include_url=False)[0])
-            raise PydanticCustomError("rule", "{rule}", {"rule": rule, "given": data}) from None
-        return {"value_s": seconds, "low_s": seconds, "high_s": seconds}
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Duration:
-        if not self.low_s <= self.value_s <= self.high_s:
-            raise ValueError(f"value ({self.value_s:g} s) must lie between low ({self.low_s:g} s) and high ({self.high_s:g} s)")
-        return self
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
-        schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        table = dict(schema)
-        schema.clear()
-        schema.update({"anyOf": [{"type": "string", "description": 'a time with its unit, such as "20 s", that is exact'}, table]})
-        return schema
-
-    def quantile_s(self, probability: float) -> float:
-        """Seconds, of a lognormal with mean ``value_s`` whose 5% and 95% points are as far apart as low and high."""
-        if self.low_s == self.high_s or not self.low_s:
-            return float(self.value_s)
-        return Known(value=self.value_s, low=self.low_s, high=self.high_s).quantile(probability)
-
-
-class IteratorEnds(Spec):
-    """How often the end of a ``tf.data`` iterator waited for the thread that tunes it."""
-
-    ended: int = Field(ge=1, description="iterators that were ended while their thread slept")
-    waited: int = Field(ge=0, description="of them, those whose end waited until the thread woke up by itself")
-
-    @model_validator(mode="after")
-    def _within(self) -> IteratorEnds:
-        if self.waited > self.ended:
-            raise ValueError(f"waited ({self.waited}) must be at most ended ({self.ended})")
-        return self
-
-
-class Overheads(Terse):
-    """``[overheads]`` of a workload: what its jobs spend beside steps, measured on the user's own code."""
-
-    terse: ClassVar[tuple[str, ...] | None] = None
-    startup: Duration | None = Field(default=None, description="time from the start of a process until its first step begins")
-    tracing: Duration | None = Field(default=None, description="by how much the first step takes longer than later ones")
-    evaluation_tracing: Duration | None = Field(default=None, description="by how much the first step of the first evaluation takes longer")
-    checkpoint_bytes: Bytes | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was written")
-    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was read again")
-    snapshot: Duration | None = Field(
-        default=None, description="time for which an asynchronous checkpoint stops the training, to copy what it then writes"
-    )
-    iterators: IteratorEnds | None = Field(default=None, description="how often the end of a tf.data iterator stops the training")

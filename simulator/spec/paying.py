@@ -16,7 +16,7 @@ import math
 import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
 from simulator.base.text import format_seconds
@@ -78,8 +78,6 @@ class _Dated(Spec):
 class Owned(Terse):
     """``[cluster.price.owned]``: what a machine costs beside its purchase, and over how many years that is spread."""
 
-    terse: ClassVar[tuple[str, ...]] = ("residual_usd", "power_w", "pue", "usd_per_kwh", "hosting_usd_per_month", "overhead_per_year")
-
     years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="years over which the purchase is spread, in equal parts")
     residual_usd: Dollars = Field(default=0.0, description="US dollars that a node is worth at the end")
     power_w: Power | None = Field(
@@ -116,8 +114,6 @@ class Owned(Terse):
 class Reserved(Terse):
     """``[cluster.price.reserved]``: a node that is rented for a term, and paid for at all of its hours."""
 
-    terse: ClassVar[tuple[str, ...]] = ("upfront_usd", "usd_per_hour")
-
     years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="the term")
     upfront_usd: Dollars = Field(default=0.0, description="US dollars for a node at the beginning")
     usd_per_hour: Dollars = Field(default=0.0, description="US dollars for a node for each hour of the term, used or not")
@@ -141,15 +137,16 @@ def sets_of_nodes(hours_per_month: float) -> int:
     return max(math.ceil(hours_per_month / HOURS_PER_MONTH * (1 - _ROUNDING)), 1)
 
 
-class Price(_Dated, Terse):
+class Price(
+    _Dated,
+    Terse,
+    only=("name", "purchase_usd", "owned", "reserved", "share_in_use", "preemption", "billing_minimum_s", "billing_step_s", "startup_s"),
+):
     """What an hour of a node costs, rented, reserved, or as a share of its purchase, and who says so."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("usd_per_node_hour", "owned", "reserved")]}
     )
-    terse: ClassVar[tuple[str, ...]] = (
-        "name", "purchase_usd", "owned", "reserved", "share_in_use", "preemption", "billing_minimum_s", "billing_step_s", "startup_s",
-    )  # fmt: skip
 
     name: str = Field(default="", max_length=60, description="what this way to pay is called; left out: rented, spot, reserved or bought")
     purchase_usd: Dollars | None = Field(
@@ -192,11 +189,13 @@ class Price(_Dated, Terse):
     )
 
     @model_serializer(mode="wrap")
-    def _terse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Without what is not set, and without what was worked out, so that it is worked out anew where another key is changed."""
-        written = {key: value for key, value in super()._terse(handler).items() if key != "usd_per_node_hour" or not self.is_worked_out}
-        first = ("usd_per_node_hour", "terms", "source", "date")
-        return {key: written[key] for key in (*(key for key in first if key in written), *(key for key in written if key not in first))}
+        written = super()._terse(handler, info)
+        if self.is_worked_out:
+            written.pop("usd_per_node_hour", None)
+        first: dict[str, Any] = {key: written.pop(key) for key in ("usd_per_node_hour", "terms", "source", "date") if key in written}
+        return {**first, **written}
 
     @model_validator(mode="after")
     def _consistent(self) -> Price:

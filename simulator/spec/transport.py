@@ -18,7 +18,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -29,14 +29,12 @@ Carrier = Literal["grpc", "given"]
 """What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
 
 
-class Transport(Terse):
+class Transport(Terse, only=("software", "weights_of")):
     """Between nodes: how concurrent messages share a node's link, and their costs beyond their bytes.
 
     By default messages share fairly. What they cost hosts is taken from practice where
     TensorFlow's gRPC carries them (docs/practice.md), and is nothing else.
     """
-
-    terse: ClassVar[tuple[str, ...]] = ("software", "weights_of")
 
     software: Carrier | None = Field(
         default=None,
@@ -139,8 +137,6 @@ _MOST_POINTS = 100_000
 class TracePoint(Terse):
     """What others send from a time on."""
 
-    terse: ClassVar[tuple[str, ...] | None] = None
-
     at_s: Seconds = Field(ge=0, le=1e9, description="since the beginning of the run")
     load: Load = Field(default=0.0, description="share of the bandwidth that unresponsive traffic takes")
     flows: Flows = Field(default=0, description="flows that share fairly with ours")
@@ -148,8 +144,6 @@ class TracePoint(Terse):
 
 class Background(Terse):
     """What others send over some links, in both directions."""
-
-    terse: ClassVar[tuple[str, ...]] = ("on", "nodes", "load", "flows", "each_link", "trace", "repeat_s")
 
     on: Literal["inter-node", "fabric", "intra-node"] = Field(
         default="inter-node",

@@ -3,7 +3,7 @@
 ``calibrate.fit`` writes measured ones; computed.py makes times of dimensions. Other modules name fields as text: those that hold for
 one device (``_OF_A_DEVICE`` of ``simulator.resolve.device_transfer``) and those that were measured (``_MEASURED_PARTS`` of
 ``simulator.catalogue.loading``); a new field may belong there. A new field is also left out of files and hashes where it is not set
-(``Workload._written``).
+(``_WRITTEN_IF_SET``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 class Affine(Terse):
     """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
 
-    terse: ClassVar[tuple[str, ...]] = ("least_s",)
-
     base_s: Seconds = Field(ge=0, description="time whatever the batch")
     per_sample_s: Seconds = Field(ge=0, description="time for each sample of the batch")
     least_s: Seconds = Field(
@@ -53,15 +51,13 @@ class Affine(Terse):
         return max(float(self.base_s + self.per_sample_s * batch), float(self.least_s))
 
 
-class Variable(Terse):
+class Variable(Terse, only=("tensors", "columns")):
     """One trainable variable and its gradient.
 
     The workload lists them in the order in which their gradients become ready in the
     backward pass; ``creation_index`` is the order in which the model created them, which
     is the order in which TensorFlow places them on parameter servers.
     """
-
-    terse: ClassVar[tuple[str, ...]] = ("tensors",)
 
     name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
     size_bytes: Bytes = Field(gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16")
@@ -270,7 +266,12 @@ def _one_of(schema: dict[str, Any]) -> None:
     schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
 
 
-class Workload(Short, Spec):
+_WRITTEN_IF_SET = (
+    "device_work", "layers", "overheads", "noise_scale", "passes", "recast", *BY_DIMENSIONS, "computed", "measured_with", "backend",
+)  # fmt: skip
+
+
+class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     """A model's training step on one device, and what must be communicated for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
@@ -412,27 +413,16 @@ class Workload(Short, Spec):
         return version if self.backend == "tensorflow" and version.startswith("3.") and not own_step else ""
 
     @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Without what not every workload has where there is none, so that files and hashes stay what they were.
+    def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """What follows from dimensions is left out too, and follows from them again when it is read.
 
-        What follows from dimensions is left out too, and follows from them again when it is read,
-        unless the context of the serialisation asks for it: ``{"filled": True}``.
+        The context ``{"filled": True}`` of a serialisation asks for it.
         """
-        written: dict[str, Any] = handler(self)
-        for name in ("device_work", "layers", "overheads", "noise_scale", "passes", "recast", *BY_DIMENSIONS, "computed"):
-            if not getattr(self, name):
-                written.pop(name, None)
-        if self.measured_with == "device":
-            written.pop("measured_with", None)
-        if self.backend == "tensorflow":
-            written.pop("backend", None)
-        for variable in written.get("variables", ()):
-            if variable.get("columns") is None:
-                variable.pop("columns", None)
+        written = super()._terse(handler, info)
         if self.computed is not None and self.dimensions is not None and not (info.context or {}).get("filled"):
-            found = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
+            expanded = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
             for name in self.computed.keys:
-                if getattr(self, name) == found.get(name):
+                if getattr(self, name) == expanded.get(name):
                     written.pop(name, None)
         return written
 

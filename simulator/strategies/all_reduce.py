@@ -83,10 +83,9 @@ _COMPRESSED_BY: Mapping[str, tuple[Software, ...]] = {"fp16": ("horovod", "pytor
 """What software compresses gradients in which way."""
 
 
-class AllReduceStrategy(Strategy):
+class AllReduceStrategy(Strategy, only=("compression",)):
     """What the two strategies that all-reduce have in common."""
 
-    terse: ClassVar[tuple[str, ...]] = ("compression",)
     variant_key: ClassVar[str] = "algorithm"
 
     algorithm: Algorithm = Field(

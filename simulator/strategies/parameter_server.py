@@ -83,7 +83,7 @@ class Coordinator(Spec):
     )
 
 
-class ParameterServer(Strategy):
+class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
     """``tf.distribute.ParameterServerStrategy`` (async) or ``SyncReplicasOptimizer`` (sync)."""
 
     has_servers: ClassVar[bool] = True
@@ -101,7 +101,6 @@ class ParameterServer(Strategy):
         "ssp": {"kind": "parameter-server", "mode": "ssp", "bound": 3},
     }
 
-    terse: ClassVar[tuple[str, ...]] = ("replicas_per_worker", "compression")
     kind: Literal["parameter-server"] = Field(default="parameter-server", description="this strategy")
     mode: Literal["sync", "async", "ssp"] = Field(
         description="sync: gradients are averaged each step; async: each is applied when it comes; ssp: async, but nobody "

@@ -228,14 +228,13 @@ class Sending(NamedTuple):
     carrier: Carrier = "given"
 
 
-class Strategy(Terse):
+class Strategy(Terse, only=()):
     """Base of every strategy, and the questions that it answers, in groups that are numbered below.
 
     Layout and program are each strategy's own. Every other question has an answer here, that of replicas which make each
     step together and have no servers; what is final follows from the rest.
     """
 
-    terse: ClassVar[tuple[str, ...]] = ()
     count_key: ClassVar[str] = "workers"
     """The key that says how many train; empty where there is no such number."""
     has_servers: ClassVar[bool] = False

@@ -31,10 +31,9 @@ _FIRST_BYTES = 1.0 * 2**20
 """``dist._DEFAULT_FIRST_BUCKET_BYTES``."""
 
 
-class TorchDDP(AllReduceStrategy):
+class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
     """``torch.nn.parallel.DistributedDataParallel``: a process for each device, which all-reduces its buckets with all others."""
 
-    terse: ClassVar[tuple[str, ...]] = (*AllReduceStrategy.terse, "first_bucket_size_bytes")
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"ddp": {"kind": "torch-ddp"}}
 
     kind: Literal["torch-ddp"] = Field(default="torch-ddp", description="this strategy")

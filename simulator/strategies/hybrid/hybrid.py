@@ -75,7 +75,7 @@ _SHARED_BY: Mapping[str, tuple[Software, ...]] = {
 """What software lets copies share which part of the state: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
 
 
-class Hybrid(Strategy):
+class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capacity")):
     """Copies of a model that is itself cut: into stages, within layers, by experts; or whose state copies share."""
 
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -91,7 +91,6 @@ class Hybrid(Strategy):
         "shard_group": ("shard", ("optimizer", "gradients", "parameters")),
         "keep_gathered": ("shard", ("gradients", "parameters")),
     }
-    terse: ClassVar[tuple[str, ...]] = ("keep_gathered", "reduce_precision", "pad_to_capacity")
     cuts_batches: ClassVar[bool] = True
 
     kind: Literal["hybrid"] = Field(default="hybrid", description="this strategy")
