@@ -52,13 +52,13 @@ class MustBe:
         """The check, for pydantic."""
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(self._held, handler(source))
+        def check(value: Any) -> Any:
+            too_low, too_high = self.least is not None and value < self.least, self.most is not None and value > self.most
+            if too_low or too_high or not (self.holds is None or self.holds(value)):
+                raise ValueError(f"must be {self.what}")
+            return value
 
-    def _held(self, value: Any) -> Any:
-        too_low, too_high = self.least is not None and value < self.least, self.most is not None and value > self.most
-        if too_low or too_high or not (self.holds is None or self.holds(value)):
-            raise ValueError(f"must be {self.what}")
-        return value
+        return core_schema.no_info_after_validator_function(check, handler(source))
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class Typed:
         What its text is, one of :data:`paceline.cli.options.READERS`.
     example
         Text that can be read so.
+    text
+        What it means, where the docstring of who takes it does not say so.
     """
 
     name: str = ""
@@ -87,34 +89,16 @@ class Typed:
     place: bool = False
     reads: str = ""
     example: str = ""
+    text: str = ""
 
 
 NOT_TYPED = Typed(reads="nothing")
 """Of what only a program gives."""
 
 
-@dataclass(frozen=True)
-class _Instance:
-    """An object of a class of a module that is only imported by those who make one."""
-
-    module: str
-    name: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: object) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self._held)
-
-    def _held(self, value: Any) -> Any:
-        kind = getattr(sys.modules.get(self.module), self.name, None)
-        if kind is None or not isinstance(value, kind):
-            raise ValueError(f"must be a {self.name}")
-        return value
-
-
 def instance_of(module: str, name: str) -> Any:
-    """The type of what is taken as it is, if it is an object of this class."""
-    return Annotated[Any, _Instance(module, name)]
+    """The type of an object of a class whose module is only imported by those who make one."""
+    return Annotated[Any, MustBe(f"a {name}", holds=lambda value: isinstance(value, getattr(sys.modules.get(module), name, ())))]
 
 
 if TYPE_CHECKING:
@@ -211,7 +195,7 @@ Names: TypeAlias = Annotated[Sequence[str], MustBe("a list of names"), Typed(rea
 
 Rates: TypeAlias = Annotated[
     tuple[float, ...] | list[float],
-    MustBe("a list of numbers above 0, such as [1, 0.3]", holds=lambda its: bool(its) and all(0 < one < float("inf") for one in its)),
+    MustBe("a list of numbers above 0, such as [1, 0.3]", holds=lambda rates: bool(rates) and all(0 < rate < math.inf for rate in rates)),
     Typed("--rate", reads="decimals", example="1,0.3,0.1"),
 ]
 """What an optimizer's learning rate is multiplied by: the best of several is taken."""
@@ -341,15 +325,15 @@ class Argument:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Argument]:
-    """What a function of the library takes, by name."""
-    found = {}
+    """What a function takes, by name."""
+    arguments = {}
     kinds = _kinds_of(function)
     for name, parameter in inspect.signature(function).parameters.items():
         notes, kind = _noted(kinds[name])
         typed = Typed(**{key: value for note in notes if isinstance(note, Typed) for key, value in vars(note).items() if value})
         must = next((note for note in reversed(notes) if isinstance(note, MustBe)), MustBe(""))
-        found[name] = Argument(kind, parameter.default, must, typed, _described(function, name))
-    return found
+        arguments[name] = Argument(kind, parameter.default, must, typed, _described(function, name) or typed.text)
+    return arguments
 
 
 def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -362,8 +346,8 @@ def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
 def _noted(kind: Any) -> tuple[list[Any], Any]:
     """What is noted beside a type, the most particular last, and the type itself; of one that may be None, the other."""
     if get_origin(kind) is Annotated:
-        its, *notes = get_args(kind)
-        inner, bare = _noted(its)
+        annotated, *notes = get_args(kind)
+        inner, bare = _noted(annotated)
         return [*inner, *notes], bare
     if get_origin(kind) in (Union, UnionType):
         others = [each for each in get_args(kind) if each is not type(None)]
@@ -415,17 +399,17 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
     """
     signature = inspect.signature(function)
 
-    @wraps(function)
-    def given(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return args, named
-
     @cache
     def validate() -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
         from pydantic import ConfigDict, validate_call
 
+        @wraps(function)
+        def arguments(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            return args, named
+
         # what is returned may be imported for type checkers only
-        given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-        return validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(given)
+        arguments.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+        return validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(arguments)
 
     @wraps(function)
     def call(*args: ParamsT.args, **named: ParamsT.kwargs) -> AnswerT:
@@ -433,9 +417,8 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
 
         bound = signature.bind(*args, **named)
         if (numpy := sys.modules.get("numpy")) is not None:
-            for name, value in bound.arguments.items():
-                if isinstance(value, (numpy.generic, numpy.ndarray)):
-                    bound.arguments[name] = value.tolist()
+            plain = ((name, value.tolist()) for name, value in bound.arguments.items() if isinstance(value, (numpy.generic, numpy.ndarray)))
+            bound.arguments.update(list(plain))
         try:
             positional, by_name = validate()(*bound.args, **bound.kwargs)
         except ValidationError as error:
@@ -448,7 +431,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
             raise refusal(name, bound.arguments[name], rule) from None
         return function(*positional, **by_name)
 
-    shown = [its.replace(annotation=_without_notes(its.annotation)) for its in signature.parameters.values()]
+    shown = [each.replace(annotation=_without_notes(each.annotation)) for each in signature.parameters.values()]
     call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return call
 
@@ -473,22 +456,22 @@ def refusal(name: str, value: object, rule: str) -> InputError:
     return InputError(f"`{name}`: {quoted(value)} {rule}")
 
 
-def _must_be(kind: Any, given: object) -> str:
+def _must_be(kind: Any, value: object) -> str:
     """What an argument of this kind must be, and of words which may have been meant; "" where its type does not say it."""
     from simulator.base.text import did_you_mean, listed
 
-    notes, its = _noted(kind)
-    if found := [note.what for note in notes if isinstance(note, MustBe)]:
-        return f"must be {found[-1]}"
-    if get_origin(its) is Literal:
-        hint = did_you_mean(given, get_args(its), written="'{}'") if isinstance(given, str) else ""
-        return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}{f'; {hint}' if hint else ''}"
+    notes, bare = _noted(kind)
+    if rules := [note.what for note in notes if isinstance(note, MustBe)]:
+        return f"must be {rules[-1]}"
+    if get_origin(bare) is Literal:
+        hint = did_you_mean(value, get_args(bare), written="'{}'") if isinstance(value, str) else ""
+        return f"must be {listed([repr(choice) for choice in get_args(bare)], 'or')}{f'; {hint}' if hint else ''}"
     return ""
 
 
-def path_of(given: str | Path | None) -> Path | None:
+def path_of(path: str | Path | None) -> Path | None:
     """A path that was given as text or as such; None where none was."""
-    return None if given is None else Path(given)
+    return None if path is None else Path(path)
 
 
 def file_of(scenario: Any) -> Path | None:

@@ -1,7 +1,8 @@
 """Writes the text of a first scenario from a few figures, with a comment on each key and on what else it could be.
 
-The fields of :class:`Figures` are the arguments of ``paceline.new_scenario`` and so the options of ``paceline init``. ``BEGUN_WITH``
-and ``SORTS`` also go into ``cli/keys.json`` for completion: write that anew by ``python -m paceline.cli.completing``.
+The text is that of ``first_scenario.toml.jinja``. The fields of :class:`Figures` are the arguments of ``paceline.new_scenario`` and so
+the options of ``paceline init``. ``BEGUN_WITH`` and ``SORTS`` also go into ``cli/keys.json`` for completion: write that anew by
+``python docs/completion_keys.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simulator.base.catalog import find
 from simulator.base.errors import InputError, UnitError
@@ -22,7 +24,6 @@ from simulator.catalogue.loading import load_cluster, scenario_from_table
 from simulator.resolve.practice import is_nominal
 from simulator.scenario import Scenario
 from simulator.spec.constants import constants
-from simulator.spec.paying import Price
 from simulator.spec.prices import price_of_text
 from simulator.spec.training import SLOTS
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
@@ -96,11 +97,13 @@ class Figures:
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
-        if self.sort not in SORTS:
-            raise InputError(f"`sort` {quoted(self.sort)}: must be one of {', '.join(SORTS)}; {did_you_mean(self.sort, SORTS, _OF_SORTS)}")
-        if self.measured_with not in MEASURED_WITH:
-            hint = did_you_mean(self.measured_with, MEASURED_WITH, "device: computing alone")
-            raise InputError(f"`measured_with` {quoted(self.measured_with)}: must be one of {', '.join(MEASURED_WITH)}; {hint}")
+        for name, words, hint in (
+            ("sort", SORTS, _OF_SORTS),
+            ("measured_with", MEASURED_WITH, "device: computing alone"),
+            ("optimizer", SLOTS, f"there are {', '.join(SLOTS)}"),
+        ):
+            if (value := getattr(self, name)) not in words:
+                raise InputError(f"`{name}` {quoted(value)}: must be one of {', '.join(words)}; {did_you_mean(value, words, hint)}")
         if self.measured_with == "servers" and not self.has_servers:
             raise InputError("`measured_with` servers: needs a strategy with parameter servers, such as async-ps; or give device")
         if self.tensors is not None and self.tensors > _MOST_TENSORS:
@@ -118,14 +121,11 @@ class Figures:
             )
         if self.largest is not None and not 0 < self.largest <= 1:
             raise InputError(f"`largest`: {self.largest:g} must be a share of the parameters, above 0 and at most 1, such as 0.1")
-        if self.optimizer not in SLOTS:
-            hint = did_you_mean(self.optimizer, SLOTS, f"there are {', '.join(SLOTS)}")
-            raise InputError(f"`optimizer` {quoted(self.optimizer)}: must be one of {', '.join(SLOTS)}; {hint}")
         if self.parameters is not None and not 1 <= self.parameters <= 1e15:
             raise InputError(f"`parameters`: {self.parameters:g} must be at least 1 and at most 1e15")
         if (self.epochs is None) != (self.dataset_size is None):
-            given, other = ("epochs", "dataset_size") if self.dataset_size is None else ("dataset_size", "epochs")
-            raise InputError(f"`{given}`: goes with `{other}`; give both, or leave both out")
+            known, other = ("epochs", "dataset_size") if self.dataset_size is None else ("dataset_size", "epochs")
+            raise InputError(f"`{known}`: goes with `{other}`; give both, or leave both out")
 
     @property
     def has_servers(self) -> bool:
@@ -154,7 +154,7 @@ class Figures:
         return is_nominal(load_cluster(find("clusters", self.cluster, "`cluster`")))
 
 
-def quantity_of(given: str | float, dimension: Dimension, argument: str) -> float:
+def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> float:
     """A quantity in SI units, above zero.
 
     Raises
@@ -163,11 +163,11 @@ def quantity_of(given: str | float, dimension: Dimension, argument: str) -> floa
         It is none.
     """
     try:
-        value = parse_quantity(given, dimension) if isinstance(given, str) else float(given)
+        value = parse_quantity(quantity, dimension) if isinstance(quantity, str) else float(quantity)
     except UnitError as error:
-        raise InputError(f"`{argument}`: {quoted(given)} {str(error).removeprefix(f'{given!r} ')}") from None
+        raise InputError(f"`{argument}`: {quoted(quantity)} {str(error).removeprefix(f'{quantity!r} ')}") from None
     if not value > 0:
-        raise InputError(f"`{argument}`: {quoted(given)} must be above 0, such as {_EXAMPLES[dimension]}")
+        raise InputError(f"`{argument}`: {quoted(quantity)} must be above 0, such as {_EXAMPLES[dimension]}")
     return value
 
 
@@ -186,89 +186,56 @@ def text_of(figures: Figures, name: str) -> str:
     ScenarioError
         There is no workload or cluster of the name.
     """
-    training = [_training(figures)] if figures.has_servers else []
-    sections = (_workload(figures), _cluster(figures), _strategy(figures), *training, _job(figures), _run())
-    head = (
-        f"# Written by `paceline init`. Change any key here, or for one run: paceline simulate {name} --set KEY=VALUE",
-        "# All keys: paceline schema scenario. Workloads, clusters and devices to name here: paceline models list",
-    )
-    return "\n\n".join("\n".join(part) for part in (head, *map(_aligned, sections))) + "\n"
+    import jinja2
+
+    filters: dict[str, Any] = {"toml": _toml, "seconds": format_seconds, "bytes": format_bytes}
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)  # noqa: S701 - no page
+    environment.filters |= filters
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    known = {**_workload(figures), **_cluster(figures), **_strategy(figures)}
+    text = template.render(figures=figures, name=name, own=OWN, measured_with=MEASURED_WITH, of_strategy=_OF_STRATEGY, **known)
+    return "\n\n".join(map(_aligned, text.split("\n\n"))) + "\n"
 
 
-Line = tuple[str, str]
-"""What stands in a line, and the comment behind it."""
-
-
-def _aligned(lines: Iterator[Line]) -> list[str]:
-    """Lines with their comments in one column, where the line leaves room."""
-    pairs = list(lines)
-    width = max((len(text) for text, comment in pairs if comment and len(text) <= _WIDEST), default=0)
-    return [f"{text:<{width}}  # {comment}" if comment else text for text, comment in pairs]
-
-
-_WIDEST = 44
-
-
-def _key(name: str, value: object, comment: str = "", *, out: bool = False) -> Line:
-    """A key with its value; with ``out`` as a comment, for whoever wants it."""
-    return f"{'# ' if out else ''}{name} = {_toml(value)}", comment
+def _aligned(section: str) -> str:
+    """Lines with their comments, which stand behind a tab, in one column, where the line leaves room."""
+    lines = [line.partition("\t") for line in section.splitlines()]
+    width = max((len(text) for text, tab, _ in lines if tab and len(text) <= _WIDEST), default=0)
+    return "\n".join(f"{text:<{width}}  # {comment}" if tab else text for text, tab, comment in lines)
 
 
 def _toml(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(its)}" for key, its in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
     import tomlkit
 
     return tomlkit.item(int(value) if isinstance(value, float) and value.is_integer() else value).as_string()
 
 
-def _workload(figures: Figures) -> Iterator[Line]:
-    batch = _key("batch_per_replica", figures.batch, "samples each replica takes a step; global_batch instead: all of them together")
-    yield "[workload]", "a training step on one device"
+def _workload(figures: Figures) -> dict[str, Any]:
+    """What the template says of a workload that the figures describe."""
     if figures.workload != OWN:
         find("workloads", figures.workload, "`workload`")
-        yield _key("use", figures.workload, "`paceline models list` shows others; `paceline calibrate` measures yours")
-        yield batch
-        return
+        return {}
     assert figures.step_time is not None
     assert figures.parameters is not None
-    step_s = quantity_of(figures.step_time, "time", "step_time")
-    size = figures.parameters * _BYTES_PER_PARAMETER
-    yield (
-        f"# An estimate from a step of {format_seconds(step_s)} and {figures.parameters:,.0f} parameters. To measure all of this table:",
-        "",
-    )
-    yield "#   paceline calibrate my_model.py:build --name mine", ""
-    yield '# and then put   use = "mine"   in its place, beside the batch', ""
-    yield batch
-    for part, share in (("forward", 1 / 3), ("backward", 2 / 3)):
-        per_sample = {"base": "0 s", "per_sample": f"{step_s * share / figures.batch * 1e6:.6g} us"}
-        words = "a third of the step; its time is base + per_sample x samples" if part == "forward" else "two thirds"
-        yield _key(part, per_sample, words)
-    yield _key("calibrated", {"batch": [figures.batch, figures.batch]}, "fewest and most samples that a step was timed with")
-    scatter = constants()["straggler_cv"].value
-    yield _key(
-        "jitter",
-        {"kind": "lognormal", "sigma": scatter},
-        f"how much steps differ; left out: by {scatter:.2g} of a step, as where none was measured (practice.straggler_cv)"
-        if figures.is_nominal
-        else "how much steps differ: an assumption; kinds: constant, lognormal, gamma, exponential",
-        out=figures.is_nominal,
-    )
-    if figures.measured_with != "device":
-        yield _key("measured_with", figures.measured_with, MEASURED_WITH[figures.measured_with])
+    step_s, size = quantity_of(figures.step_time, "time", "step_time"), figures.parameters * _BYTES_PER_PARAMETER
     tensors = figures.tensors or max(_TENSORS, figures.servers)
     parts = list(_parts(tensors, figures.largest))
-    of_sizes = "given" if figures.largest is not None else "as in most published networks, an assumption: give --largest"
-    of_model = f"{tensors} tensors" if figures.tensors else f"{tensors} tensors, an assumption: hosts of parameter servers work on each"
-    yield "variables = [", f"{format_bytes(size)} of float32; the largest has {parts[0][1]:.1%} of it, {of_sizes}; {of_model}"
+    variables = []
     for place, (count, share) in enumerate(parts):
         ready = ((place + 1) / len(parts)) ** 2  # large ones belong to late layers, whose gradients come first
         part_bytes, created = max(size * share, _BYTES_PER_PARAMETER * count), len(parts) - place - 1
-        variable = {"name": f"part {created + 1}", "size": f"{part_bytes:.0f} B", "creation_index": created, "ready": round(ready, 6),
-                    "tensors": count}  # fmt: skip
-        yield f"    {_toml(variable)},", ""
-    yield "]", ""
+        variable = {"name": f"part {created + 1}", "size": f"{part_bytes:.0f} B", "creation_index": created, "ready": round(ready, 6)}
+        variables.append({**variable, "tensors": count})
+
+    def passes(share: float) -> dict[str, str]:
+        return {"base": "0 s", "per_sample": f"{step_s * share / figures.batch * 1e6:.6g} us"}
+
+    return {
+        "step_s": step_s, "size": size, "tensors": tensors, "largest": parts[0][1], "variables": variables, "passes": passes,
+        "scatter": constants()["straggler_cv"].value,
+    }  # fmt: skip
 
 
 def _parts(tensors: int, largest: float | None) -> Iterator[tuple[int, float]]:
@@ -286,79 +253,42 @@ def _parts(tensors: int, largest: float | None) -> Iterator[tuple[int, float]]:
         first, count = last, 2 * count
 
 
-def _cluster(figures: Figures) -> Iterator[Line]:
-    own = figures.cluster == OWN
-    link = {"bandwidth": figures.bandwidth, "latency": figures.latency}
-    for key, dimension in (("bandwidth", "rate"), ("latency", "time")):
-        quantity_of(link[key], dimension, key)  # type: ignore[arg-type]
-    yield "[cluster]", "machines, their devices, and the network between them"
-    if own:
-        yield _key("devices_per_node", figures.devices, "GPUs of a machine; 1 where its CPU computes")
-        if figures.devices > 1:
-            yield _key("intra_node", _INSIDE, "between its devices: PCIe 3.0; with NVLink its rate and sort nvlink")
-        said = {} if figures.sort == "given" else {"sort": figures.sort}
-        comment = "network of a machine, each way; without sort: what transfers get, as `paceline calibrate-link` measures it"
-        yield _key("inter_node", {**_with_units(link), **said}, comment)
-    else:
-        yield _key("use", figures.cluster, "`paceline models list` shows others; --cluster own describes yours")
-    yield _key(
-        "available", figures.machines, "machines there are, a limit that costs nothing; left out: no limit", out=figures.nodes is None
-    )
-    yield _key("nodes", figures.machines, "machines that a run pays for, idle ones too; left out: those that it needs", out=True)
-    if figures.price is not None:
-        yield from _price(price_of_text(figures.price, "`price`"))
-    elif own:
-        yield _key("price", {"usd_per_node_hour": 0.4}, "US dollars for a machine for an hour; without it costs are not known", out=True)
+def _cluster(figures: Figures) -> dict[str, Any]:
+    """What the template says of machines, links and their price."""
+    link: dict[str, str | float] = {}
+    for key, full, value in (("bandwidth", "bandwidth_bytes_per_s", figures.bandwidth), ("latency", "latency_s", figures.latency)):
+        quantity_of(value, "rate" if key == "bandwidth" else "time", key)
+        link[key if isinstance(value, str) else full] = value
+    if figures.sort != "given":
+        link["sort"] = figures.sort
+    price = None if figures.price is None else price_of_text(figures.price, "`price`")
+    owned = None
+    if price is not None and price.owned is not None:
+        owned = {short_name(key): f"{value:g} W" if key == "power_w" else value for key, value in price.owned.model_dump().items()}
+    return {"link": link, "inside": _INSIDE, "price": price, "owned": owned}
 
 
-def _price(price: Price) -> Iterator[Line]:
-    """What a machine costs for an hour; of one that is bought what an hour is worked out of."""
-    if price.owned is None:
-        yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
-        return
-    yield _key(
-        "price.purchase_usd", price.purchase_usd, "US dollars to buy it: a budget of `paceline plan` is what all of them may cost to buy"
-    )
-    owned = {short_name(key): f"{value:g} W" if key == "power_w" else value for key, value in price.owned.model_dump().items()}
-    yield _key(
-        "price.owned", owned, "of which an hour is worked out; also power, pue, usd_per_kwh, hosting_usd_per_month, overhead_per_year"
-    )
-    if price.share_in_use is not None:
-        yield _key("price.share_in_use", price.share_in_use, "share of all hours in which it works")
-    yield _key("price.source", "given by the user", "who says so")
-
-
-_INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}
-"""Sixteen lanes of PCIe 3.0: 8 GT/s each, 128 of 130 bits of which are data (PCI Express base specification 3.0)."""
-
-
-def _with_units(link: Mapping[str, str | float]) -> dict[str, str | float]:
-    """Texts with units under short names, plain numbers under full ones."""
-    full = {"bandwidth": "bandwidth_bytes_per_s", "latency": "latency_s"}
-    return {key if isinstance(value, str) else full[key]: value for key, value in link.items()}
-
-
-def _strategy(figures: Figures) -> Iterator[Line]:
+def _strategy(figures: Figures) -> dict[str, Any]:
+    """What the template says of the way of training."""
     table, devices = strategy_table(figures.strategy, {}), figures.devices_per_node
-    its = kind_of(table)
-    machines = figures.machines - (figures.servers if its.has_servers else 0)
-    alone = "replicas_per_worker" not in its.model_fields  # one process on one machine
-    if its.count_key:
-        table[its.count_key] = figures.workers or (devices if alone else machines)
+    kind = kind_of(table)
+    by_fit = "keras" in kind.model_validate(table).software
+    alone = "replicas_per_worker" not in kind.model_fields  # one process on one machine
+    if kind.count_key:
+        table[kind.count_key] = figures.workers or (devices if alone else figures.machines - (figures.servers if kind.has_servers else 0))
     if not alone:
         table["replicas_per_worker"] = devices
-    if its.has_servers:
+    if kind.has_servers:
         table["servers"] = figures.servers
-    by_fit = "keras" in its.model_validate(strategy_table(figures.strategy, {})).software
-    limit = "" if by_fit else "; fit of Keras 3 under TensorFlow trains on one machine only"
-    yield "[strategy]", f"how replicas share the work{limit}"
-    yield from (_key(key, value, _OF_STRATEGY.get(key, "")) for key, value in table.items())
-    if "bucket_size_bytes" in its.model_fields and its.model_fields["bucket_size_bytes"].default is None:
-        yield _key("bucket_size", _BUCKET, _OF_STRATEGY["bucket_size"], out=True)
+    buckets = kind.model_fields.get("bucket_size_bytes")
+    return {"strategy": table, "by_fit": by_fit, "buckets_left_out": buckets is not None and buckets.default is None}
 
 
-_BUCKET = "4 MiB"
-"""A size that most models fill several times."""
+_TEMPLATE = Path(__file__).with_name("first_scenario.toml.jinja")
+_WIDEST = 44
+"""Characters of a line behind which the comment stands in the column of the others."""
+_INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}
+"""Sixteen lanes of PCIe 3.0: 8 GT/s each, 128 of 130 bits of which are data (PCI Express base specification 3.0)."""
 _OF_STRATEGY = {
     "kind": listed(list(KINDS), "or"),
     "algorithm": "of the all-reduce; auto: whichever is fastest for each size",
@@ -369,27 +299,4 @@ _OF_STRATEGY = {
     "replicas_per_worker": "devices that a worker drives",
     "replicas": "devices of the one machine",
     "servers": "parameter servers, each on a machine of its own",
-    "bucket_size": "parts of the gradients (bytes_per_pack) that are reduced during the backward pass; left out, as TensorFlow does by "
-    "itself: all as one at its end",
 }
-
-
-def _training(figures: Figures) -> Iterator[Line]:
-    yield "[training]", "how a step is computed"
-    says = "its slots are updated on the servers, at the bandwidth of their memory (practice.server_update_byte_s)"
-    yield _key("optimizer", figures.optimizer, f"{says}; workload.server in its place: what was measured")
-
-
-def _job(figures: Figures) -> Iterator[Line]:
-    out = figures.epochs is None
-    yield ("# [job]" if out else "[job]"), "the whole training: its time and cost; left out: steps alone"
-    yield _key("epochs", 90 if figures.epochs is None else figures.epochs, "passes over the data set", out=out)
-    size = 1_281_167 if figures.dataset_size is None else figures.dataset_size
-    yield _key("dataset_size", size, "samples of one epoch; start-up, evaluation, checkpoints and faults are keys of [job] too", out=out)
-
-
-def _run() -> Iterator[Line]:
-    yield "[run]", "how long and how often it is simulated"
-    yield _key("steps", 100, "of each worker; the first tenth is not measured")
-    yield _key("replications", 19, "independent runs; 19 give a 90% interval, more a steadier one")
-    yield _key("seed", 1, "the same seed gives the same result")

@@ -11,26 +11,41 @@ import ast
 import inspect
 import itertools
 import os
-import pkgutil
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from importlib import import_module
-from types import ModuleType
-from typing import Annotated, Any, ClassVar, TextIO, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_command_from_info
 from typer.models import CommandInfo
 
-from paceline.cli import commands
+from paceline.cli.commands import looking_up, testbed
+from paceline.cli.commands.beginning import init, why
+from paceline.cli.commands.calibrate import calibrate
+from paceline.cli.commands.calibrate_others import calibrate_input, calibrate_link, calibrate_server
+from paceline.cli.commands.planning import learn, plan
+from paceline.cli.commands.reporting import quickstart, report, serve
+from paceline.cli.commands.simulating import advise, memory, simulate, sweep
+from paceline.cli.commands.validating import validate, watch
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from paceline.cli.options import with_options
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
+
+COMMANDS: Mapping[str, Sequence[Any]] = {
+    "Predict": (quickstart, init, simulate, memory, sweep, advise, why, plan, learn, report, serve),
+    "Measure and check": (
+        calibrate, calibrate_input, calibrate_link, calibrate_server, validate, watch,
+        ("testbed", testbed.ABOUT, testbed.run, testbed.show, testbed.fit, testbed.predict),
+    ),
+    "Look up": (looking_up.schema, ("models", looking_up.ABOUT_MODELS, looking_up.list_, looking_up.show)),
+}  # fmt: skip
+"""The sub-commands by the headings of ``paceline --help``: functions of their names, or a name, what it is about, and its own functions.
+What is heavy is imported inside them."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -53,8 +68,9 @@ def _root(
 
 
 def _flowing(command: Callable[..., None]) -> str:
-    """Help of a command: its docstring with each paragraph as one line, for the terminal to wrap."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"))
+    """Help of a command: its docstring up to its parameters, with each paragraph as one line, for the terminal to wrap."""
+    text = inspect.cleandoc(command.__doc__ or "").partition("\n\nParameters\n---")[0]
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class _PlainFlags:
@@ -63,14 +79,10 @@ class _PlainFlags:
     def get_params(self, ctx: Any) -> list[Any]:
         """Options and arguments, ``--help`` among them."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for its in parameters:
-            if getattr(its, "is_flag", False):
-                its.metavar = ""
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
         return parameters
-
-
-class _Group(_PlainFlags, TyperGroup):
-    """A command that has commands of its own."""
 
 
 class _Command(_PlainFlags, TyperCommand):
@@ -80,10 +92,8 @@ class _Command(_PlainFlags, TyperCommand):
 
     Parameters
     ----------
-    name
-        As it is typed.
     function
-        What it runs, with typer's options.
+        What it runs; its name is the command's.
     panel
         Where the help lists it.
     """
@@ -91,7 +101,8 @@ class _Command(_PlainFlags, TyperCommand):
     running: ClassVar[_Command | None] = None
     _READ = ("params", "callback")
 
-    def __init__(self, name: str, function: Callable[..., None], panel: str | None = None) -> None:
+    def __init__(self, function: Callable[..., None], panel: str | None = None) -> None:
+        name = function.__name__.rstrip("_").replace("_", "-")
         super().__init__(name, help=_flowing(function), rich_markup_mode="rich", rich_help_panel=panel)
         self._function = function
         for attribute in self._READ:
@@ -105,8 +116,8 @@ class _Command(_PlainFlags, TyperCommand):
         read = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode="rich")
         self.params, self.callback = read.params, read.callback
         parameters: list[Any] = read.params
-        for its in parameters:
-            its.help = _help_in_options(getattr(its, "help", None) or "", parameters)
+        for parameter in parameters:
+            parameter.help = _help_in_options(getattr(parameter, "help", None) or "", parameters)
         return getattr(self, attribute)
 
     def invoke(self, ctx: Any) -> Any:
@@ -126,37 +137,31 @@ def _import_numpy() -> None:
     del os.environ[_THREADS]
 
 
+class _Group(_PlainFlags, TyperGroup):
+    """A command that has commands of its own."""
+
+
+def program(about: str, *functions: Callable[..., None], name: str | None = None, panel: str | None = None) -> Any:
+    """A program that looks like this one, for :func:`main`, or a part of it: each function is a command of its name."""
+    commands: dict[str, Any] = {str(command.name): command for command in map(_Command, functions)}
+    markup: dict[str, Any] = {"rich_markup_mode": "rich", "rich_help_panel": panel}
+    return _Group(name=name, help=about, commands=commands, no_args_is_help=True, context_settings=None if name else _HELP, **markup)
+
+
 class _Commands(_Group):
-    """``paceline`` itself: its commands are the modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
+    """``paceline`` itself: its commands are those of :data:`COMMANDS`, in their order."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options | {"commands": dict(map(_command_of, _modules()))})
-
-
-def _modules() -> list[ModuleType]:
-    """The modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
-    found = [import_module(f"{commands.__name__}.{module.name}") for module in pkgutil.iter_modules(commands.__path__)]
-    return sorted(found, key=lambda module: module.ORDER)
-
-
-def _command_of(module: ModuleType) -> tuple[str, Any]:
-    """A module's function, or its group of functions, as a sub-command of the module's name."""
-    function_name = module.__name__.rpartition(".")[2]
-    name = function_name.replace("_", "-")
-    group: typer.Typer | None = getattr(module, "app", None)
-    if group is None:
-        return name, _Command(name, getattr(module, function_name), module.PANEL)
-    functions = {info.name or cast(Any, info.callback).__name__: info.callback for info in group.registered_commands}
-    members = {own: _Command(own, cast(Callable[..., None], function)) for own, function in functions.items()}
-    return name, _Group(
-        name=name, help=group.info.help, commands=dict(members), no_args_is_help=True, rich_markup_mode="rich", rich_help_panel=module.PANEL
-    )
-
-
-def program(about: str, *functions: Callable[..., None]) -> Any:
-    """A program that looks like this one, for :func:`main`: each function, with typer's options, is a command of its name."""
-    commands = {its.__name__: _Command(its.__name__, its) for its in functions}
-    return _Group(help=about, commands=dict(commands), no_args_is_help=True, context_settings=_HELP)
+        commands: dict[str, Any] = {}
+        for panel, members in COMMANDS.items():
+            for member in members:
+                if isinstance(member, tuple):
+                    name, about, *functions = member
+                    commands[name] = program(about, *functions, name=name, panel=panel)
+                else:
+                    command = _Command(member, panel)
+                    commands[str(command.name)] = command
+        super().__init__(**options | {"commands": commands})
 
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -202,11 +207,11 @@ def in_options(text: str) -> str:
 
 
 def _in_options(text: str, parameters: Iterable[Any]) -> str:
-    options = {its.name: its for its in parameters}
+    options = {parameter.name: parameter for parameter in parameters}
 
-    def option(found: re.Match[str]) -> str:
-        its = options.get(found[1])
-        return found[0] if its is None else _as_typed(its, found[2]) + (" " if found[0].endswith(" ") else "")
+    def option(argument: re.Match[str]) -> str:
+        parameter = options.get(argument[1])
+        return argument[0] if parameter is None else _as_typed(parameter, argument[2]) + (" " if argument[0].endswith(" ") else "")
 
     return _ARGUMENT.sub(option, text)
 
@@ -214,16 +219,17 @@ def _in_options(text: str, parameters: Iterable[Any]) -> str:
 def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
     """What a docstring of the library says of an argument, in the words of the command: options, and values as one types them."""
 
-    def typed(found: re.Match[str]) -> str:
-        if found[1].startswith(("paceline ", "tensorboard ")):
-            return f"`{found[1]}`"
-        if (said := _in_options(f"`{found[1]}`", parameters)) != f"`{found[1]}`":
+    def typed(literal: re.Match[str]) -> str:
+        inner, quoted = literal[1], f"`{literal[1]}`"
+        if inner.startswith(("paceline ", "tensorboard ")):
+            return quoted
+        if (said := _in_options(quoted, parameters)) != quoted:
             return said
         try:
-            value = ast.literal_eval(found[1])
+            value = ast.literal_eval(inner)
         except (ValueError, SyntaxError):
-            return found[1]
-        return shlex.quote(value) if isinstance(value, str) else found[1]
+            return inner
+        return shlex.quote(value) if isinstance(value, str) else inner
 
     return re.sub("``(.+?)``", typed, text)
 
@@ -234,19 +240,19 @@ def _as_typed(parameter: Any, value: str | None) -> str:
     if value is None:
         return str(name)
     try:
-        given = ast.literal_eval(value)
+        argument = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return f"{name} {value}"
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
+    if isinstance(argument, bool):
+        return str(name if argument else (parameter.secondary_opts or [name])[0])
+    if isinstance(argument, (int, float)):
         return f"{name} {value}"  # 1.28e6 stays as it is written
-    if isinstance(given, bool):
-        return str(name if given else (parameter.secondary_opts or [name])[0])
-    words = [f"{key}={_word(each)}" for key, each in given.items()] if isinstance(given, dict) else [_word(given)]
-    return " ".join(f"{name} {shlex.quote(word)}" for word in words)
 
+    def word(value: object) -> str:
+        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
-def _word(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    words = [f"{key}={word(each)}" for key, each in argument.items()] if isinstance(argument, dict) else [word(argument)]
+    return " ".join(f"{name} {shlex.quote(each)}" for each in words)
 
 
 def _show_warning(
@@ -329,13 +335,13 @@ def _with_what_was_meant(error: Any) -> str:
     message: str = error.format_message()
     command = getattr(getattr(error, "ctx", None), "command", None)
     if (option := getattr(error, "option_name", None)) is not None and message.startswith("No such option"):
-        message, given = error.message.rstrip(".?"), option.lstrip("-")
-        known = [name.removeprefix("--") for its in getattr(command, "params", ()) for name in its.opts if name.startswith("--")]
-        hint = did_you_mean(given, known, _as_setting(given, command), written="--{}")
-    elif found := _NO_COMMAND.match(message):
-        message, hint = found[1], _OTHERWISE_NAMED.get(found[2]) or did_you_mean(found[2], getattr(command, "commands", ()))
-    elif found := _NO_CHOICE.match(message):
-        message, hint = found[1], did_you_mean(found[2], re.findall(r"'([^']+)'", found[3]), written="'{}'")
+        message, name = error.message.rstrip(".?"), option.lstrip("-")
+        known = [word.removeprefix("--") for each in getattr(command, "params", ()) for word in each.opts if word.startswith("--")]
+        hint = did_you_mean(name, known, _as_setting(name, command), written="--{}")
+    elif match := _NO_COMMAND.match(message):
+        message, hint = match[1], _OTHERWISE_NAMED.get(match[2]) or did_you_mean(match[2], getattr(command, "commands", ()))
+    elif match := _NO_CHOICE.match(message):
+        message, hint = match[1], did_you_mean(match[2], re.findall(r"'([^']+)'", match[3]), written="'{}'")
     else:
         return message
     return f"{message}; {hint}" if hint else message
@@ -345,7 +351,7 @@ def _as_setting(option: str, command: Any) -> str:
     """How a key of a scenario is set that was taken for an option; "" where it is none, or the command sets no keys."""
     from paceline.cli.completing import known_keys
 
-    if not any("--set" in its.opts for its in getattr(command, "params", ())):
+    if not any("--set" in each.opts for each in getattr(command, "params", ())):
         return ""
     keys = [key for key in known_keys() if key.rpartition(".")[2] == option.replace("-", "_")]
     first = next((key for key in keys if key.startswith("strategy.")), keys[0] if len(keys) == 1 else "")

@@ -2,7 +2,7 @@
 
 The scripts that ``paceline --install-completion`` puts into a shell are typer's. They call ``paceline`` with what is
 typed so far in environment variables, at every Tab; so the answer is found here, from the words alone and from
-:data:`KEYS_FILE`, without loading what simulates. ``python -m paceline.cli.completing`` writes that file anew.
+:data:`KEYS_FILE`, without loading what simulates. ``python docs/completion_keys.py`` writes that file anew.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
 
 from simulator.base.catalog import Kind, entries
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
 """Every key that ``--set`` takes, with what it means and its values where these are few; and names that only the library has: strategies,
@@ -71,62 +68,63 @@ def _going_on(word: Word) -> Iterable[Word]:
 
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
     """What ``last`` may become, behind the words ``before``, the program's name left out."""
-    command, asking = root, None
+    command, waiting = root, None
     path: list[str] = []
     arguments, no_more_options = 0, False
     for word in before:
-        if asking is not None:
-            asking = None
+        if waiting is not None:
+            waiting = None
         elif word == "--" and not no_more_options:
             no_more_options = True
         elif word.startswith("-") and not no_more_options:
             parameter = _option(command, word.partition("=")[0])
-            asking = parameter if parameter is not None and not parameter.is_flag and "=" not in word else None
+            waiting = parameter if parameter is not None and not parameter.is_flag and "=" not in word else None
         elif word in (members := getattr(command, "commands", {})):
             command, path = members[word], [*path, word]
         else:
             arguments += 1
-    if asking is not None:
-        yield from _values(asking, path, before, last)
+    if waiting is not None:
+        yield from _values(waiting, path, last)
     elif last.startswith("-") and not no_more_options:
         name, equals, value = last.partition("=")
         parameter = _option(command, name) if equals else None
         if parameter is not None:
-            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, before, value))
+            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, value))
         else:
             yield from _options(command, before)
     elif members := getattr(command, "commands", {}):
-        yield from (Word(name, _first_words(its.help)) for name, its in members.items() if not its.hidden)
+        yield from (Word(name, first_words(member.help)) for name, member in members.items() if not member.hidden)
     elif places := [parameter for parameter in command.params if parameter.param_type_name == "argument"]:
         place = places[min(arguments, len(places) - 1)]
         if arguments < len(places) or place.nargs == -1:
-            yield from _values(place, path, before, last)
+            yield from _values(place, path, last)
 
 
 def _option(command: Any, name: str) -> Any:
-    return next((its for its in command.params if name in (*its.opts, *its.secondary_opts) and its.param_type_name == "option"), None)
+    options = (each for each in command.params if each.param_type_name == "option")
+    return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
 
 
 def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
     """Long names of options; of those that can be given once, what is not given yet."""
-    for its in command.params:
-        names = [name for name in (*its.opts, *its.secondary_opts) if name.startswith("--")]
-        if its.param_type_name == "option" and not its.hidden and (its.multiple or not {*its.opts, *its.secondary_opts} & {*before}):
-            yield from (Word(name, _first_words(its.help)) for name in names)
+    for option in command.params:
+        names = {*option.opts, *option.secondary_opts}
+        if option.param_type_name == "option" and not option.hidden and (option.multiple or not names & {*before}):
+            help_text = first_words(option.help)
+            yield from (Word(name, help_text) for name in (*option.opts, *option.secondary_opts) if name.startswith("--"))
     yield Word("--help", "Show this message and exit")
 
 
-def _values(parameter: Any, path: Sequence[str], before: Sequence[str], begun: str) -> Iterable[Word]:
+def _values(parameter: Any, path: Sequence[str], begun: str) -> Iterable[Word]:
     """What an option or argument can be."""
-    beside = [*path[-1:], *(word for word in before if word.startswith("--"))]
-    found = next((_VALUES[key] for word in beside if (key := f"{word}.{parameter.name}") in _VALUES), _VALUES.get(parameter.name))
-    if found is not None:
-        return found(begun)
+    words = _VALUES.get(f"{path[-1] if path else ''}.{parameter.name}") or _VALUES.get(parameter.name)
+    if words is not None:
+        return words(begun)
     context = typer.Context(TyperCommand(path[-1] if path else "paceline"))
     return [Word(item.value) for item in parameter.shell_complete(context, begun) if item.type == "plain"]
 
 
-def _first_words(text: str | None) -> str:
+def first_words(text: str | None) -> str:
     """The beginning of a help, up to where it goes into details, without markup."""
     plain = re.sub(r"\\(?=\[)|\[/?[a-z ]+\]", "", " ".join((text or "").split()))
     first = re.split(r"(?<=.{20})(?:[.;:](?: |$)| \()", plain, maxsplit=1)[0].removesuffix(".")
@@ -159,10 +157,10 @@ def _files(begun: str) -> Iterator[Word]:
     inside = Path(folder or ("/" if begun.startswith("/") else "."))
     before = begun[: len(begun) - len(part)]
     try:
-        found = sorted(inside.iterdir())
+        paths = sorted(inside.iterdir())
     except OSError:
         return
-    for path in found:
+    for path in paths:
         if path.name.startswith(".") != part.startswith("."):
             continue
         if path.is_dir():
@@ -198,12 +196,12 @@ def _keys(table: str, *, several: bool = False) -> Callable[[str], Iterator[Word
     return words
 
 
-def _values_of_key(its: Mapping[str, Any], begun: str, *, several: bool) -> Iterable[Word]:
+def _values_of_key(about: Mapping[str, Any], begun: str, *, several: bool) -> Iterable[Word]:
     """Values of a key, where they are few: a list, or names of a kind of the catalogue."""
-    names = its.get("values") or _names(*its.get("of", ()))
+    names = about.get("values") or _names(*about.get("of", ()))
     if several:
         return _listed(lambda: names)(begun)
-    return [*map(Word, names), *(_files(begun) if its.get("of", ["devices"]) != ["devices"] else ())]
+    return [*map(Word, names), *(_files(begun) if about.get("of", ["devices"]) != ["devices"] else ())]
 
 
 def known_keys() -> list[str]:
@@ -247,10 +245,9 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "formats": _listed(lambda: ("png", "svg")),
     "runs_on": _listed(lambda: _known()["software"]),
     "init.sort": _sorts,
-    "--hybrids.only": lambda _: map(Word, _known()["hybrids"]),
     "precision": lambda _: map(Word, ("float32", "mixed_float16", "mixed_bfloat16", "bfloat16")),
 }
-"""What the values of parameters are, by their names in Python; behind a command or an option, where one of the name differs there."""
+"""What the values of parameters are, by their names in Python; behind a command, where one of the name differs there."""
 
 
 # -- shells -------------------------------------------------------------------------------
@@ -347,97 +344,3 @@ _SHELLS: Mapping[str, tuple[Callable[[], _Typed], Callable[[Sequence[Word]], str
     "powershell": (_of_powershell, _in_powershell),
     "pwsh": (_of_powershell, _in_powershell),
 }
-
-
-# -- keys, from the models ------------------------------------------------------------------
-
-_NOT_SET = (
-    "schema_version",
-    "calibrated",
-    "fit",
-    "fit_hosts",
-    "uncertainty",
-    "provenance",
-    "overridden",
-    "computed",
-    "moved",
-    "recast",
-    "checked",
-)
-"""What calibration and Paceline write; nobody sets it by hand."""
-
-
-def data_of_keys() -> dict[str, Any]:
-    """What :data:`KEYS_FILE` holds, from the formats of files."""
-    from calibrate.testbed.setting import TestbedSetting
-    from paceline.scenario_text import BEGUN_WITH, SORTS
-    from simulator.catalogue.loading import NAMED
-    from simulator.scenario import Scenario
-    from simulator.strategies.catalogue import SHORT_NAMES
-    from simulator.strategies.strategy import SOFTWARE
-
-    uses: dict[str, dict[str, Any]] = {
-        f"{section}.use": {"help": f"one of {kind} of `paceline models list`, or a file", "of": [kind]} for section, kind in NAMED.items()
-    }
-    return {
-        "scenario": dict(sorted({**dict(_keys_of(Scenario)), **uses}.items())),
-        "testbed-setting": dict(sorted(_keys_of(TestbedSetting))),
-        "strategies": list(SHORT_NAMES),
-        "begun_with": list(BEGUN_WITH),
-        "software": list(SOFTWARE),
-        "sorts": dict(SORTS),
-    }
-
-
-def text_of_keys() -> str:
-    """The text of :data:`KEYS_FILE`: one line per key."""
-    text = json.dumps(data_of_keys(), indent=1, ensure_ascii=False)
-    return re.sub(r"\n(?: {3,}|  (?=[}\]]))", "", text) + "\n"
-
-
-def _keys_of(table: type[BaseModel], where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Dotted keys of a table and of those inside it; of kinds of a table, all of their keys."""
-    from pydantic import BaseModel
-
-    from simulator.base.spec import keys_of, parts_of, short_name
-
-    both = keys_of(table)
-    found: dict[str, dict[str, Any]] = {}
-    for name, field in table.model_fields.items():
-        if name in _NOT_SET:
-            continue
-        key = where + (short_name(name) if short_name(name) in both else name)
-        inner = [] if _is_list(field.annotation) else [part for part in parts_of(field.annotation) if issubclass(part, BaseModel)]
-        for part in inner:
-            for deeper, its in _keys_of(part, f"{key}."):
-                same = found.setdefault(deeper, its)
-                if more := [value for value in its.get("values", ()) if value not in same.get("values", ())]:
-                    same["values"] = [*same.get("values", ()), *more]
-        if not inner:
-            values = {"of": ["devices"]} if name == "device" else {"values": _choices(field.annotation)}
-            found[key] = {
-                "help": _first_words(field.description or name.replace("_", " ")),
-                **{kind: its for kind, its in values.items() if its},
-            }
-    yield from found.items()
-
-
-def _is_list(annotation: Any) -> bool:
-    from typing import get_args, get_origin
-
-    return get_origin(annotation) in (tuple, list, dict) or any(_is_list(part) for part in get_args(annotation) if get_origin(part))
-
-
-def _choices(annotation: Any) -> list[str]:
-    """Texts and truth values that an annotation allows by name."""
-    from typing import Literal, get_args, get_origin
-
-    if annotation is bool:
-        return ["true", "false"]
-    if get_origin(annotation) is Literal:
-        return [value for value in get_args(annotation) if isinstance(value, str)]
-    return [value for part in get_args(annotation) for value in _choices(part)]
-
-
-if __name__ == "__main__":
-    KEYS_FILE.write_text(text_of_keys(), encoding="utf-8")

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -21,6 +21,8 @@ from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
 
 HookedT = TypeVar("HookedT")
 
+MISSED = 3
+"""Exit code of a command that did its work, where a goal, a threshold or a limit was missed."""
 _AGAIN_S = 0.02
 _IMPORTER = "<frozen importlib"
 """How the files begin that the functions come from which import modules."""
@@ -213,32 +215,54 @@ def keeping(kept: Callable[[], str] | None = None) -> Iterator[None]:
         raise StoppedError(str(stopped) if kept is None else kept()) from None
 
 
-class Counted:
-    """Passes progress on, and can say how many results of it a file keeps.
+@contextmanager
+def keeping_results(bar: AbstractContextManager[Callable[..., None]], out: Path | None, of: str = "") -> Iterator[Callable[..., None]]:
+    """Around work whose results a file keeps, each as soon as it is done: progress, which also counts what is kept.
 
     Parameters
     ----------
-    advance
-        Called with results done and in all, and of work of several parts also with what is counted.
+    bar
+        Shows results done and in all, and of work of several parts also what is counted.
     out
-        The file that each result is in as soon as it is done.
+        The file.
     of
         Of work of several parts the one whose results these are.
+
+    Raises
+    ------
+    StoppedError
+        It was stopped; says how many results are kept, unless nothing would have been, or how many there are is not known yet.
     """
+    counted = (0, 0)
 
-    def __init__(self, advance: Callable[..., None], out: Path | None, of: str = "") -> None:
-        self._advance, self._out, self._of, self._done, self._total = advance, out, of, 0, 0
-
-    def __call__(self, done: int, total: int, *what: str) -> None:
-        """Note results done and in all, and pass them on."""
-        if self._of in ("", *what):
-            self._done, self._total = done, total
-        self._advance(done, total, *what)
-
-    def kept(self) -> str:
-        """What is kept if the command is stopped now; "" where nothing would have been, or is known yet."""
-        if self._out is None or not self._total:
+    def kept() -> str:
+        done, total = counted
+        if out is None or not total:
             return ""
-        if not self._done:
+        if not done:
             return "nothing was finished yet"
-        return f"{self._done:,} of {self._total:,} results are kept in {self._out}; the same command goes on there"
+        return f"{done:,} of {total:,} results are kept in {out}; the same command goes on there"
+
+    with bar as advance, keeping(kept):
+
+        def count(done: int, total: int, *what: str) -> None:
+            nonlocal counted
+            if of in ("", *what):
+                counted = done, total
+            advance(done, total, *what)
+
+        yield count
+
+
+@contextmanager
+def serving(begun: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Around what serves until Ctrl-C, which is no error once it has ``begun``."""
+    try:
+        yield
+    except Interrupted as interrupted:
+        if isinstance(interrupted, Terminated) or not begun():
+            raise
+        from paceline.cli.terminal import note
+
+        interrupted.heed()
+        note("stopped serving")

@@ -11,16 +11,22 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from paceline.cli.ending import keeping
+from paceline.cli.options import Given, command_line
 from paceline.cli.terminal import note, stages_bar
 from simulator.base.errors import CalibrationWarning
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from simulator.spec.cluster import Cluster
+    from simulator.spec.input_pipeline import InputPipeline
+
+FittedT = TypeVar("FittedT", "InputPipeline", "Cluster")
 
 
 @contextmanager
@@ -34,6 +40,15 @@ def measuring() -> Iterator[Callable[[int, int, str], None]]:
     """
     with warning_loudly(), stages_bar() as progress, keeping():
         yield progress
+
+
+def run_measured(calibrate: Callable[..., FittedT], given: Given, folder: str) -> tuple[FittedT, Path, Path]:
+    """What a function of the library fits to new or earlier measurements; the file of that in ``folder``, and that of the measurements."""
+    path = given.get("out") or Path("models") / folder / f"{given['name']}.toml"
+    with measuring() as progress:
+        fitted = calibrate(**{**given, "out": path}, command=command_line(), progress=progress)
+    earlier = given.get("from_measurements") or given.get("from_table")
+    return fitted, path, earlier or given["measurements"] / fitted.provenance["measurements"]
 
 
 @contextmanager
@@ -83,8 +98,7 @@ def note_of_file(path: Path, section: str, *, beside: str, init: bool = True, sc
         Of the catalogue, to try it with.
     """
     note(f"wrote {path}; {beside}")
-    its = path.stem if path.parent == Path("models") / f"{section}s" else path
-    use = shlex.quote(str(its))
+    use = shlex.quote(str(path.stem if path.parent == Path("models") / f"{section}s" else path))
     mine = f", or make a scenario of your own with it: paceline init --{section} {use}" if init else ""
     note(f"next: paceline simulate {scenario} --set {section}.use={use}{mine}")
 

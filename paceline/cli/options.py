@@ -1,10 +1,8 @@
-"""Makes a command's options from the functions of ``paceline.api`` that it calls, and their arguments from what is typed.
+"""Options of commands, made of what functions take; and their arguments, made of what is typed.
 
-:func:`calling` names the functions. Each argument becomes an option, except those in ``without``, those marked ``NOT_TYPED``, and
-those that the command declares itself. The command gets the values as its first parameter, a :class:`Given`.
-To change an option's help or default, edit the function in ``paceline/api``; its name, short form or metavar is in ``Typed`` of
-``paceline.arguments``. At home here is how text is read: the keys of :data:`READERS` are the words of ``Typed.reads``, so change both.
-Options that stand for one scenario key (``_KEYS``, such as ``--epochs``) are written here; :func:`settings_of` knows their table.
+:func:`calling` names functions of ``paceline.api``. Each of their arguments is an option of the command, and so is each parameter of the
+command's own function: name, type and default as in the signature, the help as the docstring has it. An option that has no help is hidden.
+How text is read is at home here: the keys of :data:`READERS` are the words of ``Typed.reads``, so change both.
 Every help text imports this file, so import what is heavy inside functions.
 """
 
@@ -15,45 +13,50 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
 
+from paceline.arguments import Argument, MustBe, Typed, arguments_of
 from paceline.ranges import numbers_in
 from simulator.base.errors import InputError, ScenarioError
 
-if TYPE_CHECKING:
-    from paceline.arguments import Argument
-
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
-YES_HELP = "Do not ask before simulating for a long time; go on."
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)]
+Yes: TypeAlias = Annotated[bool, Typed(short="-y", text="Do not ask before simulating for a long time; go on.")]
 """Whether to go on without a question."""
 
 Require: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--require",
+    Typed(
         metavar="'COLUMN>=VALUE'",
-        help="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. An estimate is compared by its mean; "
+        text="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. An estimate is compared by its mean; "
         "'scaling_efficiency_low>=70%' takes the low end of its interval. Repeatable.",
-        show_default=False,
     ),
 ]
 """What a result must be."""
 
+_AMOUNT = Typed(metavar="N", reads="amount")
 _KEYS = {
-    "replications": (int, "R", "Replications of each scenario. Short for --set run.replications=R."),
-    "epochs": (float, "N", "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."),
-    "samples": (float, "N", "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."),
-    "dataset_size": (float, "N", "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."),
-}
-"""Keys that have options of their own, by the name of the option's parameter: type, what stands for the value, and help. All but
-replications are keys of [job]."""
+    "replications": Argument(
+        int, None, MustBe(""), Typed(metavar="R"), "Replications of each scenario. Short for --set run.replications=R."
+    ),
+    "epochs": Argument(
+        float, None, MustBe(""), _AMOUNT,
+        "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N.",
+    ),
+    "samples": Argument(
+        float, None, MustBe(""), _AMOUNT, "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."
+    ),
+    "dataset_size": Argument(
+        float, None, MustBe(""), _AMOUNT,
+        "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N.",
+    ),
+}  # fmt: skip
+"""Keys of a scenario that have options of their own. All but replications are keys of [job]."""
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
 _LONGEST_COUNT = 6
@@ -62,7 +65,7 @@ _EVERY = "*"
 """Stands for every cluster without a price, as the library has it."""
 
 
-# -- from a function of the library to options -----------------------------------------------------
+# -- from functions to options -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Calls:
 
 
 def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], CommandT]:
-    """Mark a command as one that calls functions of the library, with the fields of :class:`Calls`."""
+    """Mark a command as one that calls functions of the library, with the fields of :class:`Calls`; its ``given`` gets their arguments."""
 
     def mark(command: CommandT) -> CommandT:
         command.calls = Calls(functions, **particulars)  # type: ignore[attr-defined]
@@ -110,83 +113,79 @@ def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], Command
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer knows one: a function with an option for each argument of the library that it passes on."""
+    """The command as typer knows one: a function with a parameter of typer's for each option; one that is not marked is one already."""
     calls: Calls | None = getattr(command, "calls", None)
     if calls is None:
         return command
-    (_, *own) = inspect.signature(command, eval_str=True).parameters.values()
-    arguments = _arguments(calls, {its.name for its in own})
-    parameters = [*(_parameter(name, its, calls) for name, its in arguments.items()), *own]
+    own = arguments_of(command)
+    takes_given = own.pop("given", None) is not None
+    arguments = _arguments(calls, own)
 
     def run(context: typer.Context, **typed: Any) -> None:
-        passed = {name: typed.pop(name) for name in arguments}
-        command(Given(context, arguments, passed, calls.keys), **typed)
+        given = [Given(context, arguments, typed, calls.keys)] if takes_given else []
+        command(*given, **{name: typed[name] for name in own})
 
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    context = inspect.Parameter("context", by_name, annotation=typer.Context)
+    parameters = [_parameter(name, argument, calls) for name, argument in {**arguments, **own}.items()]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature([context, *(its.replace(kind=by_name) for its in parameters)])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
     return run
 
 
 def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
     """What a command takes for the library, by name: arguments of its functions, and behind ``--set`` keys that have options."""
     from paceline import api
-    from paceline.arguments import Argument, MustBe, Typed, arguments_of
 
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for function in calls.functions:
-        for name, its in arguments_of(getattr(api, function)).items():
-            if name in found or name in own or name in calls.without or its.typed.reads == "nothing":
+        for name, argument in arguments_of(getattr(api, function)).items():
+            if name in arguments or name in own or name in calls.without or argument.typed.reads == "nothing":
                 continue
-            text = re.sub(r"\[(?=[a-z])", r"\\[", its.text)  # which is no markup of rich
-            found[name] = replace(its, text=f"{calls.only[function]}: {_within(text)}" if function in calls.only else text)
+            text = argument.text
+            if function in calls.only:
+                within = text[:1].lower() + text[1:] if re.match(r"[A-Z](?:[a-z]| )", text) else text
+                text = f"{calls.only[function]}: {within}"
+            arguments[name] = replace(argument, text=text)
             if name == "settings":
-                for key in calls.keys:
-                    kind, metavar, text = _KEYS[key]
-                    reads = "amount" if kind is float else ""
-                    found[key] = Argument(kind, None, MustBe(""), Typed(metavar=metavar, reads=reads), text)
-    return found
+                arguments |= {key: _KEYS[key] for key in calls.keys}
+    return arguments
 
 
-def _within(text: str) -> str:
-    """The sentence with a small first letter, to stand after a colon."""
-    return text[:1].lower() + text[1:] if re.match(r"[A-Z](?:[a-z]| )", text) else text
-
-
-def _parameter(name: str, its: Argument, calls: Calls) -> inspect.Parameter:
-    """An argument of the library as a parameter of a command."""
-    reader, empty = READERS.get(its.typed.reads), inspect.Parameter.empty
-    kind = _kind_typed(its.kind) if reader is None else reader.kind
-    needed = its.default is empty and name not in calls.optional
-    default = its.default if (reader is None and its.default is not empty) or isinstance(its.default, str) else None
-    listed = ",".join(map(str, its.default)) if isinstance(its.default, tuple) else ""
-    info = typer.Argument() if its.typed.place else typer.Option(its.typed.name or f"--{name.replace('_', '-')}")
-    if its.typed.short:
-        info.param_decls = (its.typed.short,)
-    info.help = " ".join(filter(None, (its.text, reader and reader.hint, calls.hints.get(name))))
+def _parameter(name: str, argument: Argument, calls: Calls) -> inspect.Parameter:
+    """An argument as a parameter of a function that typer knows."""
+    typed, default = argument.typed, argument.default
+    reader, empty = READERS.get(typed.reads), inspect.Parameter.empty
+    kind = _kind_typed(argument.kind) if reader is None else reader.kind
+    needed = default is empty and name not in calls.optional
+    listed = ",".join(map(str, default)) if isinstance(default, tuple) else ""
+    if default is empty or (reader is not None and not isinstance(default, str)):
+        default = None
+    info = typer.Argument() if typed.place else typer.Option(typed.name or f"--{name.rstrip('_').replace('_', '-')}")
+    if typed.short:
+        info.param_decls = (typed.short,)
+    text = re.sub(r"\[(?=[a-z])", r"\\[", argument.text)  # which is no markup of rich
+    info.help = " ".join(filter(None, (text, reader and reader.hint, calls.hints.get(name))))
+    info.hidden = not info.help
     info.show_default = calls.left_out.get(name) or listed or not (default is None or default is False or default == "")
-    info.metavar = its.typed.metavar or (reader.metavar if reader else "") or None
+    info.metavar = typed.metavar or (reader.metavar if reader else "") or None
     info.rich_help_panel = next((panel for panel, names in calls.panels.items() if name in names), None)
     if kind is int:
-        info.min, info.max = its.must.least, its.must.most
-    if its.typed.reads == "amount":
+        info.min, info.max = argument.must.least, argument.must.most
+    if typed.reads == "amount":
         info.parser = number_typed
-    typed = kind if needed or default is not None else kind | None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[typed, info], default=empty if needed else default)
+    bare: Any = kind if needed or default is not None else kind | None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[bare, info], default=empty if needed else default)
 
 
 def _kind_typed(kind: Any) -> Any:
     """What is typed for an argument of this type: a path or text, where those are among what the library takes."""
-    if kind in (bool, int, float) or get_origin(kind) is Literal:
+    if kind in (bool, int, float, Path) or get_origin(kind) in (Literal, list):
         return kind
     return Path if Path in get_args(kind) else str
 
 
-class Given(Mapping[str, Any]):
+class Given(dict[str, Any]):
     """What was typed for the library, as its functions take it: ``api.plan(**given)``. What was not typed, they know.
-
-    Text is read when it is asked for, so that a command can look first at what goes with what.
 
     Parameters
     ----------
@@ -203,30 +202,20 @@ class Given(Mapping[str, Any]):
     def __init__(
         self, context: typer.Context, arguments: Mapping[str, Argument], typed: Mapping[str, Any], keys: Collection[str] = ()
     ) -> None:
-        self._context, self._arguments, self._typed = context, arguments, typed
-        self._keys = {key: typed[key] for key in keys}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(name)
-        value, typed = self._typed[name], self._arguments[name].typed
-        if name == "settings":
-            return settings_of(value, **self._keys)
-        return READERS[typed.reads].read(value, typed.example, self.option(name)) if typed.reads else value
-
-    def __iter__(self) -> Iterator[str]:
-        return filter(self.__contains__, self._arguments)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        by_keys = name == "settings" and any(value is not None for value in self._keys.values())
-        return name not in self._keys and (by_keys or self._typed.get(str(name)) not in (None, []))
+        super().__init__()
+        self._context, self._typed = context, typed
+        more = {key: typed[key] for key in keys if typed[key] is not None}
+        for name, argument in arguments.items():
+            value, reads, example = typed[name], argument.typed.reads, argument.typed.example
+            if name == "settings":
+                if value or more:
+                    self[name] = settings_of(value, **more)
+            elif name not in keys and value not in (None, []):
+                self[name] = READERS[reads].read(value, self.option(name), example) if reads else value
 
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
         """What one of several functions takes of it."""
-        return {name: self[name] for name in self if name in inspect.signature(function).parameters}
+        return {name: self[name] for name in inspect.signature(function).parameters if name in self}
 
     def text(self, name: str) -> Any:
         """What was typed, as it is; None where it was not."""
@@ -234,8 +223,8 @@ class Given(Mapping[str, Any]):
 
     def option(self, name: str) -> str:
         """How a parameter, by its name in Python, is typed; an argument is known by what stands for it."""
-        its = next(each for each in self._context.command.params if each.name == name)
-        return str(next((each for each in its.opts if each.startswith("--")), its.metavar or name))
+        parameter = next(each for each in self._context.command.params if each.name == name)
+        return str(next((word for word in parameter.opts if word.startswith("--")), parameter.metavar or name))
 
     def is_typed(self, name: str) -> bool:
         """Whether a parameter, by its name in Python, was typed."""
@@ -267,7 +256,8 @@ class Given(Mapping[str, Any]):
 
     def _first(self, names: Collection[str]) -> str | None:
         """The first of the parameters ``names`` that was typed, as it is typed."""
-        return next((self.option(its.name) for its in self._context.command.params if its.name in names and self.is_typed(its.name)), None)
+        typed = (str(each.name) for each in self._context.command.params if each.name in names)
+        return next((self.option(name) for name in typed if self.is_typed(name)), None)
 
 
 def command_line(*program: str) -> str:
@@ -281,7 +271,7 @@ def command_line(*program: str) -> str:
 def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any]]:
     """``--set KEY=VALUE``, as often as given, and settings that have options of their own, where these are given.
 
-    >>> settings_of(["strategy.workers=8"], replications=None, dataset_size=1000.0)
+    >>> settings_of(["strategy.workers=8"], dataset_size=1000.0)
     [('strategy.workers', 8), ('job.dataset_size', 1000.0)]
 
     Parameters
@@ -289,25 +279,23 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
     texts
         As typed.
     more
-        Values of options that stand for a key (:data:`_KEYS`); None where the option is not given.
+        Values of options that stand for a key (:data:`_KEYS`).
 
     Raises
     ------
     ScenarioError
         One cannot be read, or is given both ways.
     """
-    found = [parse_setting(text) for text in texts or ()]
+    settings = [parse_setting(text) for text in texts or ()]
     for name, value in more.items():
         key = f"{'run' if name == 'replications' else 'job'}.{name}"
-        if value is None:
-            continue
-        if key in dict(found):
+        if key in dict(settings):
             raise ScenarioError(f"--{name.replace('_', '-')} and --set {key}: say the same; leave one of them out")
-        found.append((key, value))
-    return found
+        settings.append((key, value))
+    return settings
 
 
-def over_of(texts: Iterable[str] | None) -> dict[str, list[Any]]:
+def over_of(texts: Iterable[str], *_: str) -> dict[str, list[Any]]:
     """``--over KEY=V1,V2,...``, as often as given.
 
     Raises
@@ -315,16 +303,16 @@ def over_of(texts: Iterable[str] | None) -> dict[str, list[Any]]:
     ScenarioError
         One cannot be read, or a key is given twice.
     """
-    found: dict[str, list[Any]] = {}
-    for key, values in map(parse_axis, texts or ()):
-        if key in found:
+    axes: dict[str, list[Any]] = {}
+    for key, values in map(parse_axis, texts):
+        if key in axes:
             raise ScenarioError(f"--over {key[:80]}: is given twice; write all its values into one --over, separated by commas")
-        found[key] = values
-    return found
+        axes[key] = values
+    return axes
 
 
-def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
-    """``--price [NAME=]PRICE``, as often as given; None where it is not.
+def prices_of(texts: Iterable[str], *_: str) -> dict[str, str]:
+    """``--price [NAME=]PRICE``, as often as given.
 
     >>> prices_of(["lab=0.40/h", "0.20/h"])
     {'lab': '0.40/h', '*': '0.20/h'}
@@ -336,20 +324,20 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     """
     from simulator.base.validation_errors import quoted
 
-    found: dict[str, str] = {}
-    for text in texts or ():
+    prices: dict[str, str] = {}
+    for text in texts:
         name, equals, price = text.rpartition("=")
         name = name.strip()
         if equals and not name:
             raise InputError(f"--price {quoted(text)}: a name stands before '=', such as --price ethernet-1g=0.40/h")
-        if (name or _EVERY) in found:
+        if (name or _EVERY) in prices:
             whose = f"the price of {name}" if name else "a price for every cluster without one"
             raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one of them")
-        found[name or _EVERY] = price
-    return found or None
+        prices[name or _EVERY] = price
+    return prices
 
 
-def by_workers_of(texts: Iterable[str], option: str) -> dict[int | str, str]:
+def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str, str]:
     """``N=VALUE``, as often as given, or several separated by commas; N is a number, or one with its unit, such as ``16 devices``.
 
     >>> by_workers_of(["1=60ms,8=170ms"], "--step")
@@ -361,18 +349,18 @@ def by_workers_of(texts: Iterable[str], option: str) -> dict[int | str, str]:
         There is no number of workers, or one is given twice.
     """
     values: dict[int | str, str] = {}
-    for part in (part for text in texts for part in text.split(",")):
+    for part in ",".join(texts).split(","):
         count, equals, value = part.partition("=")
         if not equals or not count.strip():
             raise InputError(f"{option} {part[:80]!r}: must be N=VALUE with a number of workers, such as {option} 8=170ms")
-        key = int(count) if _is_count(count) else count.strip()
+        key = _count_of(count)
         if key in values:
             raise InputError(f"{option} {key}: is given twice; keep one, or put repeats into a table of workers and throughput")
         values[key] = value.strip()
     return values
 
 
-def run_files_of(texts: Iterable[str]) -> list[Any]:
+def run_files_of(texts: Iterable[str], *_: str) -> list[Any]:
     """``[N=]FILE``, as often as given; a file that is there under the whole name is that.
 
     >>> run_files_of(["one.ndjson", "8=eight.csv", "16 devices=both.csv"])
@@ -381,15 +369,16 @@ def run_files_of(texts: Iterable[str]) -> list[Any]:
     files: list[Any] = []
     for text in texts:
         count, equals, file = text.partition("=")
-        if equals and count.strip()[:1].isdigit() and not Path(text).exists():
-            files.append((int(count) if _is_count(count) else count.strip(), Path(file)))
-        else:
-            files.append(Path(text))
+        has_count = equals and count.strip()[:1].isdigit() and not Path(text).exists()
+        files.append((_count_of(count), Path(file)) if has_count else Path(text))
     return files
 
 
-def _is_count(text: str) -> bool:
-    return text.strip().isascii() and text.strip().isdigit() and len(text.strip()) <= _LONGEST_COUNT and int(text) > 0
+def _count_of(text: str) -> int | str:
+    """A number of workers; one with a unit stays text."""
+    count = text.strip()
+    is_number = count.isascii() and count.isdigit() and len(count) <= _LONGEST_COUNT and int(count) > 0
+    return int(count) if is_number else count
 
 
 def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
@@ -409,29 +398,15 @@ def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
 
 
 def decimals_of(text: str, option: str, example: str) -> list[float]:
-    """Numbers separated by commas.
-
-    Raises
-    ------
-    InputError
-        One is no number.
-    """
+    """Numbers separated by commas; raises InputError where one is no number."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"{option} {text[:80]!r}: must be numbers separated by commas, such as {example}") from None
 
 
-def names_of(text: str | None, option: str) -> list[str]:
-    """Names separated by commas, each once.
-
-    Raises
-    ------
-    InputError
-        One is empty.
-    """
-    if text is None:
-        return []
+def names_of(text: str, option: str, *_: str) -> list[str]:
+    """Names separated by commas, each once; raises InputError where one is empty."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     if not all(names):
         raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none of them empty")
@@ -455,11 +430,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
             f"--set {quoted(text)}: must be key=value with a dotted key of at most {_DEEPEST} parts, such as strategy.workers=8"
         )
     try:
-        value = _parse_value(raw)
+        return key, _value_of(raw, f"--set {key}=")
     except ScenarioError as error:
         raise ScenarioError(f"--set {key}={error}") from None
-    _warn_of_thousands(raw, value, f"--set {key}=")
-    return key, value
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
@@ -480,18 +453,17 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     key = key.strip()
     if not equals or not _is_dotted(key):
         raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8 or strategy.workers=1..8")
-    values: list[Any] | None = numbers_in(raw, f"--over {key}=")
+    values: list[Any] | None = numbers_in(raw, where := f"--over {key}=")
     if values is None:
-        from simulator.base.files import exact
-
         try:
-            values = list(tomllib.loads(f"values = [{raw}]\n", parse_float=exact)["values"])
-        except (ValueError, RecursionError):
-            values = [_parse_value(part) for part in raw.split(",")]
+            values = _toml(f"[{raw}]")
+            if values is None:
+                values = [_value_of(part, where) for part in raw.split(",")]
+            else:
+                for part, value in zip(raw.split(","), values, strict=False):
+                    _warn_of_thousands(part, value, where)
         except ScenarioError as error:
             raise ScenarioError(f"--over {key}: {error}") from None
-        for part, value in zip(raw.split(","), values, strict=False):
-            _warn_of_thousands(part, value, f"--over {key}=")
     if values in ([], [None]):
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
     if None in values[1:]:
@@ -499,6 +471,38 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
             f"--over {text[:80]!r}: has nothing between two commas; for the default of {key} begin with a comma: {key}=,v1,v2"
         )
     return key, values
+
+
+def _is_dotted(text: str) -> bool:
+    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
+    parts = text.split(".")
+    return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
+
+
+def _value_of(raw: str, where: str) -> Any:
+    """TOML where it parses as TOML, else text; None where there is nothing."""
+    value = _toml(raw)
+    _warn_of_thousands(raw, value, where)
+    return raw.strip() or None if value is None else value
+
+
+def _toml(raw: str) -> Any:
+    """The value that a text is in TOML; None where it is none."""
+    from simulator.base.files import exact
+
+    try:
+        table = tomllib.loads(f"value = {raw}\n", parse_float=exact)
+    except (ValueError, RecursionError):
+        return None
+    return table["value"] if len(table) == 1 else None
+
+
+def _warn_of_thousands(raw: str, value: object, where: str) -> None:
+    """Warn where a number that is typed may mean thousands: a file is TOML, which knows decimals alone, a command line need not be."""
+    if isinstance(value, float):
+        from simulator.base.units import warn_of_thousands
+
+        warn_of_thousands(raw.strip(), where)
 
 
 def number_typed(text: str) -> float:
@@ -518,6 +522,10 @@ def number_typed(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def _as_it_is(value: Any, *_: str) -> Any:
+    return value
+
+
 class Reader(NamedTuple):
     """How the text of an option becomes an argument.
 
@@ -526,7 +534,7 @@ class Reader(NamedTuple):
     kind
         What typer makes of what is typed.
     read
-        Makes an argument of that, given an example and how the option is typed.
+        Makes an argument of that, given how the option is typed and an example.
     metavar
         What stands for the value in the help.
     hint
@@ -534,57 +542,24 @@ class Reader(NamedTuple):
     """
 
     kind: Any
-    read: Callable[[Any, str, str], Any]
+    read: Callable[..., Any] = _as_it_is
     metavar: str = ""
     hint: str = ""
 
 
 READERS: Mapping[str, Reader] = {
-    "settings": Reader(
-        list[str],
-        lambda texts, *_: settings_of(texts),
-        "KEY=VALUE",
-        "KEY= without a value gives it its default back. Repeatable.",
-    ),
+    "settings": Reader(list[str], settings_of, "KEY=VALUE", "KEY= without a value gives it its default back. Repeatable."),
     "over": Reader(
-        list[str],
-        lambda texts, *_: over_of(texts),
-        "KEY=V1,V2,...",
-        "Such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeatable.",
+        list[str], over_of, "KEY=V1,V2,...", "Such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeatable."
     ),
-    "prices": Reader(list[str], lambda texts, *_: prices_of(texts), "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
-    "by workers": Reader(list[str], lambda texts, _, option: by_workers_of(texts, option), "N=VALUE", "Repeatable."),
-    "run files": Reader(list[str], lambda texts, *_: run_files_of(texts), "[N=]FILE", "Repeatable."),
-    "names": Reader(str, lambda text, _, option: names_of(text, option), "A,B,..."),
-    "numbers": Reader(str, lambda text, example, option: numbers_of(text, option, example)),
-    "decimals": Reader(str, lambda text, example, option: decimals_of(text, option, example), "X,Y,..."),
-    "amount": Reader(float, lambda number, *_: number),
-    "text": Reader(str, lambda text, *_: text),
-    "files": Reader(list[Path], lambda files, *_: files, "FILE"),
+    "prices": Reader(list[str], prices_of, "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
+    "by workers": Reader(list[str], by_workers_of, "N=VALUE", "Repeatable."),
+    "run files": Reader(list[str], run_files_of, "[N=]FILE", "Repeatable."),
+    "names": Reader(str, names_of, "A,B,..."),
+    "numbers": Reader(str, numbers_of),
+    "decimals": Reader(str, decimals_of, "X,Y,..."),
+    "amount": Reader(float),
+    "text": Reader(str),
+    "files": Reader(list[Path], metavar="FILE"),
 }
 """By what :attr:`paceline.arguments.Typed.reads` says."""
-
-
-def _is_dotted(text: str) -> bool:
-    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
-    parts = text.split(".")
-    return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
-
-
-def _warn_of_thousands(raw: str, value: object, where: str) -> None:
-    """Warn where a number that is typed may mean thousands: a file is TOML, which knows decimals alone, a command line need not be."""
-    if isinstance(value, float):
-        from simulator.base.units import warn_of_thousands
-
-        warn_of_thousands(raw.strip(), where)
-
-
-def _parse_value(raw: str) -> Any:
-    """TOML where it parses as TOML, else text; None where there is nothing."""
-    from simulator.base.files import exact
-
-    try:
-        table = tomllib.loads(f"value = {raw}\n", parse_float=exact)
-    except (ValueError, RecursionError):
-        return raw.strip() or None
-    return table["value"] if len(table) == 1 else raw.strip()

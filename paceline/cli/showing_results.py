@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from paceline.cli.commands import MISSED
+from paceline.cli.ending import MISSED
 from paceline.cli.terminal import note
 from paceline.comparing import rank, rivals_of, verdict
 from paceline.requirements import Requirement, judged

@@ -1,4 +1,4 @@
-"""Helpers that write to the terminal: remarks and progress on stderr; text, tables and JSON on stdout.
+"""Writes to the terminal, and asks there: remarks, questions and progress on stderr; text, tables and JSON on stdout.
 
 ``note``, ``say`` and ``printer`` show what is not printable as escapes, so that a name in a user's file cannot steer the terminal;
 ``show_json`` writes JSON as it is. Not all output comes through here: app.py prints errors, and many commands write JSON with
@@ -22,6 +22,8 @@ from simulator.base.text import format_rough_seconds, printable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+
+    from paceline.lengthy import Agree, Lengthy
 
 Advance = Callable[[float, int], None]
 
@@ -59,6 +61,41 @@ def printer(**options: Any) -> Console:
 def show_json(data: Any) -> None:
     """Plain data on stdout, as JSON; nothing is escaped beyond what JSON does."""
     print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def asking(where: object, *, yes: bool) -> Agree:
+    """What the library calls before lengthy work: asks at the terminal, or with ``yes`` goes on without a question.
+
+    Parameters
+    ----------
+    where
+        What the work is about, such as the scenario's file.
+    yes
+        Whether ``--yes`` is given.
+
+    Raises
+    ------
+    InputError
+        By the function that is returned: the work takes long, there is nobody to ask, and ``yes`` is not set.
+    Exit
+        By the function that is returned: the answer was no.
+    """
+
+    def agree(work: Lengthy) -> None:
+        import typer
+
+        from simulator.base.errors import InputError
+
+        if work.limit_s is None:
+            note(f"{where}: {work.what}")
+        elif yes:
+            return
+        elif not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError(f"{where}: {work.what}; more than {format_rough_seconds(work.limit_s)} needs --yes; or {work.instead}")
+        elif not typer.confirm(f"paceline: {where}: {work.what}. Go on?", err=True):
+            raise typer.Exit(InputError.exit_code)
+
+    return agree
 
 
 @contextmanager

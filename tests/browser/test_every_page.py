@@ -16,7 +16,7 @@ from support.once import once
 from support.pages import FIGURES, Page
 from support.written_numbers import misrounded
 
-from paceline.cli.commands import MISSED
+from paceline.cli.ending import MISSED
 from paceline.sweeping import ResultsFile
 from simulator.base.text import written
 

@@ -100,7 +100,7 @@ def test_help_imports_nothing_that_simulates(arguments: tuple[str, ...]) -> None
     assert "typer" in loaded
     assert not loaded & {*NEEDLESS}
     assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base", "simulator.base.errors"}
-    assert "paceline.cli.commands.simulate" in loaded
+    assert "paceline.cli.commands.simulating" in loaded
     assert not loaded & {"paceline.api", "paceline.cli.terminal"}
 
 

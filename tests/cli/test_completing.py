@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from completion_keys import text_of_keys
 from support.command_line import Answer
 from support.programs import program
 
@@ -44,8 +45,8 @@ def tab(paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> Tab:
 
 
 def test_the_keys_are_those_of_the_formats() -> None:
-    """If this fails: ``python -m paceline.cli.completing``."""
-    assert completing.KEYS_FILE.read_text(encoding="utf-8") == completing.text_of_keys()
+    """If this fails: ``python docs/completion_keys.py``."""
+    assert completing.KEYS_FILE.read_text(encoding="utf-8") == text_of_keys()
 
 
 def test_every_key_is_one_that_a_setting_takes() -> None:

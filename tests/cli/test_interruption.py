@@ -20,7 +20,7 @@ from support.signals import SIGNALS, hearing
 from support.waiting import PATIENCE_S, until
 
 from paceline.sweeping import read_results
-from paceline.sweeping.lines import with_place
+from paceline.sweeping.results_file import with_place
 
 WORKERS = (1, 2, 3, 4, 5, 6)
 SWEEP = ("sweep", "s.toml", "--set", "run.steps=200", "--set", "run.replications=5")

@@ -31,7 +31,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return its
 
     monkeypatch.setattr("paceline.api.calibrate", calibrate_)
-    monkeypatch.setattr("paceline.cli.commands.quickstart._WORKERS", [1, 4])
+    monkeypatch.setattr("paceline.cli.commands.reporting._WORKERS", [1, 4])
     return asked
 
 

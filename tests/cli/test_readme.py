@@ -68,7 +68,7 @@ def test_the_quickstart(folder: Path, paceline: Callable[..., Answer], monkeypat
     calibrate = api.calibrate
     few = {"batches": (4, 8), "steps": 5, "runs": 1}
     monkeypatch.setattr("paceline.api.calibrate", lambda model, **options: calibrate(model, **{**options, **few}))
-    monkeypatch.setattr("paceline.cli.commands.quickstart._WORKERS", [1, 2])
+    monkeypatch.setattr("paceline.cli.commands.reporting._WORKERS", [1, 2])
     command = re.search(r"^quickstart:.*\n\t\$\(BIN\)/paceline (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert command is not None
     answer = paceline(*command[1].split(), "--jobs", "1", "--json")

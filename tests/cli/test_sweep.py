@@ -148,8 +148,8 @@ def test_two_limits_in_balance_are_both_in_the_table_of_80_columns(
 
 
 def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.cli.commands.sweep._ALL_SHOWN", 10)
-    monkeypatch.setattr("paceline.cli.commands.sweep._OF_EACH_END", 3)
+    monkeypatch.setattr("paceline.cli.commands.simulating._ALL_SHOWN", 10)
+    monkeypatch.setattr("paceline.cli.commands.simulating._OF_EACH_END", 3)
     seeds = ",".join(map(str, range(12)))
     answer = paceline("sweep", "s.toml", "--set", "run.steps=2", "--over", f"run.seed={seeds}", "--jobs", "1", "--out", "r.ndjson")
     assert answer.code == 0

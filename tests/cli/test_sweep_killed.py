@@ -17,7 +17,7 @@ from support.once import once
 from support.waiting import PATIENCE_S, until
 
 from paceline.sweeping import read_results
-from paceline.sweeping.lines import with_place
+from paceline.sweeping.results_file import with_place
 
 GRID = ("--over", "run.seed=0,1,2,3,4,5", "--over", "strategy.workers=2,3")
 ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID, "--out", "r.ndjson")

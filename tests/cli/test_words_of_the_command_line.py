@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from support.command_line import Answer, refused
 from typer.main import get_command
 
 import paceline as library
 from paceline.arguments import arguments_of
 from paceline.cli import app as application
-from paceline.cli import commands
 from paceline.cli.options import READERS
 from simulator.base.errors import InputError, PacelineError, PriceWarning
 
@@ -190,34 +188,29 @@ def test_what_takes_long_is_asked_by_the_library_too() -> None:
     assert work.limit_s == 600.0
 
 
-def test_a_file_adds_a_sub_command(tmp_path: Path) -> None:
-    """A function of the file's name, or a group; listed where the file says."""
-    (tmp_path / "say_it.py").write_text(
-        "import typer\nPANEL, ORDER = 'Predict', 5\ndef say_it(what: str) -> None:\n    '''Say something.'''\n    typer.echo(what)\n"
-    )
-    (tmp_path / "things.py").write_text(
-        "import typer\nPANEL, ORDER = 'Look up', 999\napp = typer.Typer(help='Things.')\n"
-        "@app.command()\ndef one() -> None:\n    '''One thing.'''\n    typer.echo('one')\n"
-        "@app.command()\ndef two() -> None:\n    '''Another.'''\n"
+def test_a_listed_function_is_a_sub_command(tmp_path: Path) -> None:
+    """Its options are its parameters, with what its docstring says of them; several under a name are a group."""
+    (tmp_path / "mine.py").write_text(
+        "import typer\nfrom paceline.cli import app\nfrom paceline.cli.options import calling\n"
+        "@calling()\ndef say_it(*, what_: str, twice: bool = False) -> None:\n"
+        "    '''Say something.\n\n    Parameters\n    ----------\n    what_\n        The words.\n"
+        "    twice\n        Say it again.\n    '''\n"
+        "    typer.echo(what_ * (1 + twice))\n"
+        "@calling()\ndef one() -> None:\n    '''One thing.'''\n    typer.echo('one')\n"
+        "first, _, last = app.COMMANDS.values()\n"
+        "app.COMMANDS = {'Predict': (say_it, *first), 'Look up': (*last, ('things', 'Things.', one))}\n"
     )
     start = (
-        f"import sys; from paceline.cli import commands; commands.__path__.append({str(tmp_path)!r}); "
-        "from paceline.cli.app import main; sys.argv[0] = 'paceline'; main()"
+        f"import sys; sys.path.append({str(tmp_path)!r}); import mine; from paceline.cli.app import main; sys.argv[0] = 'paceline'; main()"
     )
 
     def run(*words: str) -> str:
         return subprocess.run([sys.executable, "-c", start, *words], capture_output=True, text=True, check=True).stdout
 
-    assert run("say-it", "hello") == "hello\n"
+    assert run("say-it", "--what", "hello") == "hello\n"
+    assert run("say-it", "--what", "hello", "--twice") == "hellohello\n"
     assert run("things", "one") == "one\n"
+    assert "Say it again." in run("say-it", "--help")
     shown = run("--help")
     assert shown.index("│ say-it") < shown.index("│ quickstart")
     assert shown.index("schema") < shown.index("things")
-
-
-def test_every_command_says_where_it_is_listed() -> None:
-    modules = application._modules()
-    assert len({module.ORDER for module in modules}) == len(modules)
-    assert {module.PANEL for module in modules} == set(commands.Panel)
-    for module in modules:
-        assert isinstance(getattr(module, "app", None), typer.Typer) or callable(getattr(module, module.__name__.rpartition(".")[2]))

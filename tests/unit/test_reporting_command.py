@@ -13,7 +13,7 @@ import typer
 from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
-from paceline.cli.commands.report import _formats_of, report
+from paceline.cli.commands.reporting import _formats_of, report
 from paceline.cli.ending import StoppedError
 from paceline.cli.options import with_options
 from paceline.planning.answer import Candidate, Plan, read_plan

@@ -10,20 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from paceline.cli.commands import Panel
+from paceline.arguments import Typed
 from paceline.cli.options import Given, calling, command_line, numbers_of
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
     from simulator.scenario import Scenario
-    from simulator.spec.job import Overheads
-    from simulator.spec.training import NoiseScale
+    from simulator.spec.noise_scale import NoiseScale
+    from simulator.spec.overheads import Overheads
     from simulator.spec.workload import Workload
-
-PANEL, ORDER = Panel.MEASURE, 60
 
 _OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "keras_backend", "layers", "measurements")
 """Parameters that say how steps are run."""
@@ -50,27 +46,9 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
 def calibrate(
     given: Given,
     *,
-    profiles: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from-profile",
-            metavar="LOGDIR[@BATCH]",
-            help="Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback wrote. BATCH "
-            "is the samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.",
-            show_default=False,
-        ),
-    ] = None,
-    tf_config: Annotated[
-        str | None,
-        typer.Option(
-            "--from-tf-config",
-            metavar="FILE|JSON|env",
-            help="Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes; env reads the variable TF_CONFIG. Its "
-            "workload is NAME, which the same call fits or which is there already.",
-            show_default=False,
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
+    profiles: Annotated[list[str] | None, Typed("--from-profile", metavar="LOGDIR[@BATCH]")] = None,
+    tf_config: Annotated[str | None, Typed("--from-tf-config", metavar="FILE|JSON|env")] = None,
+    json: bool = False,
 ) -> None:
     """Measure your model's training step on this machine, and write a workload file.
 
@@ -99,10 +77,22 @@ def calibrate(
 
     Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
     --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]
+
+    Parameters
+    ----------
+    profiles
+        Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback wrote. BATCH is the
+        samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.
+    tf_config
+        Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes; env reads the variable TF_CONFIG. Its workload is
+        NAME, which the same call fits or which is there already.
+    json
+        Print what was fitted as JSON.
     """
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
-    from simulator.base.files import EDITED, Output
+    from paceline.cli.terminal import note
+    from simulator.base.outputs import EDITED, Output
 
     model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
     from_measurements, batches, noise_scale = given.get("from_measurements"), given.text("batches"), given.get("noise_scale")
@@ -144,20 +134,18 @@ def calibrate(
         _show_profiles(profiled, as_json=json, alone=not {"model", "checkpoint", "variables"} & {*given})
         workload = api.calibrate_profile(profiled, **{**given.of(api.calibrate_profile), **fitted})
         for key in filter(workload.provenance.__contains__, _LEFT_OPEN):
-            _note(f"paceline: {key}: {workload.provenance[key]}")
-        _show(workload, result, next(iter(places.values()))[0], as_json=json, with_scenario=tasks is not None)
-    elif from_measurements:
-        with warning_loudly():
-            workload = api.calibrate(**{**given.of(api.calibrate), **fitted})
-        _show(workload, result, from_measurements[0], as_json=json, with_scenario=tasks is not None)
-    elif measured:
-        with measuring() as progress:
+            note(f"paceline: {key}: {workload.provenance[key]}")
+        raw = next(iter(places.values()))[0]
+    elif any(sources):
+        with warning_loudly() if from_measurements else measuring() as progress:
             workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
-        raw = given["measurements"] / workload.provenance["measurements"].split()[0]
+        if from_measurements:
+            raw = from_measurements[0]
+        elif measured:
+            raw = given["measurements"] / workload.provenance["measurements"].split()[0]
+    if workload is not None and (profiles or from_measurements or measured):
         _show(workload, result, raw, as_json=json, with_scenario=tasks is not None)
-    elif noise_scale is not None:
-        with measuring() as progress:
-            workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
+    elif workload is not None:
         _show_noise_scale_alone(workload, result, as_json=json)
     if tasks is not None and scenario_file is not None:
         batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
@@ -206,22 +194,16 @@ def _one_batch(text: str | None) -> int:
     return sizes[0]
 
 
-def _note(message: str) -> None:
-    from paceline.cli.terminal import note
-
-    note(message)
-
-
 def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
     """What profiles tell of a step; as JSON only where no workload follows."""
-    from paceline.cli.terminal import printer, say
+    from paceline.cli.terminal import note, printer, say, show_json
 
     if as_json:
         if alone:
-            _print_json({"profiles": [one.to_dict() for one in profiled.reports]})
+            show_json({"profiles": [report.to_dict() for report in profiled.reports]})
         return
-    for one in profiled.profiles:
-        _note(f"read {one.profile.path}: {len(one.steps)} steps, marked by {one.marks.name!r}")
+    for read in profiled.profiles:
+        note(f"read {read.profile.path}: {len(read.steps)} steps, marked by {read.marks.name!r}")
     for table in profiled.tables():
         if table.rows:
             printer().print(table.without_empty_columns().to_rich())
@@ -235,7 +217,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
     from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted
-    from paceline.cli.terminal import printer, say
+    from paceline.cli.terminal import note, printer, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_bytes, format_share
@@ -268,8 +250,8 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
     spread = f"spread between {between} {format_share(workload.run_to_run_cv)}"
     stays = getattr(workload.jitter, "persistence", 0.0)
-    law = workload.jitter.kind + (f", and of steps {format_share(stays)} take what the one before took" if stays else "")
-    say(f"  step-time law: {law}; {spread}; largest distance from the curve {format_share(residual)}")
+    jitter = workload.jitter.kind + (f", and of steps {format_share(stays)} take what the one before took" if stays else "")
+    say(f"  step-time law: {jitter}; {spread}; largest distance from the curve {format_share(residual)}")
     if "load" in workload.provenance:
         say(f"  load: {workload.provenance['load']}")
     if workload.overheads is not None:
@@ -284,31 +266,31 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     if workload.backend == "tensorflow" and (load := ServerLoad.of(workload)).hosts_limit:
         say(f"  {load.against_network}; measure yours with paceline calibrate-server")
     if with_scenario:
-        _note(f"wrote {path}; {beside}")
+        note(f"wrote {path}; {beside}")
     else:
         note_of_file(path, "workload", beside=beside)
 
 
-def _noise_scale(its: NoiseScale, provenance: Mapping[str, str]) -> str:
+def _noise_scale(scale: NoiseScale, provenance: Mapping[str, str]) -> str:
     """In words, the gradient noise scale and what it rests on."""
     from simulator.base.text import format_number
 
-    high = "without an upper end: all may be noise" if its.high is None else f"to {format_number(its.high)}"
+    high = "without an upper end: all may be noise" if scale.high is None else f"to {format_number(scale.high)}"
     measured = f"; {provenance['noise_scale']}" if "noise_scale" in provenance else ""
-    return f"gradient noise scale: {format_number(its.samples)} samples (90%: {format_number(its.low)} {high}){measured}"
+    return f"gradient noise scale: {format_number(scale.samples)} samples (90%: {format_number(scale.low)} {high}){measured}"
 
 
 def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) -> None:
     """What was added to a workload."""
-    from paceline.cli.terminal import say
+    from paceline.cli.terminal import note, say, show_json
 
     assert workload.noise_scale is not None
     if as_json:
         noise, text = workload.noise_scale.model_dump(mode="json"), workload.provenance["noise_scale"]
-        _print_json({"name": workload.name, "noise_scale": noise, "measured": text, "file": str(path)})
+        show_json({"name": workload.name, "noise_scale": noise, "measured": text, "file": str(path)})
         return
     say(f"{workload.name}: {_noise_scale(workload.noise_scale, workload.provenance)}")
-    _note(f"wrote {path}")
+    note(f"wrote {path}")
 
 
 def _beside_steps(overheads: Overheads) -> str:
@@ -320,7 +302,7 @@ def _beside_steps(overheads: Overheads) -> str:
         "tracing": overheads.tracing,
         "tracing of an evaluation": overheads.evaluation_tracing,
     }
-    parts = [f"{name} {format_seconds(its.value_s)}" for name, its in durations.items() if its is not None]
+    parts = [f"{name} {format_seconds(duration.value_s)}" for name, duration in durations.items() if duration is not None]
     size, write, restore = overheads.checkpoint_bytes, overheads.write_bytes_per_s, overheads.restore_bytes_per_s
     if size is not None and write is not None and restore is not None:
         speeds = f"written in {format_seconds(size / write)} ({format_rate(write)}) and read in {format_seconds(size / restore)}"
@@ -332,24 +314,12 @@ def _beside_steps(overheads: Overheads) -> str:
 
 
 def _show_scenario(scenario: Scenario, path: Path, *, as_json: bool) -> None:
+    from paceline.cli.terminal import note, show_json
     from simulator.base.text import counted
 
-    counts = {
-        "replicas": scenario.replicas,
-        "servers": scenario.servers,
-        "nodes": scenario.nodes_needed,
-        "batch_per_replica": scenario.batch,
-    }
+    kind, batch = scenario.strategy.kind, scenario.batch
     if as_json:
-        _print_json({"file": str(path), "strategy": scenario.strategy.kind, **counts})
-    _note(
-        f"wrote {path}: {scenario.strategy.kind}, {counted(scenario.replicas, 'replica')}, {counted(scenario.servers, 'server')}, "
-        f"batch {scenario.batch}; "
-        f"next: paceline simulate {path}"
-    )
-
-
-def _print_json(data: Mapping[str, Any]) -> None:
-    import json
-
-    typer.echo(json.dumps(data, indent=2))
+        counts = {"replicas": scenario.replicas, "servers": scenario.servers, "nodes": scenario.nodes_needed, "batch_per_replica": batch}
+        show_json({"file": str(path), "strategy": kind, **counts})
+    sizes = f"{counted(scenario.replicas, 'replica')}, {counted(scenario.servers, 'server')}, batch {batch}"
+    note(f"wrote {path}: {kind}, {sizes}; next: paceline simulate {path}")

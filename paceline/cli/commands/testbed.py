@@ -8,26 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from paceline.cli.commands import Panel
+from paceline.arguments import Typed
 from paceline.cli.options import Given, calling
 
 if TYPE_CHECKING:
     from calibrate.testbed.summary import TestbedRun
 
-PANEL, ORDER = Panel.MEASURE, 90
+ABOUT = "Run a real TensorFlow cluster on this machine, measure it, and predict larger ones."
 
-app = typer.Typer(no_args_is_help=True, help="Run a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
+Json: TypeAlias = Annotated[bool, Typed(text="Print as JSON.")]
+"""Whether the answer is printed as JSON."""
 
-_JSON = typer.Option("--json", help="Print as JSON.")
 
-
-@app.command()
 @calling("testbed")
-def run(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
+def run(given: Given, *, json: Json = False) -> None:
     """Run a real TensorFlow cluster on this machine and measure it.
 
     Without options it runs 4 asynchronous workers and a parameter server on links of 400 Mbit/s, for
@@ -73,40 +71,40 @@ def run(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
     from paceline.cli.terminal import show_json
 
     with _measuring() as advance:
-        found = testbed(**given, progress=advance)
+        ran = testbed(**given, progress=advance)
     if json:
-        show_json(found.to_dict())
+        show_json(ran.to_dict())
     else:
-        _print_runs([found])
+        _print_runs([ran])
 
 
-@app.command()
-def show(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Measurement files that `paceline testbed run` has written.", show_default=False),
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Print as JSON: a list with one entry per file.")] = False,
-) -> None:
+@calling()
+def show(*, files: Annotated[list[Path], Typed(place=True, metavar="FILE...")], json: bool = False) -> None:
     """Show again what `paceline testbed run` has measured.
 
     Of a run that failed or was stopped, its whole repeats are shown.
 
     Example: [bold]paceline testbed show measurements/*-testbed-*.ndjson[/bold]
+
+    Parameters
+    ----------
+    files
+        Measurement files that `paceline testbed run` has written.
+    json
+        Print as JSON: a list with one entry per file.
     """
     from paceline.api import testbed_read
     from paceline.cli.terminal import show_json
 
-    found = [testbed_read(file) for file in files]
+    runs = [testbed_read(file) for file in files]
     if json:
-        show_json([one.to_dict() for one in found])
+        show_json([run.to_dict() for run in runs])
     else:
-        _print_runs(found)
+        _print_runs(runs)
 
 
-@app.command()
 @calling("testbed_fit", left_out={"out": "testbed.json"})
-def fit(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Print the parameters as JSON.")] = False) -> None:
+def fit(given: Given, *, json: bool = False) -> None:
     """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs.
 
     Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no
@@ -116,9 +114,14 @@ def fit(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
     and the same with [bold]--set model=ladder-1mb/16[/bold]; for rings one with mode=ring and 2 workers.
 
     Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
+
+    Parameters
+    ----------
+    json
+        Print the parameters as JSON.
     """
     from paceline.api import testbed_fit
-    from paceline.cli.terminal import note, progress_bar
+    from paceline.cli.terminal import note, printer, progress_bar
 
     out = given.get("out") or Path("testbed.json")
     with progress_bar("fitting") as advance:
@@ -126,15 +129,14 @@ def fit(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))
     else:
-        console = _console()
+        console = printer()
         console.print(platform.table().to_rich())
         console.print("Times in seconds, rates in bytes per second. What determines each stands in the file.", markup=False)
     note(f"wrote {out}; predict with `paceline testbed predict {out} --set workers=8 --set servers=2`")
 
 
-@app.command()
 @calling("testbed_predict")
-def predict(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
+def predict(given: Given, *, json: Json = False) -> None:
     """Predict what `paceline testbed run` would measure in a setting, without running it.
 
     Keys of the setting are those of [bold]paceline testbed run[/bold]; compute must be emulated.
@@ -142,16 +144,15 @@ def predict(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
     Example: [bold]paceline testbed predict machine.json --set workers=16 --set servers=2 --set compute.mean='400 ms'[/bold]
     """
     from paceline.api import testbed_predict
-    from paceline.cli.terminal import say, show_json
+    from paceline.cli.terminal import printer, say, show_json
 
-    found = testbed_predict(**given)
+    prediction = testbed_predict(**given)
     if json:
-        show_json(found.to_dict())
+        show_json(prediction.to_dict())
         return
-    console = _console()
-    console.print(found.table().to_rich())
-    if found.undetermined:
-        say(f"rests on priors, which no run of the fit has determined: {', '.join(found.undetermined)}")
+    printer().print(prediction.table().to_rich())
+    if prediction.undetermined:
+        say(f"rests on priors, which no run of the fit has determined: {', '.join(prediction.undetermined)}")
 
 
 @contextmanager
@@ -178,24 +179,19 @@ def _print_runs(runs: Sequence[TestbedRun]) -> None:
     from rich.text import Text
 
     from calibrate.testbed.summary import side_by_side
+    from paceline.cli.terminal import printer
 
-    console = _console()
-    for one in runs:
-        console.print(Text(one.label, style="bold"))
-        for line in one.lines():
+    console = printer()
+    for run in runs:
+        console.print(Text(run.label, style="bold"))
+        for line in run.lines():
             console.print(Text(line))
-        for table in one.tables():
+        for table in run.tables():
             console.print()
             console.print(table.to_rich())
-        for line in one.remarks():
+        for line in run.remarks():
             console.print(Padding(Text(line), (0, 0, 0, 2)), style="dim")
-        console.print(Text(f"raw measurements: {one.file}"), soft_wrap=True)
+        console.print(Text(f"raw measurements: {run.file}"), soft_wrap=True)
         console.print()
     if len(runs) > 1:
         console.print(side_by_side(runs).to_rich())
-
-
-def _console() -> Any:
-    from paceline.cli.terminal import printer
-
-    return printer()

@@ -1,20 +1,23 @@
-"""``paceline plan``: which cluster, how many workers, at what cost, and how sure.
+"""``paceline plan`` and ``paceline learn``: which configuration reaches a goal, and how long until a model is good enough.
 
-It calls ``paceline.api.plan`` and prints by :mod:`paceline.cli.showing_plan`; with ``--report`` it also writes a page.
+They call ``plan``, ``plan_to_target`` and ``learn`` of ``paceline.api``; sentences and tables are those of what these return.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.commands import MISSED, Panel
-from paceline.cli.options import YES_HELP, Given, calling
+from paceline.arguments import Typed
+from paceline.cli.ending import MISSED
+from paceline.cli.options import Given, Yes, calling
 
-PANEL, ORDER = Panel.PREDICT, 40
+if TYPE_CHECKING:
+    from simulator.base.table import Table
 
 _SHOWN = 12
 _OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
@@ -23,7 +26,8 @@ _OF_RATES = (
     "scheduler",
 )  # fmt: skip
 """Options that say nothing with --target."""
-_WORK = "How to work and what to write"
+_COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")
+"""Columns of ``learn`` that a terminal has room for; --json and --curves have all."""
 
 
 @calling(
@@ -36,30 +40,22 @@ _WORK = "How to work and what to write"
         "Goal: give one kind": (
             "target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer", "trainings_per_month",
         ),
-        "Goal: or a model that is good enough": ("target", "problem", "seeds", "rates", "measurements", "python", "timeout_s"),
+        "Goal: or a model that is good enough": ("target", *_OF_TARGET),
         "What to choose from": (
             "clusters", "strategies", "workers", "servers", "scaling", "batches", "runs_on", "over", "settings", "prices",
         ),
-        _WORK: ("replications", "out", "force", "jobs", "backend", "scheduler"),
+        "How to work and what to write": (
+            "replications", "out", "force", "jobs", "backend", "scheduler", "report", "details", "yes", "json",
+        ),
     },
 )  # fmt: skip
 def plan(
     given: Given,
     *,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Also write a report that begins with the plan.", show_default=False, rich_help_panel=_WORK),
-    ] = None,
-    details: Annotated[
-        bool,
-        typer.Option(
-            "--details",
-            help="Also print the best on each cluster and of each way of training, cost against time, what improvements bring, and notes.",
-            rich_help_panel=_WORK,
-        ),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP, rich_help_panel=_WORK)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=_WORK)] = False,
+    report: Annotated[Path | None, Typed(metavar="FILE.html")] = None,
+    details: bool = False,
+    yes: Yes = False,
+    json: bool = False,
 ) -> None:
     """Find the cluster, the strategy and the number of workers that reach a goal.
 
@@ -78,12 +74,20 @@ def plan(
 
     The exit code is 0 if the goal can be reached. It is 3 if it cannot; then the nearest
     configuration is shown. docs/planning.md defines every word of the answer.
+
+    Parameters
+    ----------
+    report
+        Also write a report that begins with the plan.
+    details
+        Also print the best on each cluster and of each way of training, cost against time, what improvements bring, and notes.
+    json
+        Print the plan as JSON.
     """
     from paceline import api
-    from paceline.cli.asking import asking
-    from paceline.cli.ending import Counted, keeping
+    from paceline.cli.ending import keeping, keeping_results
     from paceline.cli.showing_plan import show_plan
-    from paceline.cli.terminal import note, stages_bar
+    from paceline.cli.terminal import asking, note, stages_bar
     from paceline.planning.answer import plan_file_of
     from paceline.reporting.render import REPORT
     from simulator.base.catalog import scenario_file
@@ -98,7 +102,7 @@ def plan(
         _plan_to_target(given, report, json=json, yes=yes)
         return
     given.needs("--target", _OF_TARGET)
-    with stages_bar(soon=True) as advance, keeping((count := Counted(advance, out, of="scenarios")).kept):
+    with keeping_results(stages_bar(soon=True), out, of="scenarios") as count:
         answer = api.plan(**given.of(api.plan), progress=count, agree=None if yes else asking(scenario, yes=yes))
     if json:
         typer.echo(answer.to_json())
@@ -117,12 +121,9 @@ def plan(
 
 def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool) -> None:
     """The fastest and the cheapest way to a model that is good enough."""
-    from rich.text import Text
-
     from paceline import api
-    from paceline.cli.asking import asking
     from paceline.cli.ending import keeping
-    from paceline.cli.terminal import note, printer, stages_bar
+    from paceline.cli.terminal import asking, note, stages_bar
 
     given.useless("--target", (*_OF_RATES, "details"))
     with stages_bar() as progress, keeping():
@@ -131,17 +132,62 @@ def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool)
     if json:
         typer.echo(answer.to_json())
     else:
-        console = printer(highlight=False)
-        for sentence in answer.sentences:
-            console.print(Text(sentence))
         table = answer.table().without_empty_columns()
         left = len(table.rows) - _SHOWN
         more = f"and {left} more: --json has all" if left > 0 else ""
-        console.print(replace(table, rows=table.rows[:_SHOWN], more=more).to_rich())
-        for warning in answer.learned.warnings:
-            note(f"warning: {warning}")
+        _show(answer.sentences, replace(table, rows=table.rows[:_SHOWN], more=more), answer.learned.warnings)
     if report is not None:
         api.report(answer.learned, report, force=given["force"], jobs=given["jobs"])
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(MISSED)
+
+
+@calling("learn")
+def learn(given: Given, *, json: bool = False) -> None:
+    """Predict how long a model learns until it is good enough, and what that costs.
+
+    Asynchronous training makes more updates a second and learns less from each; this says which wins. It simulates who reads which
+    version of the model and when each gradient is applied, and replays that with real gradients, in processes with TensorFlow.
+
+    Example: [bold]paceline learn async-ps --strategies sync-ps,async-ps,ssp,backup --batch 8 --target accuracy=0.95[/bold]
+
+    Your own model and data: [bold]--problem my_model.py:build[/bold], where build() returns (model, (x, y), (x, y)).
+
+    What was replayed is kept in --measurements: the same command goes on where it was stopped, and another target needs no new replay.
+    Exits with 3 where no way always reaches the target.
+
+    Parameters
+    ----------
+    json
+        Print the answer as JSON.
+    """
+    from paceline import api
+    from paceline.cli.measuring import measuring
+    from paceline.cli.terminal import note
+
+    with measuring() as progress:
+        learned = api.learn(**given, progress=progress)
+    if json:
+        typer.echo(learned.to_json())
+    else:
+        _show(learned.sentences, learned.table().only(*_COLUMNS_SHOWN).without_empty_columns(), learned.warnings)
+    for name in ("out", "curves", "tensorboard"):
+        if (file := given.get(name)) is not None:
+            note(f"wrote {file}")
+    if learned.first is None:
+        raise typer.Exit(MISSED)
+
+
+def _show(sentences: Sequence[str], table: Table, warnings: Sequence[str]) -> None:
+    """The answer, the table, and what to know."""
+    from rich.text import Text
+
+    from paceline.cli.terminal import note, printer
+
+    console = printer(highlight=False)
+    for sentence in sentences:
+        console.print(Text(sentence))
+    console.print(table.to_rich())
+    for warning in warnings:
+        note(f"warning: {warning}")

@@ -1,0 +1,342 @@
+"""``paceline init`` and ``paceline why``: a scenario of one's own, and why a training does not scale, from options or answers.
+
+They call ``new_scenario`` and ``why`` of ``paceline.api``, and ask at the terminal for the figures of the first where none is given,
+each checked against its rule at once. The file's text is written in :mod:`paceline.scenario_text`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from paceline.cli.options import Given, calling, number_typed
+from simulator.base.errors import InputError, PacelineError
+
+if TYPE_CHECKING:
+    from paceline.diagnosing import Diagnosis
+    from simulator.scenario import Scenario
+
+_MOST_SWEPT = 8
+COMMON = {
+    "single": "one device",
+    "mirrored": "the devices of one machine",
+    "ring": "all-reduce between machines: MultiWorkerMirroredStrategy",
+    "sync-ps": "parameter servers; workers wait for each other in every step",
+    "async-ps": "parameter servers; no worker waits",
+    "ssp": "parameter servers; no worker gets more than some steps ahead",
+}
+"""The strategies that most people mean, in a few words; the rest stand in the help of ``--strategy``."""
+_NAMED = 4
+"""Names of the catalogue that a question shows."""
+
+
+_OWN = (
+    "workload", "step_time", "parameters", "batch", "tensors", "measured_with", "cluster", "nodes", "devices", "bandwidth", "latency",
+    "sort", "strategy", "servers",
+)  # fmt: skip
+"""Options in place of a scenario."""
+_SEEN = ("step", "throughput", "steps_per_s", "epoch", "dataset_size", "run", "pattern", "python")
+"""Options that say what was seen."""
+_SHOWN = {
+    "title": "cause",
+    "cost_s": "per step",
+    "cost_low_s": "from",
+    "cost_high_s": "to",
+    "probability": "chance",
+    "gain": "gain",
+    "known": "",
+}
+"""Columns for which a terminal of 80 characters has room, and what it calls them."""
+
+
+@calling(
+    "new_scenario",
+    left_out={"out": "scenario.toml"},
+    hints={
+        "strategy": "; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in COMMON.items())
+        + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait for the "
+        "slowest)."
+    },
+    panels={
+        "The model": ("workload", "step_time", "parameters", "batch", "tensors", "measured_with"),
+        "The machines": ("cluster", "nodes", "devices", "bandwidth", "latency", "sort", "price"),
+        "The training": ("strategy", "workers", "servers", "epochs", "dataset_size"),
+    },
+)
+def init(given: Given) -> None:
+    """Write a scenario of your own, with a comment on each key.
+
+    Without options it asks a few questions. With options it asks nothing, and takes for what
+    is left out what is usual.
+
+    Example: [bold]paceline init --workload mine --nodes 4 --bandwidth '25 Gbit/s'[/bold]
+
+    Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
+    """
+    from paceline import api
+    from simulator.base.outputs import EDITED, Output
+
+    out, force = given.get("out") or Path("scenario.toml"), given["force"]
+    figures: dict[str, Any] = {name: given.get(name) for name in signature(api.new_scenario).parameters if name not in ("out", "force")}
+    if "workload" in given:
+        given.useless("--workload", ("step_time", "parameters", "tensors", "measured_with"))
+    if "cluster" in given:
+        given.useless("--cluster", ("devices", "bandwidth", "latency", "sort"))
+    if not any(given.is_typed(name) for name in figures):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
+        Output(out, EDITED, force=force)
+        figures = figures_asked(figures)
+    _show_next(api.new_scenario(**figures, out=out, force=force), out)
+
+
+def _show_next(scenario: Scenario, path: Path) -> None:
+    """What was written, and what to type next."""
+    from paceline.cli.terminal import note
+    from simulator.base.text import counted
+
+    file = shlex.quote(str(path))
+    note(
+        f"wrote {path}: {scenario.strategy.in_words}, {counted(scenario.replicas, 'replica')}, "
+        f"batch {scenario.batch} each, {scenario.workload.name} on {scenario.cluster.name}"
+    )
+    counts = _counts(scenario)
+    sweep = f"\n  paceline sweep {file} --over strategy.{scenario.strategy.count_key}={','.join(map(str, counts))}" if counts[1:] else ""
+    goal = "--samples 1e6 --deadline 12h" if scenario.job is None else "--deadline 12h"
+    note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} {goal}")
+
+
+def _counts(scenario: Scenario) -> list[int]:
+    """Numbers of workers that are worth a sweep: powers of two, up to what the machines take; none where there is no such number."""
+    if not scenario.strategy.count_key:
+        return []
+    if scenario.layout.one_process:
+        most = scenario.replicas  # devices of one machine are no more than it has
+    elif scenario.cluster.room is not None:
+        most = scenario.workers + scenario.cluster.room - scenario.nodes_needed
+    else:
+        most = _MOST_SWEPT
+    return sorted({*(2**power for power in range(_MOST_SWEPT.bit_length()) if 2**power <= most), min(most, _MOST_SWEPT)})
+
+
+@calling(
+    "why",
+    "new_scenario",
+    optional=("scenario",),
+    without=("out", "force", "epochs", "price", "workers"),
+    panels={
+        "What was seen": _SEEN,
+        "In place of a scenario": _OWN,
+    },
+    left_out={"strategy": "ring"},
+)
+def why(given: Given, *, json: bool = False) -> None:
+    """Say why a training on several workers is no faster: causes, what each costs, what would help, what to measure next.
+
+    Give what you have seen: the time of a step on one device and on several, or files in which
+    steps were recorded. And what was trained: a scenario, or a few options, or nothing at all,
+    and you are asked.
+
+    Example: [bold]paceline why my.toml --step 1=60ms --step 8=170ms[/bold]
+
+    Example: [bold]paceline why my.toml --run 1=one.ndjson --run 8=worker0.ndjson --run 8=worker1.ndjson[/bold]
+
+    Example: [bold]paceline why --parameters 25.6e6 --strategy mirrored --devices 8 --step 1=60ms,8=170ms[/bold]
+
+    A cause that is found has a chance below 100% where others explain as well what was seen.
+
+    Parameters
+    ----------
+    json
+        Print the diagnosis as JSON.
+    """
+    from paceline import api
+    from paceline.cli.terminal import progress_bar
+
+    seen = {name: given[name] for name in (*_SEEN, "jobs", "settings") if name in given}
+    if "scenario" in given:
+        given.useless("a scenario", _OWN)
+    scenario = given.get("scenario") or _own(given, seen)
+    with progress_bar("scenarios") as advance:
+        diagnosis = api.why(scenario, progress=advance, **seen)
+    if json:
+        typer.echo(diagnosis.to_json())
+    else:
+        _show_diagnosis(diagnosis)
+
+
+def _own(given: Given, seen: dict[str, Any]) -> Scenario:
+    """A scenario from options, or from answers at the terminal, with as many workers as were seen, one for each device."""
+    from paceline import api
+
+    counts = [count for name in ("step", "throughput", "steps_per_s", "epoch") for count in seen.get(name, ())]
+    counts += [run[0] for run in seen.get("run", ()) if isinstance(run, tuple)]
+    most = max((int(number[0]) for count in counts if (number := re.match(r"\d+", str(count))) is not None), default=2)
+    usual = signature(api.new_scenario).parameters
+    figures = {name: given.get(name, usual[name].default) for name in _OWN}
+    if not any(given.is_typed(name) for name in _OWN):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError(
+                "why: nobody can be asked here what was trained; give SCENARIO.toml, or --parameters and --strategy (paceline why --help)"
+            )
+        figures = figures_asked({**figures, "price": None, "epochs": None})
+    if figures.get("workload") is None and figures.get("step_time") is None:
+        figures["step_time"] = _step_alone(seen, figures["batch"])
+    if figures["strategy"] == "mirrored" and figures["devices"] == usual["devices"].default:
+        figures["devices"] = most
+    for name in ("price", "epochs", "dataset_size"):
+        figures.pop(name, None)
+    if figures["strategy"] == "mirrored":
+        return api.new_scenario(**figures, workers=most)
+    scenario = api.new_scenario(**{**figures, "nodes": None}, workers=2)
+    each = scenario.replicas // scenario.workers
+    if each == 1:
+        return api.new_scenario(**figures, workers=most)
+    # people count devices: a worker for each, as many on a machine as it has
+    scenario = api.new_scenario(**{**figures, "nodes": None}, workers=max(2, -(-most // each)))
+    available = {} if figures.get("nodes") is None else {"cluster.available": figures["nodes"]}
+    return api.load(scenario, {"strategy.replicas_per_worker": 1, "strategy.workers": most, **available})
+
+
+def _step_alone(seen: dict[str, Any], batch: int) -> Any:
+    """The step of one device alone, where something that was typed tells it."""
+    from paceline.api.diagnosing import positive
+
+    def alone(name: str) -> Any:
+        return next((value for count, value in seen.get(name, {}).items() if str(count) in ("1", "1 device")), None)
+
+    if (step := alone("step")) is not None:
+        return step
+    for name, samples in (("throughput", batch), ("steps_per_s", 1.0)):
+        if (rate := alone(name)) is not None:
+            return samples / positive(name, 1, rate)
+    if (epoch := alone("epoch")) is None:
+        return None
+    if "dataset_size" not in seen:
+        raise InputError("--epoch: a step follows from an epoch by the samples of the data set; give --dataset-size, or --step-time")
+    return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
+
+
+def _show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Sentences, the table of causes, and what should be known besides."""
+    from rich.text import Text
+
+    from paceline.cli.terminal import printer
+
+    console = printer()
+    for text in diagnosis.sentences:
+        console.print(Text(text))
+    if diagnosis.causes:
+        console.print()
+        table = diagnosis.table.only(*_SHOWN)
+        columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
+        console.print(replace(table, columns=columns).to_rich())
+        known = "found: fitted to what was seen; told: as the scenario has it; measured: between or before the steps"
+        console.print(f"{known}. Costs overlap.", style="dim")
+    for remark in diagnosis.remarks:
+        console.print(Text(f"note: {remark}"), style="dim")
+
+
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def figures_asked(usual: dict[str, Any]) -> dict[str, Any]:
+    """The same figures, as answered at the terminal."""
+    from paceline.cli.terminal import note
+    from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
+    from simulator.base.catalog import entries, find
+    from simulator.spec.prices import price_of_text
+
+    figures = dict(usual)
+
+    def ask(name: str, text: str, default: Any, check: Callable[[str], Any], *, of_text: bool = True) -> None:
+        """Ask until an answer passes the check; what is text stays as it was typed, of a number the check makes one."""
+
+        def answer(typed: Any) -> Any:
+            words = str(typed).strip()
+            try:
+                checked = check(words)
+            except PacelineError as error:
+                raise typer.BadParameter(re.sub(r"^`\w+`:? ", "", str(error))) from None  # the question says what is meant
+            return words if of_text else checked
+
+        figures[name] = typer.prompt(text, default=default, value_proc=answer, err=True)
+
+    def ask_for_one_of(kind: Any, latest: str, described: str) -> None:
+        names = list(dict.fromkeys([*([] if latest == OWN else [latest]), *entries(kind)]))[:_NAMED]
+        which = f"a name of `paceline models list {kind}` ({', '.join(names)}, ...), a file, or {OWN}, to describe it by {described}"
+        name = kind[:-1]
+        ask(name, f"{name.capitalize()}: {which}", latest, lambda text: text == OWN or find(kind, text, f"`{name}`"))
+        if figures[name] == OWN:
+            figures[name] = None
+
+    def ask_for_word(name: str, text: str) -> None:
+        ask(name, text, usual[name], lambda word: Figures("any", **{name: word}))  # type: ignore[arg-type]
+
+    def ask_for_number(name: str, text: str, default: Any, check: Callable[[str], Any]) -> None:
+        ask(name, text, default, check, of_text=False)
+
+    def ask_for_quantity(name: str, text: str, dimension: Any) -> None:
+        ask(name, text, usual[name], lambda words: quantity_of(words, dimension, name))
+
+    note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
+    own = sorted(Path("models/workloads").glob("*.toml"), key=lambda file: file.stat().st_mtime)
+    ask_for_one_of("workloads", own[-1].stem if own else OWN, "step time and parameters")
+    ask_for_number("batch", "Samples that each device takes in a step", usual["batch"], _whole)
+    if figures["workload"] is None:
+        ask_for_quantity("step_time", "Time of such a step on one device, such as 250 ms", "time")
+        ask_for_number("parameters", "Trainable parameters, such as 25.6e6", None, _number)
+    ask_for_one_of("clusters", OWN, "devices and network")
+    ask_for_number("nodes", "How many machines there are", NODES, _whole)
+    if figures["cluster"] is None:
+        ask_for_number("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
+        ask_for_quantity("bandwidth", "Bandwidth of the network between them", "rate")
+        ask_for_quantity("latency", "Latency of that network", "time")
+        meanings = "; ".join(f"{name}: {words}" for name, words in SORTS.items())
+        ask_for_word("sort", f"What that bandwidth is ({meanings})")
+        ask("price", "Price of a machine for an hour, such as 0.40/h; none: not known", "none",
+            lambda text: text == "none" or price_of_text(text, "`price`"))  # fmt: skip
+        figures["price"] = None if figures["price"] == "none" else figures["price"]
+    note("Strategies (more: paceline init --help):")
+    for name, words in COMMON.items():
+        note(f"  {name:<10}{words}")
+    ask_for_word("strategy", "Strategy")
+    if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
+        ask_for_number("servers", "Parameter servers, each on a machine of its own", usual["servers"], _whole)
+        if figures["workload"] is None:
+            ask_for_number("tensors", "Trainable variables of the model, on each of which their hosts work", 160, _whole)
+            meanings = "; ".join(f"{name}: {words}" for name, words in MEASURED_WITH.items())
+            ask_for_word("measured_with", f"What the time of a step holds ({meanings})")
+    ask_for_number("epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none)
+    if figures["epochs"] is not None:
+        ask_for_number("dataset_size", "Samples of the data set, such as 1.28e6", None, _number)
+    return figures
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if number != int(number):
+        raise typer.BadParameter(f"{text!r} must be a whole number")
+    return int(number)
+
+
+def _number(text: str) -> float:
+    number = _number_or_none(text)
+    if number is None:
+        raise typer.BadParameter(f"{text!r} must be above 0")
+    return number
+
+
+def _number_or_none(text: str) -> float | None:
+    number = number_typed(text)
+    if not 0 <= number <= 1e15:
+        raise typer.BadParameter(f"{text!r} must be a number from 0 to 1e15")
+    return number or None

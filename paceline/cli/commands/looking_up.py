@@ -1,0 +1,172 @@
+"""``paceline models`` and ``paceline schema``: what a scenario can name, and the JSON Schema of every file format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+
+import typer
+
+from paceline.arguments import Typed
+from paceline.cli.options import Given, calling
+
+if TYPE_CHECKING:
+    from simulator.base.table import Cell, Table
+
+_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios"]
+_LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
+"""The lists of a file that are too long to read: draws of parameters, a line each, and ratios of an empirical distribution."""
+_MOST = 12
+"""Entries that such a list is shown with."""
+
+ABOUT_MODELS = "List and show what a scenario can name: workloads, clusters, input pipelines, devices, faults; list example scenarios."
+
+
+@calling()
+def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = None, json: bool = False) -> None:
+    """List every workload, cluster, device, input pipeline, file of faults and example scenario by name, your own first.
+
+    Your own are the files in ./models, where calibrations write them.
+
+    Example: [bold]paceline models list workloads[/bold]
+
+    Parameters
+    ----------
+    kind
+        Of one kind only.
+    json
+        Print as JSON.
+    """
+    from paceline import api
+    from paceline.cli.terminal import printer
+
+    chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
+    rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
+    if json:
+        typer.echo(dumps(rows))
+        return
+    console = printer()
+    for each in get_args(_Kind):
+        if of_kind := [row for row in rows if f"{row['kind']}s" == each]:
+            console.print(_table(each.removesuffix("s"), of_kind).to_rich())
+            console.print()
+
+
+@calling()
+def show(*, name: Annotated[str, Typed(place=True, metavar="NAME")], json: bool = False) -> None:
+    """Show one workload, cluster, device, input pipeline or file of faults: its file, or all of it as JSON.
+
+    Example: [bold]paceline models show ethernet-25g[/bold]
+
+    Parameters
+    ----------
+    name
+        Name of an entry, or a path to its file.
+    json
+        Print as JSON, with every default filled in.
+    """
+    from paceline import api
+    from simulator.spec.plausible import warn_of_implausible
+
+    entry = api.models()[name]
+    spec = entry.spec  # a file that breaks a rule is not shown as if it could be used
+    if entry.kind != "device":  # which is warned of where it is read
+        warn_of_implausible(spec, "" if entry.kind == "scenario" else entry.kind)
+    if json:
+        typer.echo(spec.model_dump_json(context={"filled": True}))
+    else:
+        typer.echo(f"# {entry.file}\n{_LONG.sub(_left_out, entry.text)}", nl=False)
+
+
+def _left_out(long: re.Match[str]) -> str:
+    """A list of a file, as it stands where it is short."""
+    inside = long["inside"]
+    many = inside.count("[") or inside.count(",") + 1
+    return long[0] if many <= _MOST else f"# {long['key']}: {many:,} left out here; the file and --json have them"
+
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+def _table(kind: str, rows: Sequence[Row]) -> Table:
+    """One kind's table; what its figures do not tell stands in a description."""
+    from simulator.base.table import Column, Table
+    from simulator.base.text import format_seconds
+
+    def plain(key: str, kind: Any = "text", heading: str = "") -> tuple[Column, Callable[[Row], Cell]]:
+        return Column(key, kind, heading), lambda row: row[key]
+
+    def scaled(name: str, heading: str, unit: float, value: Callable[[Row], Any]) -> tuple[Column, Callable[[Row], Cell]]:
+        column = Column(name, "number" if name.endswith("tflops_per_s") else "count", heading)
+        return column, lambda row: "" if value(row) is None else value(row) / unit
+
+    def measured_on(row: Row) -> Cell:
+        return f"computed for {row['device']}" if row.get("computed") else row["device"] or "not stated"
+
+    def devices(row: Row) -> Cell:
+        many = f"{row['devices_per_node']} x " if row["device"] and row["devices_per_node"] > 1 else ""
+        return f"{many}{row['device'] or 'not stated'}"
+
+    def means(row: Row) -> Cell:
+        kinds = (("of a node", row["node_mtbf_s"]), ("of a job", row["job_mtbf_s"]), ("life", row["life_s"]))
+        return ", ".join(f"{format_seconds(mean_s)} {name}" for name, mean_s in kinds if mean_s is not None)
+
+    of_kind: Mapping[str, Sequence[tuple[Column, Callable[[Row], Cell]]]] = {
+        "workload": [(Column("measured_on", "text", "measured on"), measured_on)],
+        "cluster": [
+            (Column("device", "text"), devices),
+            (Column("usd_per_node_hour", "hourly", "a node hour", left=False),
+             lambda row: "no price" if row["price"] is None else row["price"]["usd_per_node_hour"]),
+        ],
+        "device": [
+            plain("device"),
+            plain("generation"),
+            scaled("memory_gb", "GB", 1e9, lambda row: row["memory_bytes"]),
+            scaled("memory_bandwidth_gb_per_s", "GB/s", 1e9, lambda row: row["memory_bandwidth_bytes_per_s"]),
+            scaled("float32_tflops_per_s", "TF fp32", 1e12,
+                   lambda row: row["float32_flops_per_s"] if row["cores"] else row["peak_flops_per_s"]["float32"]),
+            scaled("tf32_tflops_per_s", "tf32", 1e12, lambda row: row["peak_flops_per_s"]["tf32"]),
+            scaled("float16_tflops_per_s", "fp16", 1e12, lambda row: row["peak_flops_per_s"]["float16"]),
+        ],
+        "input": [
+            (Column("measured_on", "text", "measured on"), measured_on),
+            plain("parallel_calls", "count", "calls"),
+            plain("prefetch", "count"),
+            plain("shuffle_buffer", "count", "shuffle buffer"),
+            (Column("cached", "text"), lambda row: "yes" if row["cached"] else "no"),
+        ],
+        "fault": [
+            (Column("mean", "text", "mean time between"), means),
+            (Column("rates_90", "text", "as often, 90%"),
+             lambda row: "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])),
+        ],
+        "scenario": [plain("workload"), plain("cluster"), plain("strategy")],
+    }  # fmt: skip
+    columns = of_kind[kind]
+    # figures of a device and of faults say more than their descriptions, unless there are none
+    cells = tuple(
+        (
+            f"{row['name']} *" if row["own"] else row["name"],
+            *(value(row) if row.keys() & {"device", "strategy", "rates_90"} else "" for _, value in columns),
+            "" if kind in ("device", "fault") and row.keys() & {"device", "rates_90"} else row["description"],
+        )
+        for row in rows
+    )
+    every = Column("name"), *(column for column, _ in columns), Column("description", "text")
+    return Table(f"{kind}s{' (* your own)' if any(row['own'] for row in rows) else ''}", every, cells).without_empty_columns()
+
+
+@calling("schema", hints={"format": "scenario, workload, cluster, device, input, result or testbed-setting."})
+def schema(given: Given, *, json: bool = True) -> None:  # noqa: ARG001 - the output is JSON in any case
+    """Print the JSON Schema of scenario, workload, cluster, device, input and result.
+
+    A quantity may be given as text with a unit under its short name (latency = "20 us")
+    or as a number under its full name (latency_s = 2e-5).
+
+    Example: [bold]paceline schema scenario > scenario.schema.json[/bold]
+    """
+    from paceline import api
+
+    typer.echo(dumps(api.schema(**given), indent=2))

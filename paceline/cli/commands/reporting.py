@@ -1,0 +1,290 @@
+"""``paceline report``, ``serve`` and ``quickstart``: results as a page, a live page, and from a real training step to a page at once.
+
+They call ``report``, ``serve``, ``calibrate`` and ``sweep`` of ``paceline.api``. Files of an earlier quickstart are known by ``_COMMAND``
+in their provenance.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Mapping
+from contextlib import ExitStack
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.arguments import Force, MustBe
+from paceline.cli.options import Given, calling
+
+if TYPE_CHECKING:
+    from paceline.reporting.exporting import Format
+
+_NAME = "quickstart"
+_WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_BATCHES = (16, 32, 64)
+
+
+@calling("report")
+def report(given: Given, *, open_: bool = False, json: bool = False) -> None:
+    """Write a scaling report: one HTML file that opens offline.
+
+    Give several results files to compare them, and your own measurements to see them beside
+    the predictions.
+
+    Example: paceline report results.ndjson -o reports/resnet50.html --open
+
+    Parameters
+    ----------
+    open_
+        Open the page in your browser when it is written.
+    json
+        Print as JSON which files were written.
+    """
+    from paceline import api
+    from paceline.cli.ending import StoppedError
+    from paceline.cli.terminal import note, stages_bar
+    from paceline.reporting.report import StoppedReport
+    from simulator.results.results import Result
+
+    stopped, formats = None, _formats_of(given.get("formats"), given.get("figures"))
+    try:
+        with stages_bar() as advance:
+            written = api.report(**{**given, "formats": formats}, progress=advance)
+    except StoppedReport as stop:
+        written, stopped = stop.report, stop
+    for text in (*written.notes, *written.unmatched):
+        note(text)
+    note(f"Wrote {written.path}")
+    if written.card is not None:
+        note(f"Wrote {written.card}")
+    if stopped is not None:
+        raise StoppedError(str(stopped))
+    if "tables" in given:
+        note(f"Wrote {len(written.tables)} tables into {given['tables']}")
+    if "figures" in given:
+        note(f"Wrote {len(written.figures)} images into {given['figures']}")
+    if json:
+        results = sum(isinstance(outcome, Result) for outcome in written.outcomes)
+        data: dict[str, Any] = {"report": str(written.path), "results": results, "notes": list(written.notes), "bytes": written.bytes}
+        data |= {"card": str(written.card)} if written.card is not None else {}
+        files = {"tables": written.tables, "figures": written.figures}
+        typer.echo(dumps(data | {name: [*map(str, paths)] for name, paths in files.items() if paths}))
+    if open_ and not webbrowser.open(written.path.resolve().as_uri()):
+        note(f"There is no browser to be found; open {written.path} yourself")
+
+
+def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
+    """Read ``png,svg``; both where nothing is said.
+
+    Raises
+    ------
+    InputError
+        There is none, one that figures cannot be written as, or no figure is written.
+    """
+    from typing import get_args
+
+    from paceline.reporting.exporting import Format
+    from simulator.base.errors import InputError
+    from simulator.base.nearest import did_you_mean
+
+    known: tuple[Format, ...] = get_args(Format)
+    if text is None:
+        return list(known)
+    if figures is None:
+        raise InputError(f"--format {text[:40]!r}: goes with --figures; add --figures DIR, or leave --format out")
+    parts = [part.strip().lower() for part in text.split(",")]
+    for part in parts:
+        if part not in known:
+            hint = did_you_mean(part, known, "write such as --format png,svg")
+            raise InputError(f"--format {text[:40]!r}: {part[:40]!r} must be one of {', '.join(known)}; {hint}")
+    return [kind for kind in known if kind in parts]
+
+
+@calling("serve")
+def serve(given: Given, *, open_: bool = False) -> None:
+    """Explore live: change a scenario in the browser, and see at once what it does.
+
+    Move sliders, choose strategies and clusters, or edit the scenario in a form or as TOML. Bounds come
+    first, then a first look, then the figures and words of the report, better while you look. What you
+    find can be saved as a scenario or as a report, planned from, or copied as a link.
+
+    Nobody but this machine reaches the page, and the link opens it once. Ctrl-C ends it.
+
+    Example: [bold]paceline serve ring --open[/bold]
+
+    Example: [bold]paceline serve mine.toml --set strategy.workers=64 --port 8050[/bold]
+
+    Parameters
+    ----------
+    open_
+        Open the page in your browser.
+    """
+    from paceline import api
+    from paceline.cli.ending import serving
+    from paceline.cli.terminal import note, stages_bar
+
+    answers = False
+    with ExitStack() as shown:
+        advance = shown.enter_context(stages_bar())
+
+        def ready(link: str) -> None:
+            nonlocal answers
+            answers = True
+            shown.close()
+            typer.echo(link)
+            note("Open the link; Ctrl-C ends it." if "host" not in given else "Whoever has the link can use the page; Ctrl-C ends it.")
+            if open_ and not webbrowser.open(link):
+                note("There is no browser to be found; open the link yourself")
+
+        with serving(lambda: answers):
+            api.serve(**given, ready=ready, progress=advance)
+
+
+@calling()
+def quickstart(
+    *,
+    out: Path = Path("reports/quickstart.html"),
+    python: str | None = None,
+    jobs: Annotated[int, MustBe("", least=0)] = 0,
+    force: Force = False,
+    json: bool = False,
+) -> None:
+    """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
+
+    It takes about a minute, and needs TensorFlow. It times training steps of a small
+    convolutional network on this machine and fits a workload to them. Then it simulates ring
+    all-reduce and synchronous and asynchronous parameter servers on an assumed network of
+    25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
+    [bold]paceline calibrate[/bold] would refuse.
+
+    Beside the report it writes the workload and the results. What an earlier quickstart wrote there is
+    replaced; anything else needs --force.
+
+    Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
+
+    Parameters
+    ----------
+    out
+        The report to write.
+    python
+        Python that has TensorFlow; left out: the one that runs paceline.
+    jobs
+        Processes that simulate; 0: one per core.
+    force
+        Replace the report, and what is written beside it, even if no quickstart wrote it.
+    json
+        Print each result as a line of JSON, in place of a table.
+    """
+    from paceline import api
+    from paceline.cli.ending import keeping
+    from paceline.cli.measuring import measuring, note_of_measurements
+    from paceline.cli.showing_results import show_table
+    from paceline.cli.terminal import note, progress_bar, stages_bar
+    from simulator.base import catalog
+    from simulator.catalogue.loading import load_workload
+
+    results_file, workload_file = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
+    _check_files(out, force=force)
+
+    stopped_before = workload_file.exists() and not (out.exists() and out.stat().st_mtime >= workload_file.stat().st_mtime)
+    if stopped_before and _is_own_workload(workload_file):
+        note(f"1/3  going on with what was measured before: {workload_file}; delete it to measure again")
+        workload = load_workload(workload_file)
+    else:
+        builder = f"{catalog.builder('cnn')}:build"
+        note(f"1/3  profiling {builder} with TensorFlow")
+        with measuring() as profiled:
+            # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
+            workload = api.calibrate(
+                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, force=force,
+                command=_COMMAND, progress=profiled,
+            )  # fmt: skip
+    note_of_measurements(workload.provenance)
+
+    note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
+    _check_files(out, force=force)  # once more: some time has passed
+    with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
+        swept = api.sweep(_table({"use": str(workload_file)}), _over(), out=results_file, jobs=jobs, force=True, progress=advance)
+    swept.check()
+    results = swept.results
+
+    note("3/3  drawing the report")
+    with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+        api.report(swept, out, force=force, jobs=jobs, progress=parts)
+    if json:
+        for result in results:
+            typer.echo(result.to_json())
+    else:
+        show_table(results)
+    note("The network is an assumption (models/clusters/ethernet-25g.toml): measure yours with `paceline calibrate-link`.")
+    note(f"wrote {out}\n      {results_file}\n      {workload_file}")
+
+
+def _check_files(out: Path, *, force: bool) -> None:
+    """Make sure that all files can be written, and that those that are there are of an earlier quickstart.
+
+    Raises
+    ------
+    InputError, ResultsError
+        One cannot, or is something else.
+    """
+    from paceline.reporting.render import REPORT
+    from paceline.sweeping import Journal
+    from simulator.base.outputs import Output, OutputKind, check_apart
+
+    results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
+    check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
+    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes())
+    Output(out, page, force=force)
+    Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
+    Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
+    if results.exists() and not force:
+        with Journal(results):  # which nobody else may be writing to
+            pass
+
+
+_COMMAND = "paceline quickstart"
+_MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
+"""In a report: what made the workload."""
+
+
+def _is_own_workload(path: Path) -> bool:
+    from simulator.base.outputs import fitted_table
+
+    table = fitted_table(path)
+    return bool(table) and table["provenance"]["command"] == _COMMAND
+
+
+def _are_own_results(path: Path) -> bool:
+    """Whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
+    from paceline.sweeping import axes_of, grid, outcomes_in
+    from paceline.sweeping.results_file import begins_line
+    from simulator.base.errors import PacelineError
+
+    try:
+        outcomes = outcomes_in(path)
+        if not outcomes:
+            return begins_line(path.read_bytes())
+        workload = outcomes[0].scenario.workload
+        if workload.provenance.get("command") != _COMMAND:
+            return False
+        asked = grid(_table(workload.model_dump(mode="json", exclude_none=True)), axes_of(_over()))
+        return {outcome.scenario_hash for outcome in outcomes} <= {scenario.hash for scenario in asked}
+    except PacelineError:
+        return False
+
+
+def _over() -> dict[str, list[Any]]:
+    server = {"kind": "parameter-server", "servers": 4}
+    strategies = [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
+    return {"strategy": strategies, "strategy.workers": _WORKERS}
+
+
+def _table(workload: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "workload": {**workload, "batch_per_replica": 32},
+        "cluster": {"use": "ethernet-25g"},
+        "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
+    }

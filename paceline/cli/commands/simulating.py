@@ -1,0 +1,312 @@
+"""``paceline simulate``, ``memory``, ``sweep`` and ``advise``: scenarios in, results out.
+
+They call ``observe``, ``memory``, ``sweep`` and ``advise`` of ``paceline.api``, and print by :mod:`paceline.cli.showing_results` and
+:mod:`paceline.cli.showing_plan`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from paceline.cli.ending import MISSED
+from paceline.cli.options import Given, Require, Yes, calling
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+    from paceline.observing import Observation
+    from paceline.sweeping import Sweep
+    from simulator.program.printing import Listing, Printed
+    from simulator.scenario import Scenario
+
+_ALL_SHOWN = 200
+"""Results of a sweep that are shown; of more, some of each end."""
+_OF_EACH_END = 20
+_JOB_KEYS = ("epochs", "samples", "dataset_size", "replications")
+
+
+@calling("observe", keys=_JOB_KEYS, hints={"audit": "Exit 1 if it breaks one."})
+def simulate(
+    given: Given,
+    *,
+    program: bool = False,
+    assumptions: bool = False,
+    details: bool = False,
+    require: Require = None,
+    yes: Yes = False,
+    json: bool = False,
+) -> None:
+    """Predict one training: throughput with its interval, and what limits it.
+
+    Also prints scaling efficiency, staleness of gradients, and where the time of a step goes.
+    With --epochs or --samples it predicts a whole job: time, cost, and where they go.
+
+    Example: [bold]paceline simulate async-ps --set strategy.workers=64[/bold]
+
+    A whole job: [bold]paceline simulate ring --epochs 90 --dataset-size 1.28e6[/bold]
+
+    Parameters
+    ----------
+    program
+        Simulate nothing. Print what would be simulated: links, ranks, operations of a step, and rules; with --json all of it, one row
+        per line.
+    assumptions
+        Also show every value that the scenario leaves out, what was taken in its place, and why.
+    details
+        Also show what the width of the interval is made of, and each command that would narrow it, with what is left.
+    json
+        Print the result as JSON.
+    """
+    from paceline import api
+    from paceline.cli.showing_results import exit_if_unmet, show_result
+    from paceline.cli.terminal import asking, note, progress_bar
+    from paceline.requirements import requirements_of
+    from simulator.results.next_measurement import width_of
+
+    if program:
+        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details", "require"))
+        _print_program(api.load(**given.of(api.load)), json=json)
+        return
+    if json:
+        given.useless("--json, which prints everything", ["assumptions"])
+    if not {"trace", "tensorboard"} & {*given}:
+        given.needs("--trace or --tensorboard", ["force"])
+    requirements = requirements_of(require or ())
+    with progress_bar("replications") as advance:
+        seen = api.observe(**given, progress=advance, agree=asking(given["scenario"], yes=yes))
+    if seen.trace is not None:
+        note(f"wrote {seen.trace}; open it at ui.perfetto.dev or chrome://tracing")
+    if seen.bound:
+        note(seen.bound)
+    if seen.tensorboard is not None:
+        note(f"wrote {seen.tensorboard}; open it with: tensorboard --logdir {shlex.quote(str(seen.tensorboard))}")
+    if json:
+        # the result's own format stays as it is, whatever stands beside it
+        text = seen.result.to_json()
+        beside = [f'"audit":{{"laws":{dumps(list(seen.laws))}}}'] if given["audit"] else []
+        beside += [f'"width":{dumps(width_of(seen.result).as_data())}'] if details else []
+        typer.echo(f'{{"result":{text},{",".join(beside)}}}' if beside else text)
+    else:
+        show_result(seen.result, assumptions=assumptions, details=details)
+        if given["audit"]:
+            _show_laws(seen)
+    exit_if_unmet(requirements, [("", seen.result)])
+
+
+@calling("memory")
+def memory(given: Given, *, json: bool = False) -> None:
+    """Does the model fit into a device? Shows what it holds while it trains, part by part.
+
+    Nothing is simulated. A pipeline has a row for each stage. The exit code is 3 if it does not
+    fit. If something is not known, such as the memory of the device, it says so.
+
+    Example: [bold]paceline memory fsdp --set training.recompute=full[/bold]
+
+    Example: [bold]paceline memory ring --set cluster.use=p3.16xlarge[/bold]
+
+    Parameters
+    ----------
+    json
+        Print every part as JSON.
+    """
+    from paceline import api
+    from paceline.cli.showing_results import show_memory
+    from paceline.cli.terminal import show_json
+
+    held = api.memory(**given)
+    if json:
+        show_json({**held.model_dump(mode="json"), "rows": held.rows_of([held])})
+    else:
+        show_memory(held)
+    if held.refused is not None:
+        raise typer.Exit(MISSED)
+
+
+@calling("sweep", keys=_JOB_KEYS, left_out={"out": "the scenario's name, ending in .ndjson"})
+def sweep(given: Given, *, require: Require = None, yes: Yes = False, json: bool = False) -> None:
+    """Simulate every combination of some values, such as 1, 4 and 16 workers.
+
+    Example: [bold]paceline sweep async-ps --over strategy.workers=1,4,16,64
+    --over strategy.mode=sync,async --out results.ndjson[/bold], then
+    [bold]paceline report results.ndjson --open[/bold]
+
+    Each result is saved as soon as it is there. You may stop the sweep at any moment, even with
+    kill -9: the same command goes on where it was, and ends with the same file, byte for byte.
+    If the scenario has changed meanwhile, it says so.
+
+    If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1.
+    The same command keeps the failure; --retry-failed simulates it again.
+    With --require the exit code is 3 if any result does not meet it.
+
+    On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
+    --scheduler auto[/bold]. Its workers need this version of Paceline, and the same versions of Python, numpy and
+    what else results depend on: one that differs is refused, since bytes could. A Dask or Ray cluster runs
+    whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own
+    network, with ports that others cannot reach.
+
+    Parameters
+    ----------
+    json
+        Print the lines of the results file in place of a table.
+    """
+    from paceline import api
+    from paceline.cli.ending import keeping_results
+    from paceline.cli.showing_results import exit_if_unmet
+    from paceline.cli.terminal import asking, note, progress_bar
+    from paceline.requirements import requirements_of
+    from simulator.base.text import counted
+
+    scenario, axes = given["scenario"], given["over"]
+    requirements = requirements_of(require or ())
+    out = given.get("out") or Path(f"{scenario.stem}.ndjson")
+    with keeping_results(progress_bar("scenarios"), out) as count:
+        swept = api.sweep(**{**given, "out": out}, progress=count, agree=None if yes else asking(scenario, yes=yes))
+    if json:
+        with out.open(encoding="utf-8") as lines:
+            for line in lines:
+                typer.echo(line, nl=False)
+    else:
+        _show_sweep(swept)
+    good = len(swept) - len(swept.failed)
+    if good:
+        note(f"wrote {out} ({counted(good, 'result')}); draw it with: paceline report {out}")
+    swept.check(lambda place: _combination(axes, place))
+    exit_if_unmet(requirements, ((f"{_combination(axes, place)}: ", outcome) for place, outcome in enumerate(swept)))
+
+
+def _combination(axes: Mapping[str, Sequence[object]], place: int) -> str:
+    """The keys and values of the scenario at a place of the grid."""
+    values = next(itertools.islice(itertools.product(*axes.values()), place, None))
+    return ", ".join(f"{key}={value}" for key, value in zip(axes, values, strict=True))
+
+
+def _show_sweep(swept: Sweep) -> None:
+    """A table of all results, or of the first and the last where there are many."""
+    from paceline.cli.showing_results import show_table
+    from paceline.cli.terminal import note
+    from simulator.results.results import Result
+
+    shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]
+    if results := [outcome for outcome in shown if isinstance(outcome, Result)]:
+        show_table(results)
+    if len(shown) < len(swept):
+        note(f"shown are the first and the last {_OF_EACH_END} of {len(swept):,} scenarios; all are in {swept.path}")
+
+
+@calling("advise")
+def advise(given: Given, *, yes: Yes = False, json: bool = False) -> None:
+    """Compare ways of training on 1 to N machines, without a goal.
+
+    One table has the throughput of each, with the size of buckets that is best for it. The advice
+    is the fastest of what beats one machine for certain, and one machine where nothing does.
+
+    Example: [bold]paceline advise ring --machines 1..8[/bold]
+
+    With a deadline, a budget or a throughput to reach, ask plan.
+
+    Parameters
+    ----------
+    json
+        Print the advice as JSON.
+    """
+    from paceline import api
+    from paceline.cli.ending import keeping_results
+    from paceline.cli.showing_plan import show_advice
+    from paceline.cli.terminal import asking, note, progress_bar
+
+    out = given.get("out")
+    with keeping_results(progress_bar("scenarios"), out) as count:
+        advice = api.advise(**given, progress=count, agree=None if yes else asking(given["scenario"], yes=yes))
+    if json:
+        typer.echo(advice.to_json())
+    else:
+        show_advice(advice)
+    if out is not None:
+        note(f"wrote {out}; draw it with: paceline report {out}")
+
+
+def _show_laws(seen: Observation) -> None:
+    """The laws that hold, one per line, each with what it says."""
+    from rich.table import Table
+
+    from paceline.cli.terminal import printer
+
+    console = printer()
+    tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
+    lines = Table.grid(padding=(0, 1, 0, 0))
+    for name, says in seen.laws.items():
+        lines.add_row(f"[green]{tick}[/green]", f"[bold]{name}[/bold]\n{says}")
+    console.print(f"audit of the first replication: {', '.join(f'{count:,} {kind}' for kind, count in seen.records.items())}")
+    console.print(lines)
+
+
+def _print_program(scenario: Scenario, *, json: bool) -> None:
+    """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
+    from paceline import api
+    from simulator.program.printing import rows_of
+    from simulator.spec.plausible import warn_of_implausible
+
+    warn_of_implausible(scenario)
+    printed = api.preview(scenario)
+    if json:
+        sys.stdout.writelines(f"{dumps(row, allow_nan=False)}\n" for row in rows_of(printed))
+    else:
+        _show_program(scenario, printed)
+
+
+def _show_program(scenario: Scenario, printed: Printed) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from paceline.cli.terminal import printer
+    from simulator.program.printing import sentences_of, tables_of
+
+    console = printer(highlight=False)
+    for line in _heading(scenario, printed):
+        console.print(Text(line))
+    for listing in tables_of(printed):
+        console.print()
+        console.print(_grid(listing))
+    console.print()
+    console.print(Text("Rules", style="bold"))
+    for sentence in sentences_of(printed.program):
+        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+
+
+def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
+    """What the program is repeated over, and what it leaves to draws."""
+    from simulator.base.text import counted, format_seconds
+    from simulator.resolve.defaults import start_of
+
+    run, load, layout = scenario.run, scenario.workload, scenario.layout
+    workers = "" if layout.workers == layout.replicas else f", {counted(layout.workers, 'worker')}"
+    replicas = f"{counted(layout.replicas, 'replica')}{workers}, {counted(layout.nodes, 'node')}"
+    yield f"{load.name} on {scenario.cluster.name}: {replicas}, {scenario.batch:,} samples a step each"
+    parts = ("forward", printed.forward_s), ("backward", printed.backward_s), ("apply", printed.apply_s)
+    means = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts if seconds)
+    yield f"mean compute of a rank on a device of speed 1: {means or 'none'}; jitter {load.jitter.kind}"
+    length = f"{run.steps:,} steps of each worker" if run.job_steps is None else f"{run.job_steps:,} steps of the job"
+    yield f"{length}, {run.warmup:,} of each not measured; {_BEGIN[start_of(scenario)]}; {run.replications:,} replications"
+
+
+_BEGIN = {
+    "together": "they begin together",
+    "staggered": "they begin spread over a time",
+    "random-phase": "they begin at random within the time of a step",
+}
+
+
+def _grid(listing: Listing) -> Grid:
+    """A table of the program for the terminal."""
+    from simulator.base.table import Column, Table
+
+    columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
+    return Table(listing.title, columns, tuple(map(tuple, listing.rows))).to_rich()

@@ -1,0 +1,280 @@
+"""``paceline validate`` and ``watch``: predictions beside what was measured, and beside a training that runs.
+
+They call ``validate``, ``refit``, ``validate_matrix`` and ``watch`` of ``paceline.api``; :mod:`paceline.cli.showing_validation` prints
+validations. ``_LIMITS`` names the fields of ``Thresholds`` in :mod:`calibrate.validation.validation`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from paceline.arguments import Typed
+from paceline.cli.ending import MISSED
+from paceline.cli.options import Given, Yes, calling, command_line
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from calibrate.validation.validation import Validation
+    from paceline.watching import Update
+
+_OF_POINTS = ("settings", "unit", "refit", "out_scenario")
+_OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
+_LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
+_OF_RESULTS = ("out", "markdown", "rows", "tables", "platform", "measurements", "timeout_s", *_LIMITS)
+
+
+Limit: TypeAlias = Annotated[str | None, Typed(metavar="SHARE")]
+"""A threshold."""
+_MOST_EVENTS = 8
+"""Events that the screen of a watch shows."""
+
+
+@calling(
+    "validate", "refit", "validate_matrix",
+    optional=("scenario", "measured"),
+    only={"refit": "With --refit", "validate_matrix": "Without a scenario"},
+    hints={"scenario": "Needs --measured."},
+)  # fmt: skip
+def validate(
+    given: Given,
+    *,
+    refit: bool = False,
+    list_: bool = False,
+    max_median: Limit = None,
+    max_worst: Limit = None,
+    max_staleness: Annotated[Limit, Typed(metavar="UPDATES")] = None,
+    max_distance: Limit = None,
+    min_coverage: Limit = None,
+    yes: Yes = False,
+    json: bool = False,
+) -> None:
+    """Compare predictions with measurements: your own, or new ones made here.
+
+    [bold]Your own runs[/bold]: give a scenario and --measured. You see the signed error of each
+    prediction, and whether each run lies inside its 90% interval. [bold]--refit[/bold] fits the
+    scenario to your runs and predicts each run from the others, so that the fit cannot flatter itself.
+
+    [bold]New measurements[/bold]: without any of these, real TensorFlow clusters run on this machine.
+    Small ones are fitted; larger and different ones are predicted, measured and compared.
+    [bold]--matrix[/bold] names the settings: quick (some minutes); random:SEED, drawn at random as
+    docs/testbed.md describes; headline, first and development, which a person chose and Paceline was
+    developed on; or a file of yours. The whole matrix is checked before anything is measured.
+
+    Exit code 3 if any group of settings misses a threshold.
+
+    POINTS.csv looks like this: [bold]workers,servers,throughput[/bold] and below it a line
+    for each run, such as [bold]8,2,1234.5[/bold].
+
+    Example: [bold]paceline validate async-ps --measured points.csv --out validation.html[/bold]
+
+    Example: [bold]paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml[/bold]
+
+    Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
+
+    Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
+
+    Parameters
+    ----------
+    refit
+        Fit compute, link and server cost of the scenario to the points; shows what moved, from what to what, which points determine it
+        and what they leave open, and predicts each point from the others.
+    list_
+        Only show the settings of the matrix, and about how long they take; nothing is measured, and no file of a model run.
+    max_median
+        Threshold: median size of the error of throughput, such as 2%.
+    max_worst
+        Threshold: largest error of throughput, such as 6%.
+    max_staleness
+        Threshold: largest error of mean staleness, in updates.
+    max_distance
+        Threshold: largest distance between distributions of staleness, 0 to 1.
+    min_coverage
+        Threshold: least share of runs inside the 90% interval, such as 80%.
+    yes
+        Do not ask before simulating or measuring for a long time; go on.
+    json
+        Print every setting and the scores as JSON.
+    """
+    from paceline import api
+    from paceline.cli.ending import keeping
+    from paceline.cli.showing_validation import show_matrix, show_validation
+    from paceline.cli.terminal import asking, note, progress_bar, show_json, stages_bar
+    from paceline.reporting.validation import as_data
+    from simulator.base.errors import InputError
+
+    scenario, measured = given.get("scenario"), given.get("measured")
+    on_points = scenario is not None or measured is not None
+    if on_points:
+        given.useless("SCENARIO.toml and --measured", _OF_MATRIX)
+    else:
+        given.needs("SCENARIO.toml and --measured", _OF_POINTS)
+    if not refit:
+        given.needs("--refit", ["out_scenario"])
+    if list_:
+        given.useless("--list, which measures nothing", _OF_RESULTS)
+    limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
+    common: dict[str, Any] = {"thresholds": {name: text for name, text in limits.items() if text is not None}, "command": command_line()}
+    if on_points:
+        if scenario is None or measured is None:
+            raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
+        common["agree"] = None if yes else asking(scenario, yes=yes)
+        with stages_bar() as progress:
+            if refit:
+                validation = api.refit(**given.of(api.refit), progress=progress, **common).validation
+            else:
+                validation = api.validate(**given.of(api.validate), progress=progress, **common)
+    else:
+        out_matrix, measurements = given.get("out_matrix"), given["measurements"]
+        asked = {"matrix": given["matrix"], "count": given.get("count"), "force": given["force"]}
+        chosen = api.read_matrix(**asked, out_matrix=out_matrix if list_ else None)  # of a run it is written once all files are looked at
+        if list_:
+            if out_matrix is not None:
+                note(f"wrote {out_matrix}")
+            show_json(chosen.as_data()) if json else show_matrix(chosen)
+            return
+        common["agree"] = asking(chosen.name, yes=yes)
+        with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
+            measuring: dict[str, Any] = {**given.of(api.validate_matrix), "matrix": chosen, "count": None}
+            validation = api.validate_matrix(**measuring, progress=lambda done, total, _: advance(done, total), **common)
+    show_json(as_data(validation)) if json else show_validation(validation)
+    for name in ("out_matrix", "platform", "out_scenario", "out", "markdown", "rows", "tables"):
+        if name in given:
+            note(f"wrote {given[name]}" + (f"; use it with: paceline simulate {given[name]}" if name == "out_scenario" else ""))
+    if on_points and not refit and not json and (biased := _biased(validation)):
+        note(f"{biased}; this fits the scenario to the runs:\n  {command_line()} --refit")
+    for line in validation.missed:
+        note(f"paceline: threshold missed: {line}")
+    if validation.missed:
+        raise typer.Exit(MISSED)
+
+
+def _biased(validation: Validation) -> str:
+    """That predictions are off to one side by more than runs scatter; "" where they are not."""
+    from simulator.base.text import format_share, written
+
+    score = max(validation.scores, key=lambda score: abs(score.median_error))
+    if abs(score.median_error) <= (score.noise_floor or 0):
+        return ""
+    than = "" if score.noise_floor is None else f", more than the {format_share(score.noise_floor)} by which runs scatter"
+    return f"predictions have a bias of {written(score.median_error, 'error')}{than}"
+
+
+def _kept(measurements: Path) -> str:
+    """What a validation that was stopped leaves behind."""
+    some = any(measurements.glob("*-testbed-*.ndjson"))
+    return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""
+
+
+@calling("watch", keys=("replications",))
+def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
+    """Follow a running training beside its prediction: since when and why it is not as predicted.
+
+    STEPS are files that record steps while it trains: a line in your script writes one,
+    [bold]model.fit(..., callbacks=[RecordSteps("run.ndjson")])[/bold] with
+    [bold]from paceline.keras_callback import RecordSteps[/bold]. TensorBoard's folder, a log with step times,
+    a table (CSV) and a profile can be watched too.
+
+    The watch ends with the training, or with Ctrl-C. It may be stopped and begun again.
+
+    Exit code 3 if the run left its interval, or became slower within it.
+
+    Example: [bold]paceline watch mine.toml run.ndjson[/bold]
+
+    Example: [bold]paceline watch mine.toml run.ndjson --once --out-scenario refitted.toml[/bold]
+
+    Example: [bold]paceline watch mine.toml worker0.log worker1.log --pattern 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'[/bold]
+
+    Parameters
+    ----------
+    json
+        Print how it stands as JSON, one line per look that has new steps.
+    """
+    from paceline import api
+    from paceline.cli.ending import Interrupted, Terminated
+    from paceline.cli.terminal import asking, note, say
+
+    def in_order(error: Any) -> bool:
+        if isinstance(error, Interrupted) and not isinstance(error, Terminated):
+            error.heed()
+            return True
+        return False
+
+    if "out_scenario" not in given:
+        given.needs("--out-scenario", ["force"])
+    with ExitStack() as shown:
+        telling = _as_json() if json else _on_screen(shown)
+        seen = api.watch(**given, agree=asking(given["scenario"], yes=yes), command=command_line(), telling=telling, stopped=in_order)
+    if json:
+        typer.echo(dumps({**seen.to_dict(), "final": True}, allow_nan=False))
+    else:
+        say(f"{seen.sentence}.")
+    if "out_scenario" in given:
+        note(f"wrote {given['out_scenario']}; use it with: paceline simulate {given['out_scenario']}")
+    if seen.left:
+        raise typer.Exit(MISSED)
+
+
+def _as_json() -> Callable[[Update], None]:
+    """Writes a line for each look with new steps or news."""
+    before: list[Any] = []
+
+    def tell(update: Update) -> None:
+        at = [[len(verdict.run) for verdict in update.verdicts], update.ended]
+        if before != at or update.events:
+            before[:] = at
+            typer.echo(dumps({**update.to_dict(), "final": False}, allow_nan=False))
+            sys.stdout.flush()
+
+    return tell
+
+
+def _on_screen(shown: ExitStack) -> Callable[[Update], None]:
+    """One screen where there is a terminal; else what is new, a line each, and the figures once at the end."""
+    from paceline.cli.terminal import note, printer
+
+    console = printer(highlight=False)
+    if console.is_terminal:
+        from rich.live import Live
+
+        events: list[str] = []
+        live = shown.enter_context(Live(console=console, refresh_per_second=4))
+
+        def tell(update: Update) -> None:
+            events.extend(update.events)
+            live.update(_screen(update, events))
+
+        return tell
+
+    last: list[Update] = []
+
+    def tell_lines(update: Update) -> None:
+        for event in update.events:
+            note(event)
+        if not last:
+            shown.callback(lambda: console.print(_screen(last[0], [])))
+        last[:] = [update]
+
+    return tell_lines
+
+
+def _screen(update: Update, events: list[str]) -> Group:
+    """What is measured beside what is predicted, what happened, and why."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    lines: list[Any] = [update.table().to_rich()]
+    lines += [Text(event, style="bold") for event in events[-_MOST_EVENTS:]]
+    for reason in dict.fromkeys(reason for reasons in update.reasons.values() for reason in reasons):
+        lines += [Text(f"why: {reason.text}"), Padding(Text(reason.remedy), (0, 0, 0, 5))]
+    remarks = dict.fromkeys(text for verdict in update.verdicts for text in (*verdict.run.remarks, *verdict.found.remarks))
+    lines += [Text(text, style="dim") for text in remarks]
+    return Group(*lines)
