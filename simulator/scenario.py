@@ -2,7 +2,7 @@
 
 Here are the table ``[run]``, rules between tables, and what follows from several of them; tables are in ``simulator.spec``, strategies
 in ``simulator.strategies``, which know a scenario as ``Setup``. :attr:`Scenario.hash` identifies results in files: a new key must not
-change it where it is not set. ``paceline.sweeping.lines`` finds workload, cluster and strategy in the bytes of a line by their
+change it where it is not set. ``paceline.sweeping.results_file`` finds workload, cluster and strategy in the bytes of a line by their
 order. :data:`Resolved` and :data:`Drawn` are scenarios further on their way.
 """
 

@@ -30,7 +30,7 @@ from calibrate.testbed.platform import PRIORS, log_width
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from evidence.studies import begin_rows
-from paceline.api.watching import watch
+from paceline.api.diagnosing import watch
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_runs
 from paceline.sweeping import Runner, Simulations
 from paceline.watching import Watched

@@ -15,7 +15,7 @@ or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceli
 
 from __future__ import annotations
 
-from paceline.api.beginning import new_scenario, read_tf_config, scenario_of_tf_config
+from paceline.api.beginning import models, new_scenario, read_tf_config, scenario_of_tf_config, schema, serve
 from paceline.api.calibrating import (
     calibrate,
     calibrate_input,
@@ -25,14 +25,10 @@ from paceline.api.calibrating import (
     read_profiles,
     serve_link,
 )
-from paceline.api.diagnosing import why
+from paceline.api.diagnosing import watch, why
 from paceline.api.learning import learn, plan_to_target
-from paceline.api.looking_up import models, schema
 from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep, unmet
-from paceline.api.serving import serve
-from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
-from paceline.api.validating import read_matrix, refit, validate, validate_matrix
-from paceline.api.watching import watch
+from paceline.api.validating import read_matrix, refit, testbed, testbed_fit, testbed_predict, testbed_read, validate, validate_matrix
 
 __all__ = [
     "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load",

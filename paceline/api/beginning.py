@@ -1,19 +1,40 @@
-"""Library functions that make a first scenario: from a few figures, or from the cluster of a ``TF_CONFIG``.
+"""Library functions to begin with: a first scenario, what a scenario can name, the schemas of file formats, and the live page.
 
-Parameters, defaults and docstring of the first are also the options and the help of ``paceline init``. The text of the file is written
-in :mod:`paceline.scenario_text`, or in ``calibrate.tf_config``.
+A scenario is made of a few figures, in :mod:`paceline.scenario_text`, or of the cluster of a ``TF_CONFIG``, in ``calibrate.tf_config``.
+Parameters, defaults and docstrings are also the options and the help of ``paceline init``, ``schema`` and ``serve``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from paceline.arguments import Amount, Count, File, Force, Quantity, Text, TfConfig, Typed, checked
+from paceline.arguments import (
+    NOT_TYPED,
+    Amount,
+    Count,
+    File,
+    Force,
+    Format,
+    Jobs,
+    MustBe,
+    Quantity,
+    Settings,
+    Stages,
+    Text,
+    TfConfig,
+    Typed,
+    checked,
+)
 
 if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
+    from paceline.catalogue import Catalogue
     from simulator import Scenario
+
+Ready: TypeAlias = Annotated[Callable[[str], None] | None, MustBe("a function of the link"), NOT_TYPED]
+"""Called with the link, once the page answers."""
 
 
 @checked
@@ -240,3 +261,95 @@ def scenario_of_tf_config(
     if output is not None:
         output.write(text)
     return scenario
+
+
+@checked
+def models() -> Catalogue:
+    """List the workloads, clusters, input pipelines, devices and faults that a scenario can name.
+
+    Returns
+    -------
+    Catalogue
+        A sequence of entries, each with its ``kind``, ``name`` and ``file``; ``[name]`` gives one of them.
+
+    Examples
+    --------
+    >>> found = models()
+    >>> found["ethernet-25g"].kind, found["ethernet-25g"].file.name
+    ('cluster', 'ethernet-25g.toml')
+    """
+    from paceline.catalogue import Catalogue
+
+    return Catalogue()
+
+
+@checked
+def schema(format: Annotated[Format, Typed(place=True, metavar="FORMAT")] | None = None) -> dict[str, Any]:  # noqa: A002
+    """Return the JSON Schema of a file format, or those of all formats.
+
+    A quantity may be given as text with a unit under its short name (``latency = "20 us"``),
+    or as a number under its full name (``latency_s = 2e-5``).
+
+    Parameters
+    ----------
+    format
+        Whose schema; left out: all of them.
+
+    Returns
+    -------
+    dict
+        The schema; of all formats, the schemas by the formats' names.
+
+    Examples
+    --------
+    >>> sorted(schema()), schema("cluster")["title"]
+    (['cluster', 'device', 'faults', 'input', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
+    """
+    from paceline.catalogue import schema_of, schemas
+
+    return schemas() if format is None else schema_of(format)
+
+
+@checked
+def serve(
+    scenario: Annotated[str | Path, MustBe("a file, or a name such as 'ring'"), Typed(place=True, metavar="[SCENARIO]")] = "async-ps",
+    settings: Settings = (),
+    *,
+    host: Annotated[Text, MustBe("a name or address of this machine"), Typed(metavar="ADDRESS")] | None = None,
+    port: Annotated[int, MustBe("a whole number from 0 to 65535", least=0, most=65535), Typed(metavar="PORT")] = 0,
+    jobs: Jobs = 0,
+    ready: Ready = None,
+    progress: Stages = None,
+) -> None:
+    """Serve a page on which a scenario is changed and answers at once, until this process is interrupted.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file, or the name of an example, that the page begins with.
+    settings
+        Keys of the scenario to change, such as strategy.workers=64.
+    host
+        Address to serve at, such as 0.0.0.0 for all of this machine's. Everybody who has the link can then use the page: nothing is
+        encrypted, so serve in a network that you trust. Left out: this machine alone reaches it, and the link opens it once.
+    port
+        Of that address; 0 takes a free one.
+    jobs
+        Processes that answer, at least two; 0: twice as many as there are cores, of which half only do what takes long.
+    ready
+        Called with the link, once the page answers.
+    progress
+        Called with the number of processes that stand ready, the number of all, and ``"processes"``.
+
+    Raises
+    ------
+    InputError
+        Starlette or uvicorn is not installed, or the address cannot be served at.
+    ScenarioError
+        The scenario cannot be read.
+    """
+    from paceline.api.predicting import plan
+    from paceline.serving.question import served_of
+    from paceline.serving.server import serve as serve_page
+
+    serve_page(served_of(scenario, settings), plan, host=host, port=port, jobs=jobs, ready=ready, progress=progress)

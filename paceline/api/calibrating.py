@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from paceline.arguments import (
     Address,
@@ -34,6 +34,7 @@ from paceline.arguments import (
     Timeout,
     Typed,
     checked,
+    path_of,
 )
 from simulator.base.errors import InputError
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
+
+FittedT = TypeVar("FittedT", "Workload", "InputPipeline", "Cluster")
 
 _HINTS = {
     "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
@@ -184,6 +187,7 @@ def calibrate(
     """
     from calibrate.calibration import calibrate_again, calibrate_noise_scale, calibrate_step, with_noise_scale
     from calibrate.fit.writing import WORKLOAD, workload_text
+    from simulator.base.validation_errors import quoted
 
     target = step if model is None else model
     sources = sum((model is not None, step is not None, bool(from_measurements)))
@@ -195,8 +199,6 @@ def calibrate(
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
     backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     if noise_scale is not None and backend != "tensorflow":
-        from simulator.base.validation_errors import quoted
-
         raise InputError(
             f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
         )
@@ -220,10 +222,7 @@ def calibrate(
             layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     workload = workload if noise is None else with_noise_scale(workload, noise)
-    _warn_of_measurements(workload.provenance)
-    if output is not None:
-        output.write(workload_text(workload))
-    return workload
+    return _written(workload, output, workload_text)
 
 
 @checked
@@ -316,10 +315,7 @@ def calibrate_input(
             input, name, command=command or f"paceline.calibrate_input({input!r}, name={name!r})", batches=batches, calls=calls,
             rounds=rounds, count=count, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
-    _warn_of_measurements(pipeline.provenance)
-    if output is not None:
-        output.write(input_text(pipeline))
-    return pipeline
+    return _written(pipeline, output, input_text)
 
 
 @checked
@@ -361,8 +357,8 @@ def read_profiles(
     """
     from calibrate.xplane.profiles import read_steps
 
-    places = [(Path(place), batch) for batch, its in profiles.items() for place in ([its] if isinstance(its, (str, Path)) else its)]
-    return read_steps(places, profile_run, python, timeout_s)
+    listed = {batch: [places] if isinstance(places, (str, Path)) else places for batch, places in profiles.items()}
+    return read_steps([(Path(place), batch) for batch, places in listed.items() for place in places], profile_run, python, timeout_s)
 
 
 @checked
@@ -432,9 +428,8 @@ def calibrate_profile(
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
     workload = fit(
-        profiled, name, model=model, checkpoint=None if checkpoint is None else Path(checkpoint),
-        variables=None if variables is None else Path(variables), precision=precision, python=python, timeout_s=timeout_s,
-        command=command or f"paceline.calibrate_profile(..., name={name!r})",
+        profiled, name, model=model, checkpoint=path_of(checkpoint), variables=path_of(variables), precision=precision, python=python,
+        timeout_s=timeout_s, command=command or f"paceline.calibrate_profile(..., name={name!r})",
     )  # fmt: skip
     if output is not None:
         output.write(workload_text(workload))
@@ -543,10 +538,7 @@ def calibrate_link(
             carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
             command=command or f"paceline.calibrate_link({name!r})",
         )  # fmt: skip
-    _warn_of_measurements(cluster.provenance)
-    if output is not None:
-        output.write(cluster_text(cluster))
-    return cluster
+    return _written(cluster, output, cluster_text)
 
 
 @checked
@@ -618,15 +610,12 @@ def calibrate_server(
     from calibrate.profiling import DEFAULT_TENSOR_SIZES, DEFAULT_TENSORS
 
     output = _target(out, CLUSTER, force=force)
-    its = measure(
+    measured = measure(
         name, _base_of(name, cluster), peer=peer, tensors=tensors or DEFAULT_TENSORS, sizes=sizes or DEFAULT_TENSOR_SIZES, rounds=rounds,
         python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         command=command or f"paceline.calibrate_server({name!r})",
     )  # fmt: skip
-    _warn_of_measurements(its.provenance)
-    if output is not None:
-        output.write(cluster_text(its))
-    return its
+    return _written(measured, output, cluster_text)
 
 
 @checked
@@ -684,8 +673,7 @@ def _known_workload(name: str, output: Output | None) -> Workload:
     from simulator.base.catalog import find
     from simulator.catalogue.loading import load_workload
 
-    there = output is not None and output.path.is_file()
-    return load_workload(output.path if output is not None and there else find("workloads", name, "`name`"))
+    return load_workload(output.path if output is not None and output.path.is_file() else find("workloads", name, "`name`"))
 
 
 def _base_of(name: str, cluster: str | None) -> Cluster:
@@ -704,12 +692,15 @@ def _base_of(name: str, cluster: str | None) -> Cluster:
     return load_cluster(path)
 
 
-def _warn_of_measurements(provenance: Mapping[str, str]) -> None:
-    """That a GPU of this machine was not used, or that disturbed measurements were fitted."""
+def _written(fitted: FittedT, output: Output | None, text_of: Callable[[FittedT], str]) -> FittedT:
+    """What was fitted, written where it is to be; warns of a GPU that was not used, and of disturbed measurements."""
     import warnings
 
     from simulator.base.errors import CalibrationWarning
 
     for key, hint in _HINTS.items():
-        if key in provenance:
-            warnings.warn(f"{provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments
+        if key in fitted.provenance:
+            warnings.warn(f"{fitted.provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments
+    if output is not None:
+        output.write(text_of(fitted))
+    return fitted

@@ -168,13 +168,13 @@ def learn(
     files = Files(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
     contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
     contenders += [recorded_of(Path(file)) for file in recorded]
-    found = run(
+    learned = run(
         contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, rate_scaling=rate_scaling,
         by_staleness=staleness_aware,
         checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
     )  # fmt: skip
-    files.write(found)
-    return found
+    files.write(learned)
+    return learned
 
 
 @checked

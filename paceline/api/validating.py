@@ -1,7 +1,8 @@
-"""Library functions that compare predictions with measurements, and refit scenarios to them.
+"""Library functions that compare predictions with measurements, refit scenarios, and run real TensorFlow clusters on this machine.
 
-Parameters, defaults and docstrings are also the options and the help of ``paceline validate``. Predictions and scores are made in
-``calibrate/validation``, pages and files in ``paceline.reporting.validation``.
+Parameters, defaults and docstrings are also the options and the help of ``paceline validate`` and ``paceline testbed``. Predictions and
+scores are made in ``calibrate/validation``, clusters are run in ``calibrate/testbed``, pages and files are made in
+``paceline.reporting.validation``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from paceline.arguments import (
     Folder,
     Force,
     MustBe,
+    Progress,
     Python,
+    Seed,
     Settings,
     Source,
     Stages,
+    TestbedSource,
+    Text,
     Thresholds,
     Timeout,
     Typed,
@@ -32,16 +37,22 @@ from paceline.arguments import (
     instance_of,
     path_of,
 )
-from simulator.base.errors import InputError
+from simulator.base.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import Prediction
+    from calibrate.testbed.readings import Readings
+    from calibrate.testbed.summary import TestbedRun
     from calibrate.validation.against_points import PointsCase, Refitted
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
+    from paceline.reporting.validation import ValidationFiles
     from simulator.results.results import Result
     from simulator.scenario import Scenario
 else:
     Matrix = instance_of("calibrate.validation.matrix", "Matrix")
+    Platform = instance_of("calibrate.testbed.platform", "Platform")
 
 
 @checked
@@ -119,17 +130,13 @@ def validate(
     >>> found.to_frame()["measured"].tolist(), found.score.settings, found.missed
     ([7050.0, 13500.0], 2, ())
     """
-    from calibrate.validation.against_points import OUTLINE, validate_points
+    from calibrate.validation.against_points import validate_points
     from calibrate.validation.validation import thresholds_of
-    from paceline.lengthy import agree_to_sweep
     from paceline.reporting.validation import ValidationFiles
 
     limits = thresholds_of(thresholds or {})
-    case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check((OUTLINE,), _read_by(scenario, measured))
-    scenarios = case.scenarios
-    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
+    case = _points_case(scenario, measured, settings, unit, files, agree)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
     files.write(validation)
     return validation
@@ -198,30 +205,26 @@ def refit(
     >>> low < found.factors["compute"] < high, found.scenario.workload.forward.base_s > 0
     (True, True)
     """
-    from calibrate.validation.against_points import OUTLINE, refit_to_points
+    from calibrate.validation.against_points import refit_to_points
     from calibrate.validation.validation import thresholds_of
-    from paceline.lengthy import agree_to_sweep
     from paceline.reporting.validation import ValidationFiles
     from paceline.sweeping.backends import local_workers
 
     limits = thresholds_of(thresholds or {})
-    case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
-    files.check((OUTLINE,), _read_by(scenario, measured))
-    scenarios = case.scenarios
-    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
+    case = _points_case(scenario, measured, settings, unit, files, agree)
     command = command or "paceline.refit"
     with local_workers(0) as workers:
 
         def spread(function: Callable[[Scenario], Any], asked: Iterable[Scenario]) -> Iterable[Any]:
             return list(workers.map(function, list(asked)))
 
-        found = refit_to_points(case, _simulating(progress), apply=spread, command=command, progress=_stage(progress, "fits"))
-    found = replace(found, validation=found.validation.made_by(command).judged(limits))
+        refitted = refit_to_points(case, _simulating(progress), apply=spread, command=command, progress=_stage(progress, "fits"))
+    refitted = replace(refitted, validation=refitted.validation.made_by(command).judged(limits))
     if out_scenario is not None:
-        found.write(Path(out_scenario), force=force)
-    files.write(found.validation)
-    return found
+        refitted.write(Path(out_scenario), force=force)
+    files.write(refitted.validation)
+    return refitted
 
 
 @checked
@@ -269,12 +272,11 @@ def read_matrix(
     from calibrate.validation.random_matrix import matrix_named, random_text
     from simulator.base.files import EDITED, Output
 
-    target = path_of(out_matrix)
-    found = matrix_named(matrix, count)
-    if target is not None:
-        seed = _seed_of(found)
-        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(found.held_out)))
-    return found
+    chosen = matrix_named(matrix, count)
+    if out_matrix is not None:
+        seed = _seed_of(chosen)
+        Output(Path(out_matrix), EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
+    return chosen
 
 
 def _seed_of(matrix: Matrix) -> int:
@@ -382,32 +384,33 @@ def validate_matrix(
         f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
         f"{folder}, and what is there already is used"
     )
-    agree_to_measure(about, math.fsum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
+    agree_to_measure(about, math.fsum(guessed_run_s(setting, chosen.repeats) for setting in pending), agree)
     if target is not None and seed is not None:
         Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
-    found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
+    compared = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
-        found.platform.write(Path(platform), force=force)
-    validation = found.validation.made_by(command or "paceline.validate_matrix").judged(limits)
+        compared.platform.write(Path(platform), force=force)
+    validation = compared.validation.made_by(command or "paceline.validate_matrix").judged(limits)
     files.write(validation)
     return validation
 
 
-def _points_case(scenario: Source, measured: str | Path, settings: Settings, unit: Literal["samples/s", "updates/s"]) -> PointsCase:
-    """A scenario with the points that were measured of it."""
-    from calibrate.validation.against_points import PointsCase
+def _points_case(
+    scenario: Source, measured: File, settings: Settings, unit: Literal["samples/s", "updates/s"], files: ValidationFiles, agree: Asking
+) -> PointsCase:
+    """A scenario with the points that were measured of it, when the files can be written and it is agreed to simulate it."""
+    from calibrate.validation.against_points import OUTLINE, PointsCase
     from calibrate.validation.points import base_scenario, read_points
+    from paceline.lengthy import agree_to_sweep
     from simulator.catalogue.loading import table_of
 
     points = read_points(Path(measured))
     table, source, beside = table_of(scenario, settings)
     base = base_scenario(table, points, source=source, beside=beside)
-    return PointsCase(table, source, beside, Path(measured), tuple(point.as_throughput(base) for point in points), unit)
-
-
-def _read_by(scenario: Any, measured: str | Path) -> list[Path]:
-    """The files that a validation reads."""
-    return [file for file in (file_of(scenario), Path(measured)) if file is not None]
+    case = PointsCase(table, source, beside, Path(measured), tuple(point.as_throughput(base) for point in points), unit)
+    files.check((OUTLINE,), [file for file in (file_of(scenario), Path(measured)) if file is not None])
+    agree_to_sweep(case.scenarios, range(len(case.scenarios)), agree, jobs=0)
+    return case
 
 
 def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Result]]:
@@ -425,3 +428,282 @@ def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Res
 def _stage(progress: Stages, what: str) -> Callable[[int, int], None] | None:
     """Progress of one part of the work."""
     return None if progress is None else lambda done, total: progress(done, total, what)
+
+
+@checked
+def testbed(
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    repeats: Annotated[int, MustBe("a whole number from 1 to 1,000", least=1, most=1000)] = 3,
+    seed: Seed = 0,
+    timeout_s: Timeout = 600.0,
+    python: Python = None,
+    measurements: Folder = "measurements",
+    progress: Progress = None,
+) -> TestbedRun:
+    """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
+
+    Workers and parameter servers are processes in network namespaces that nobody else can
+    reach. Nothing of them is left behind, however the run ends. Raw measurements are kept, and never
+    overwritten.
+
+    Parameters
+    ----------
+    setting
+        File with the keys of a setting; left out: the defaults.
+
+        Or nested tables as such a file has them. The defaults are 4 asynchronous workers of ``ladder-1mb`` and a parameter server on
+        links of 400 Mbit/s, with compute drawn from an exponential law of mean 100 ms.
+    settings
+        Keys of the setting to change, such as workers=8 or link.bandwidth='1 Gbit/s'.
+
+        They are those of :class:`calibrate.testbed.setting.TestbedSetting`, quantities text with a unit. ``link = "loopback"`` needs
+        no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
+    repeats
+        How often it is run; each repeat starts a new cluster.
+    seed
+        Seed of emulated compute and of staggered starts.
+    timeout_s
+        Seconds after which a repeat is given up.
+    python
+        A Python that has TensorFlow; left out: the one that runs Paceline.
+    measurements
+        Folder for raw measurements; each run adds a file.
+    progress
+        Called with the number of repeats done and of all.
+
+    Returns
+    -------
+    TestbedRun
+        Updates/s and samples/s of each repeat with the 90% interval of the next; staleness in updates; where a
+        step's time goes, in seconds; bytes and CPU seconds of each job.
+
+    Warns
+    -----
+    PacelineWarning
+        Links cannot be shaped here, and none were asked for: the run is on loopback. Or the run failed and is made once more.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken, with file and dotted key; or this machine cannot run it.
+    CalibrationError
+        A task died or hung, in both of two runs. Whole repeats are kept; a note on the error says where.
+
+    Examples
+    --------
+    >>> testbed(settings={"workers": 0})
+    Traceback (most recent call last):
+        ...
+    simulator.base.errors.ScenarioError: setting: workers: 0 must be at least 1
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.running import measure_setting, on_available_links, retried
+    from calibrate.testbed.summary import TestbedRun
+    from simulator.catalogue.loading import pairs_of
+
+    pairs = pairs_of(settings)
+    chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
+    loaded = load_setting(setting, pairs, lambda model, batch: describe_model(model, python, batch))
+    source = str(setting) if isinstance(setting, (str, Path)) else "setting"
+    able = on_available_links(loaded, source, chosen=chosen)
+
+    def measure() -> Readings:
+        return measure_setting(
+            able, Path(measurements), repeats=repeats, seed=seed, timeout_s=timeout_s, python=python,
+            progress=None if progress is None else lambda done, total, _: progress(done, total),
+        )  # fmt: skip
+
+    return TestbedRun.of(retried(measure, able.label))
+
+
+@checked
+def testbed_read(file: File) -> TestbedRun:
+    """Read what :func:`testbed` has measured. Of a run that failed or was stopped, whole repeats are read.
+
+    Parameters
+    ----------
+    file
+        A file of raw measurements.
+
+    Returns
+    -------
+    TestbedRun
+        As of :func:`testbed`.
+
+    Raises
+    ------
+    InputError
+        The file does not exist, is damaged, is no testbed run, or holds no whole repeat.
+
+    Examples
+    --------
+    >>> testbed_read("nowhere.ndjson")
+    Traceback (most recent call last):
+        ...
+    simulator.base.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
+    """
+    from calibrate.testbed.summary import TestbedRun
+
+    try:
+        return TestbedRun.read(Path(file))
+    except CalibrationError as error:  # no run has failed: the file is not one to be read
+        raise InputError(str(error)) from None
+
+
+@checked
+def testbed_fit(
+    files: Annotated[Sequence[str | Path], MustBe("a list of files of measurements"), Typed(place=True, metavar="FILE...", reads="files")],
+    *,
+    name: Text = "testbed",
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.json")] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    progress: Progress = None,
+) -> Platform:
+    """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs of :func:`testbed`.
+
+    Each parameter gets a 90% interval and a sentence on what determines it. One that the runs do
+    not determine keeps a documented prior, and is marked.
+
+    Parameters
+    ----------
+    files
+        Measurement files of ``paceline testbed run`` with emulated, constant compute: of 1 worker, or of a ring of 2.
+
+        Of 1 worker in the modes with servers; at least two sizes of the model, and both links and loopback where both are to be predicted.
+    name
+        Name of the machine.
+    out
+        File to write the parameters to.
+
+        :func:`testbed_predict` reads it. One that is there is replaced; None writes none.
+    seed
+        Seed of the draws that stand for what the fit leaves open.
+    force
+        Replace the file at ``out`` whatever it is.
+    progress
+        Called with the number of fits done and of all.
+
+    Returns
+    -------
+    Platform
+        The machine's parameters, in seconds and bytes, with their intervals.
+
+    Warns
+    -----
+    PacelineWarning
+        A file cannot be read and is left out.
+
+    Raises
+    ------
+    InputError
+        No file can be fitted, or ``out`` cannot be written or is something else.
+
+    Examples
+    --------
+    >>> testbed_fit([])
+    Traceback (most recent call last):
+        ...
+    simulator.base.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
+    """
+    import warnings
+
+    from calibrate.testbed.fitting import fit_platform
+    from calibrate.testbed.platform import MACHINE
+    from calibrate.testbed.readings import read_run
+    from simulator.base.errors import PacelineWarning
+    from simulator.base.files import Output
+
+    if out is not None:
+        Output(Path(out), MACHINE, force=force)
+    readings = []
+    for path in map(Path, files):
+        try:
+            readings.append(read_run(path))
+        except CalibrationError as error:  # such as a run that was stopped
+            warnings.warn(PacelineWarning(f"left out: {error}"), stacklevel=3)  # through the check of the arguments
+    if not readings:
+        raise InputError("`files`: none of them can be fitted; measure with `paceline testbed run`")
+    following = None if progress is None else lambda done, total, _: progress(done, total)
+    try:
+        platform = fit_platform(readings, name, readings[0].cores, seed=seed, progress=following)
+    except CalibrationError as error:  # nothing has failed: the files are not the ones that are needed
+        raise InputError(f"{', '.join(map(str, files[:3]))}: {error}") from None
+    if out is not None:
+        platform.write(Path(out), force=force)
+    return platform
+
+
+@checked
+def testbed_predict(
+    platform: Annotated[
+        str | Path | Platform,
+        MustBe("a file as `paceline.testbed_fit` writes it, or what it returns"),
+        Typed(place=True, metavar="FILE.json"),
+    ],
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    replications: Annotated[int, MustBe("a whole number from 19 to 10,000", least=19, most=10_000)] = 59,
+    seed: Seed = 0,
+    python: Python = None,
+) -> Prediction:
+    """Predict what :func:`testbed` would measure in a setting, without running it.
+
+    Parameters
+    ----------
+    platform
+        File of parameters that ``paceline testbed fit`` has written.
+
+        Or what :func:`testbed_fit` returned.
+    setting, settings
+        As for :func:`testbed`.
+
+        Compute must be emulated.
+    replications
+        Simulated runs.
+
+        Each has its own draw of what the fit leaves open.
+    seed
+        Seed of the simulation.
+    python
+        A Python that can build a model ``FILE.py:FUNCTION``; left out: the one that runs Paceline.
+
+    Returns
+    -------
+    Prediction
+        Updates/s and samples/s with the 90% interval of one run, and staleness in updates.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken; or the file holds no parameters.
+
+    Examples
+    --------
+    >>> from calibrate.testbed.platform import MEANINGS, Parameter, Platform
+    >>> unmeasured = Platform(name="any", cores=2, parameters={name: Parameter.prior(name) for name in MEANINGS})
+    >>> slow = testbed_predict(unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10}, replications=19)
+    >>> fast = testbed_predict(
+    ...     unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10, "compute.mean": "20 ms"}, replications=19
+    ... )
+    >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
+    (True, 'session_s')
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import predict_setting
+    from simulator.catalogue.loading import pairs_of
+
+    fitted = platform if isinstance(platform, Platform) else Platform.read(Path(str(platform)))
+    loaded = load_setting(setting, pairs_of(settings), lambda model, batch: describe_model(model, python, batch))
+    if loaded.compute.kind == "real":
+        raise InputError(
+            "compute.kind: 'real': how long it takes is not known without a run; set a mean and a law, or compare in a matrix "
+            "(`paceline validate`)"
+        )
+    return predict_setting(loaded, fitted, replications=replications, seed=seed)

@@ -14,17 +14,23 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from paceline.serving.conversation import Conversation
+from paceline.reporting.axes import what_scripts_need
+from paceline.reporting.figures import KIND_LABELS
+from paceline.reporting.render import PART_OF_KIND, SCRIPTS, environment
+from paceline.serving.answers import Conversation
 from paceline.serving.processes import Processes
-from paceline.serving.question import PlanQuestion, Question, Served
+from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, MOST_WORKERS, PlanQuestion, Question, Served
+from simulator.base.catalog import entries
 from simulator.base.errors import InputError
-from simulator.base.text import listed
+from simulator.base.text import format_rough_seconds, listed
+from simulator.strategies.catalogue import SHORT_NAMES
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -33,6 +39,47 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from paceline.serving.answers import Planner
+
+
+_SHARED = ("format.js", "axes.js", "plots.js", "traces.js")
+"""Of the report's scripts, what draws a figure."""
+
+
+def page_html(served: Served) -> str:
+    """The page: a frame, which the first answer fills."""
+    begins = {
+        "text": served.text,
+        "name": served.name,
+        "most_workers": MOST_WORKERS,
+        "most_bytes": MOST_BYTES,
+        "needed": what_scripts_need(),
+        "kinds": [(kind, PART_OF_KIND[kind], label) for kind, label in KIND_LABELS.items()],
+    }
+    lists = {"strategies": list(SHORT_NAMES), "clusters": list(entries("clusters"))}
+    template, plan_most = environment().get_template("live.html"), format_rough_seconds(MOST_PLAN_S)
+    return template.render(begins=begins, name=served.name, most=MOST_WORKERS, plan_most=plan_most, **lists)
+
+
+@lru_cache(maxsize=1)
+def script() -> str:
+    """The page's script: its own, and the report's as a function that is called for each report that is shown."""
+    return environment().get_template("live.js").render(shared=_SHARED, scripts=SCRIPTS)
+
+
+@lru_cache(maxsize=1)
+def style() -> str:
+    """The report's styles, and what the page has beside it."""
+    made = environment()
+    return "".join(made.get_template(name).render() for name in ("report.css", "page.css", "live.css"))
+
+
+@lru_cache(maxsize=1)
+def plotly_script() -> str:
+    """Plotly."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
 
 AskedT = TypeVar("AskedT", bound=BaseModel)
 
@@ -199,8 +246,6 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
     from starlette.requests import ClientDisconnect
     from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
-
-    from paceline.serving.page import page_html, plotly_script, script, style
 
     conversation = Conversation(served, processes, plan)
     asking: dict[str, asyncio.Task[None]] = {}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from paceline.sweeping.grid import Axis, Grid, axes_of, grid, several_clusters
 from paceline.sweeping.journal import Journal
-from paceline.sweeping.lines import Outcome
-from paceline.sweeping.results_file import ResultsFile, outcomes_in, read_results
+from paceline.sweeping.results_file import Outcome, ResultsFile, outcomes_in, read_results
 from paceline.sweeping.runner import Backend, Runner
-from paceline.sweeping.simulations import Simulate, Simulations
-from paceline.sweeping.sweep import Sweep, sweep
+from paceline.sweeping.sweep import Simulate, Simulations, Sweep, sweep
 
 __all__ = [
     "Axis", "Backend", "Grid", "Journal", "Outcome", "ResultsFile", "Runner", "Simulate", "Simulations", "Sweep",

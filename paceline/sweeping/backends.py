@@ -1,6 +1,6 @@
 """Processes that simulate: those of this machine by joblib, and what all backends share (:class:`Workers`, checks of versions).
 
-Clusters are connected in on_dask.py and on_ray.py; what is sent to the processes is decided in runner.py. Workers of a cluster must have
+Clusters are connected in clusters.py; what is sent to the processes is decided in runner.py. Workers of a cluster must have
 the same sources of ``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
 """
 

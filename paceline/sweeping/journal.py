@@ -18,7 +18,17 @@ from typing import Any, BinaryIO, NamedTuple
 
 from paceline.sentences import doubled_in_words
 from paceline.sweeping.backends import WorkersLostError
-from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
+from paceline.sweeping.results_file import (
+    DamagedError,
+    Line,
+    Outcome,
+    UnclearError,
+    begins_line,
+    is_damage,
+    line_in,
+    outcome_of,
+    with_place,
+)
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.base.files import check_writable, mode_of
 from simulator.base.text import counted

@@ -14,9 +14,8 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from paceline.sweeping.backends import Workers, in_order, local_workers
-from paceline.sweeping.lines import Line, Outcome, line_of
-from paceline.sweeping.on_dask import check_dask_address, dask_workers
-from paceline.sweeping.on_ray import check_ray_address, ray_workers
+from paceline.sweeping.clusters import check_dask_address, check_ray_address, dask_workers, ray_workers
+from paceline.sweeping.results_file import Line, Outcome, line_of
 from simulator.base.errors import EngineWarning, InputError, PacelineError
 from simulator.engine.choosing import check
 from simulator.resolve.resolve import Asked

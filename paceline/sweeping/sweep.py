@@ -5,17 +5,16 @@ Scenarios of a grid are made in grid.py, simulated in runner.py, and written in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from paceline.sweeping.journal import Journal, Written
-from paceline.sweeping.lines import Outcome
-from paceline.sweeping.results_file import Outcomes
+from paceline.sweeping.results_file import Outcome, Outcomes, line_of
 from paceline.sweeping.runner import Backend, Runner
-from simulator.base.errors import SimulationError
+from simulator.base.errors import ResultsError, SimulationError
 from simulator.base.table import html_of
 from simulator.base.text import shortly_listed
 from simulator.results.results import Failure
@@ -49,12 +48,6 @@ class Sweep(Outcomes):
         """What a notebook shows: the first rows, with the most important figures."""
         return html_of(self, f"Sweep of {len(self)} scenarios", total=len(self))
 
-    @property
-    def failed(self) -> Sequence[int]:
-        """Numbers, from 0, of the scenarios that could not be simulated."""
-        held = self._outcomes
-        return held.failed if isinstance(held, Written) else [at for at, its in enumerate(held) if isinstance(its, Failure)]
-
     def check(self, name: Callable[[int], str] | None = None) -> None:
         """Do nothing where every scenario has a result.
 
@@ -73,8 +66,8 @@ class Sweep(Outcomes):
         called = name if name is not None else (lambda place: f"scenario {place + 1}")
         reasons: dict[str, list[str]] = {}
         for place in self.failed[:_READ]:
-            if isinstance(its := self[place], Failure):
-                reasons.setdefault(its.failed.text, []).append(called(place))
+            if isinstance(outcome := self[place], Failure):
+                reasons.setdefault(outcome.failed.text, []).append(called(place))
         told = [f"{text} ({shortly_listed(places)})" for text, places in list(reasons.items())[:_NAMED]]
         more = "; and others" if len(reasons) > _NAMED or len(self.failed) > _READ else ""
         kept = "" if self.path is None else f"; {self.path} tells of them all, `retry_failed=True` simulates them again"
@@ -126,7 +119,7 @@ def sweep(
         A worker process was killed; a results file keeps earlier outcomes.
     """
     runner = Runner(jobs=jobs, backend=backend, scheduler=scheduler)
-    tell = progress if progress is not None else _silent
+    tell = progress or (lambda *_: None)
     total = len(scenarios)
     if out is None:
         if agree is not None:
@@ -164,5 +157,115 @@ def sweep(
             raise
 
 
-def _silent(done: int, total: int) -> None:
-    """Tell nobody."""
+Simulate = Callable[[Sequence[Scenario]], Sequence[Outcome]]
+"""Scenarios into outcomes, in their order."""
+
+
+class Simulations:
+    """Simulates what a plan asks for; asked again, it remembers.
+
+    A plan asks for the same scenarios in the same order, whatever the number of jobs. So
+    its results file is one that an interrupted run has begun, or belongs to another plan.
+
+    Parameters
+    ----------
+    runner
+        Where to simulate.
+    file
+        What is simulated goes there; at the end it is in the order in which it was asked for.
+    force
+        Begin anew if the file belongs to another plan.
+    progress
+        Called with scenarios done and asked for.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        file: Journal | None = None,
+        *,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._runner = runner
+        self._file = file
+        self._force = force
+        self._progress = progress or (lambda *_: None)
+        self._places: dict[str, int] = {}  # of all that was asked for
+        self._known: dict[str, Outcome] = {}
+        self._known_aside: dict[str, Outcome] = {}
+        self._taken = 0  # of them from the file
+
+    def __call__(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
+        """Outcomes in the order of the scenarios.
+
+        Raises
+        ------
+        ResultsError
+            The file belongs to another plan.
+        """
+        new = [scenario for key, scenario in _by_hash(scenarios) if key not in self._places]
+        for scenario in new:
+            self._places[scenario.hash] = len(self._places)
+        if self._file is not None:
+            self._refuse_others(self._file, len(self._places))
+            taken = {key: outcome for key, _ in _by_hash(new) if (outcome := self._file.outcome(key)) is not None}
+            self._known |= taken
+            self._taken += len(taken)
+        left = [scenario for scenario in new if scenario.hash not in self._known]
+        total = len(self._places)
+        self._progress(len(self._known), total)
+        try:
+            keeping = self._file.keeping() if self._file is not None else nullcontext()
+            with keeping, closing(self._runner.completed(left)) as groups:
+                for group in groups:
+                    if self._file is not None:
+                        self._file.write((self._places[outcome.scenario_hash], line_of(outcome)) for _, outcome in group)
+                    self._known |= {outcome.scenario_hash: outcome for _, outcome in group}
+                    self._progress(len(self._known), total)
+        except KeyboardInterrupt:
+            if self._file is not None:  # perhaps it came between a line and the word of it
+                self._progress(self._taken + self._file.written(), total)
+            raise
+        return [self._known[scenario.hash] for scenario in scenarios]
+
+    def aside(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
+        """Outcomes of scenarios that are no part of the plan: remembered, and neither kept in the file nor counted."""
+        new = [scenario for key, scenario in _by_hash(scenarios) if key not in self._known_aside]
+        with closing(self._runner.completed(new)) as groups:
+            for group in groups:
+                self._known_aside |= {outcome.scenario_hash: outcome for _, outcome in group}
+                self._progress(len(self._known), len(self._places))
+        return [self._known_aside[scenario.hash] for scenario in scenarios]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Of every scenario that was asked for, in the order in which it first was."""
+        return tuple(self._known[key] for key in self._places)
+
+    def finish(self) -> None:
+        """Nothing more will be asked for.
+
+        Raises
+        ------
+        ResultsError
+            The file holds more than this plan asks for.
+        """
+        if self._file is not None:
+            self._refuse_others(self._file, None)
+            self._file.finish(list(self._places))
+
+    def _refuse_others(self, file: Journal, among: int | None) -> None:
+        """Raise ResultsError, or forget them, where lines with places below a number, or any, are of nothing that was asked for."""
+        number = file.others(self._places, among)
+        if number is not None and not self._force:
+            raise ResultsError(
+                f"{file.path}:{number}: holds the results of another plan or sweep; choose another `out`, or `force=True` to replace it"
+            )
+        if number is not None:
+            file.keep(self._places)
+
+
+def _by_hash(scenarios: Iterable[Scenario]) -> Iterable[tuple[str, Scenario]]:
+    """Each scenario once, with its hash."""
+    return {scenario.hash: scenario for scenario in scenarios}.items()

@@ -1,7 +1,7 @@
 """The result of a simulation, or its failure: frozen, versioned, and the same bytes for the same scenario.
 
 Fields are the keys of results files and of ``--json``; rows.py names columns by them as text. The order of the first ones counts:
-``paceline.sweeping.lines`` finds hash and scenario in the bytes of a line. metrics.py fills a result in; its parts are in
+``paceline.sweeping.results_file`` finds hash and scenario in the bytes of a line. metrics.py fills a result in; its parts are in
 ``simulator.spec.figures``.
 """
 

@@ -16,7 +16,7 @@ from torture.attacks import Ground, Trial
 from torture.endings import Ended, Finding, Running, contents, faults
 from torture.killing import kept_lines
 
-from paceline.sweeping.lines import with_place
+from paceline.sweeping.results_file import with_place
 from simulator.base.files import with_checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")

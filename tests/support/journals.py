@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.sweeping.lines import with_place
+from paceline.sweeping.results_file import with_place
 
 
 def finished_lines(journal: bytes) -> set[bytes]:

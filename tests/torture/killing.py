@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.sweeping.lines import with_place
+from paceline.sweeping.results_file import with_place
 from torture.attacks import Attack, Ground, Trial
 from torture.corpus import PLAN, REPORT
 from torture.endings import Ended, Running, command, contents

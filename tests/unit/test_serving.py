@@ -23,11 +23,9 @@ from support.waiting import PATIENCE_S
 import paceline
 from paceline.reporting.content import content_of
 from paceline.reporting.render import render
-from paceline.serving.answers import drawn_timeline, is_long, plan_command, planned, prepared, share_of, simulated
-from paceline.serving.conversation import Conversation
-from paceline.serving.form import form_of
+from paceline.serving.answers import Conversation, drawn_timeline, is_long, plan_command, planned, prepared, share_of, simulated
 from paceline.serving.processes import SLOW, Processes, going_on
-from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, problems_of, served_of, table_of_text
+from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, form_of, problems_of, served_of, table_of_text
 from paceline.serving.server import Door, application, lines_of, listening_at
 from simulator.base.catalog import entries
 from simulator.base.errors import InputError, ScenarioError, SimulationError
@@ -52,7 +50,7 @@ def served() -> Served:
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may take as long as it needs to begin."""
     for bound in ("_LONGEST_S", "MOST_PLAN_S"):
-        monkeypatch.setattr(f"paceline.serving.conversation.{bound}", PATIENCE_S)
+        monkeypatch.setattr(f"paceline.serving.answers.{bound}", PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -712,7 +710,7 @@ def test_a_plan_from_the_page_says_what_paceline_plan_says(client: TestClient) -
 
 def test_a_plan_that_takes_too_long_ends_with_the_command_that_makes_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "A plan takes at most 2 min here" in client.get("/").text
-    monkeypatch.setattr("paceline.serving.conversation.MOST_PLAN_S", 0.0)
+    monkeypatch.setattr("paceline.serving.answers.MOST_PLAN_S", 0.0)
     question = {"text": text_of(), "most": MOST_WORKERS, "strategies": ["ring", "sync-ps", "async-ps", "ssp", "ddp", "backup"]}
     answer = client.post("/plan", json={"question": question, "goal": {"samples": "1e9", "deadline": "12 h"}})
     event = json.loads(answer.text.splitlines()[-1])

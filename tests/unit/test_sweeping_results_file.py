@@ -19,7 +19,7 @@ import pytest
 import paceline
 from paceline.sweeping import Journal, Outcome, Runner, Simulations, grid, journal, outcomes_in, read_results, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, with_place
+from paceline.sweeping.results_file import Line, line_in, line_of, outcome_of, with_place
 from simulator import Scenario, simulate
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.base.files import checksum_holds, with_checksum, without_checksum

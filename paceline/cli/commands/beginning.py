@@ -82,7 +82,7 @@ def init(given: Given) -> None:
     Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
     """
     from paceline import api
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     out, force = given.get("out") or Path("scenario.toml"), given["force"]
     figures: dict[str, Any] = {name: given.get(name) for name in signature(api.new_scenario).parameters if name not in ("out", "force")}

@@ -17,8 +17,8 @@ from simulator.base.errors import InputError
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
     from simulator.scenario import Scenario
-    from simulator.spec.noise_scale import NoiseScale
-    from simulator.spec.overheads import Overheads
+    from simulator.spec.job import Overheads
+    from simulator.spec.training import NoiseScale
     from simulator.spec.workload import Workload
 
 _OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "keras_backend", "layers", "measurements")
@@ -92,7 +92,7 @@ def calibrate(
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
     from paceline.cli.terminal import note
-    from simulator.base.outputs import EDITED, Output
+    from simulator.base.files import EDITED, Output
 
     model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
     from_measurements, batches, noise_scale = given.get("from_measurements"), given.text("batches"), given.get("noise_scale")

@@ -87,7 +87,7 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
 
     from paceline.reporting.exporting import Format
     from simulator.base.errors import InputError
-    from simulator.base.nearest import did_you_mean
+    from simulator.base.text import did_you_mean
 
     known: tuple[Format, ...] = get_args(Format)
     if text is None:
@@ -232,7 +232,7 @@ def _check_files(out: Path, *, force: bool) -> None:
     """
     from paceline.reporting.render import REPORT
     from paceline.sweeping import Journal
-    from simulator.base.outputs import Output, OutputKind, check_apart
+    from simulator.base.files import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
@@ -251,7 +251,7 @@ _MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
 
 
 def _is_own_workload(path: Path) -> bool:
-    from simulator.base.outputs import fitted_table
+    from simulator.base.files import fitted_table
 
     table = fitted_table(path)
     return bool(table) and table["provenance"]["command"] == _COMMAND

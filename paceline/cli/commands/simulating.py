@@ -284,7 +284,7 @@ def _show_program(scenario: Scenario, printed: Printed) -> None:
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
     """What the program is repeated over, and what it leaves to draws."""
     from simulator.base.text import counted, format_seconds
-    from simulator.resolve.defaults import start_of
+    from simulator.resolve.resolve import start_of
 
     run, load, layout = scenario.run, scenario.workload, scenario.layout
     workers = "" if layout.workers == layout.replicas else f", {counted(layout.workers, 'worker')}"

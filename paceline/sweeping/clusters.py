@@ -1,4 +1,4 @@
-"""The workers of a Ray cluster: one that is there already, or one started for them on this machine.
+"""The workers of a Dask or Ray cluster: its address, the connection, and what is said when it is lost.
 
 What all backends share is in backends.py.
 """
@@ -11,7 +11,9 @@ import re
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from typing import Any
@@ -20,18 +22,85 @@ from paceline.sweeping.backends import KILLED, Workers, check_answers, check_ver
 from simulator.base.errors import InputError
 from simulator.base.process import scratch
 
+_CONNECT_S = 10
+_WORKER_S = 10
+_LOGGERS = "distributed", "distributed.client", "tornado.application"
+_DASK_ADDRESS = re.compile(r"(tcp|tls)://\S+:\d{1,5}")
 _OWN = "local"
-_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
+_RAY_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
 _UNLIKE = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
-_LOST = "the Ray cluster was lost", "run again when it is back"
 _STORE_BYTES = 100 * 2**20
 _MOST_OF_PATH = 25
 """Characters of the folder where Ray may make one for a cluster of its own: paths of sockets in it have 107 at most."""
 
 
+def _lost(kind: str) -> tuple[str, str]:
+    """What to say when a cluster is gone, and what to try."""
+    return f"the {kind} cluster was lost", "run again when it is back"
+
+
+def _first_words(error: BaseException) -> str:
+    """The beginning of what an error says."""
+    return (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0][:200]
+
+
+def check_dask_address(scheduler: str | None) -> None:
+    """Raise InputError unless this is the address of a Dask scheduler."""
+    if scheduler is None or not _DASK_ADDRESS.fullmatch(scheduler):
+        shown = "is left out" if scheduler is None else f"{scheduler[:80]!r}"
+        raise InputError(f"`scheduler` {shown}: `backend='dask'` needs the address of its scheduler, such as tcp://127.0.0.1:8786")
+
+
+@contextmanager
+def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
+    """The workers of a Dask cluster.
+
+    Parameters
+    ----------
+    jobs
+        Tasks at a time; 0 for as many as its workers have threads.
+    scheduler
+        Its address, such as ``tcp://10.0.0.5:8786``.
+
+    Raises
+    ------
+    InputError
+        The extra is not installed, nothing answers there, the cluster has no worker, or one
+        of another version.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise InputError("`backend='dask'`: needs Dask; install it with: pip install 'paceline[dask]'") from None
+    from joblib import Parallel, parallel_config
+
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
+    where, hint = f"`scheduler` {scheduler!r}", "start one with: dask scheduler"
+    check_answers(scheduler, where, hint)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on versions: those that matter are compared
+            client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: no Dask scheduler answers there ({_first_words(error)}); {hint}") from None
+    with client, ExitStack() as stack:
+        with parallel_config(backend="dask", client=client, wait_for_workers_timeout=_WORKER_S):
+            parallel = Parallel(return_as="generator", batch_size=1, pre_dispatch=jobs or "2*n_jobs")
+        try:
+            stack.enter_context(parallel)
+        except TimeoutError:
+            raise InputError(f"{where}: this Dask cluster has no worker; start some with: dask worker {scheduler}") from None
+        lost_it = _lost("Dask")
+        lost = {distributed.KilledWorker: KILLED, CancelledError: lost_it, OSError: lost_it}
+        workers = Workers(parallel, jobs or sum(client.ncores().values()), lost=lost, cluster=where)
+        check_versions(workers, where)
+        yield workers
+
+
 def check_ray_address(scheduler: str | None) -> None:
     """Raise InputError unless this is the address of a Ray cluster, or left out."""
-    if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
+    if scheduler is not None and not _RAY_ADDRESS.fullmatch(scheduler):
         raise InputError(f"`scheduler` {scheduler[:80]!r}: must be host:port, ray://host:port or auto, as `backend='ray'` needs it")
 
 
@@ -45,7 +114,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         Tasks at a time; 0 for as many as it has CPUs.
     scheduler
         Its address: ``host:port``, ``ray://host:port``, or ``auto`` for the one that runs on
-        this machine. Left out: what ``RAY_ADDRESS`` says; without it, or with ``local``, one
+        this machine. Left out: what ``RAY_RAY_ADDRESS`` says; without it, or with ``local``, one
         is started here and shut down again.
 
     Raises
@@ -61,7 +130,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         raise InputError("`backend='ray'`: needs Ray; install it with: pip install 'paceline[ray]'") from None
     from joblib import Parallel, parallel_config
 
-    address = scheduler or os.environ.get("RAY_ADDRESS") or _OWN
+    address = scheduler or os.environ.get("RAY_RAY_ADDRESS") or _OWN
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where = f"`scheduler` {address!r}"
     hint = "start one with: ray start --head (if it wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN)"
@@ -94,7 +163,8 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         with parallel_config(backend="ray"):
             parallel = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all", **without_files())
         stack.enter_context(parallel)
-        lost = {ray.exceptions.RayActorError: KILLED, ray.exceptions.RayError: _LOST, ConnectionError: _LOST}
+        lost_it = _lost("Ray")
+        lost = {ray.exceptions.RayActorError: KILLED, ray.exceptions.RayError: lost_it, ConnectionError: lost_it}
         workers = Workers(parallel, count, streaming=False, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
@@ -102,15 +172,11 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
 
 def _unlike(error: Exception) -> str:
     """Which versions keep Ray from working together here and there, in words; "" where it is something else."""
-    found = _UNLIKE.search(str(error))
-    if found is None:
+    mismatch = _UNLIKE.search(str(error))
+    if mismatch is None:
         return ""
-    there, here = (f"Ray {ray} on Python {python}" for ray, python in (found.groups()[:2], found.groups()[2:]))
+    there, here = (f"Ray {ray} on Python {python}" for ray, python in (mismatch.groups()[:2], mismatch.groups()[2:]))
     return f"this cluster runs {there}, but here is {here}, which do not work together; install the same versions there"
-
-
-def _first_words(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0][:200]
 
 
 def _shut_down(ray: Any) -> None:
