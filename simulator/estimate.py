@@ -21,268 +21,20 @@ So a change of :mod:`simulator.strategies.hybrid.routine` may need one here; no 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.program.port_names import PortKind
 from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
 from simulator.scenario import Resolved
 from simulator.spec.cluster import Cluster
-from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass
 from simulator.strategies.pipelines import feeds_in_turn
-
-
-class Chain(NamedTuple):
-    """Work that is done one thing after the other in each step.
-
-    Attributes
-    ----------
-    forward_s, backward_s, update_s
-        Of it, seconds of compute on each stage's device, by the law that they follow; shape (stages,).
-    exchange_s
-        Seconds of collectives and messages.
-    """
-
-    forward_s: NDArray[np.float64]
-    backward_s: NDArray[np.float64]
-    update_s: NDArray[np.float64]
-    exchange_s: float
-
-    @property
-    def total_s(self) -> float:
-        """Its seconds on devices that are alike."""
-        return float(self.forward_s.sum() + self.backward_s.sum() + self.update_s.sum()) + self.exchange_s
-
-    @property
-    def compute_s(self) -> float:
-        """Of it, seconds of compute."""
-        return self.total_s - self.exchange_s
-
-
-class _Work(NamedTuple):
-    """Seconds of what one stage does."""
-
-    forward_s: float = 0.0
-    backward_s: float = 0.0
-    exchange_s: float = 0.0
-
-    def plus(self, other: _Work) -> _Work:
-        return _Work(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-
-class _Stage:
-    """One stage: its passes in their order, and what comes before and after them."""
-
-    def __init__(self, costs: StageCosts) -> None:
-        self.costs = costs
-        self.forward = [_Work(part.forward_s, 0.0, costs.exchange_s(part, True)) for part in costs.parts]
-        parted = any(each.does == "weights" for each in costs.order)
-        self.backward = [self._backward(part, 1.0 - costs.weights if parted else 1.0) for part in costs.parts]
-        self.weights = [_Work(0.0, part.backward_s * costs.weights) for part in costs.parts]
-        backwards = [place for place, each in enumerate(costs.order) if each.does == "backward"]
-        self.last_backward = backwards[-1]
-
-    def _backward(self, part: Part, share: float) -> _Work:
-        return _Work(part.again_s, part.backward_s * share, self.costs.exchange_s(part, False))
-
-    @cached_property
-    def once(self) -> _Work:
-        """The way of one micro-batch through its first chunk, forward and backward."""
-        return self.forward[0].plus(self.backward[0])
-
-    @cached_property
-    def whole(self) -> _Work:
-        """All of its passes."""
-        return self.sum_of(self.costs.order)
-
-    @cached_property
-    def through_the_last(self) -> _Work:
-        """Its passes up to the last backward pass, with which the way back begins."""
-        return self.sum_of(self.costs.order[: self.last_backward + 1])
-
-    def sum_of(self, order: Sequence[Pass]) -> _Work:
-        """What some of its passes take."""
-        work = {"forward": self.forward, "backward": self.backward, "weights": self.weights}
-        total = _Work()
-        for (does, chunk), count in Counter((each.does, each.chunk) for each in order).items():
-            its = work[does][chunk]
-            total = total.plus(_Work(*(count * value for value in its)))
-        return total
-
-    def after(self, micro_batch: int) -> Sequence[Pass]:
-        """Its passes after the backward pass of a micro-batch in its first chunk."""
-        order = self.costs.order
-        place = next(at for at, each in enumerate(order) if each.does == "backward" and each.micro_batch == micro_batch and not each.chunk)
-        return order[place + 1 :]
-
-    # -- collectives -------------------------------------------------------------------
-
-    @cached_property
-    def first_gather_s(self) -> float:
-        """Before its first pass, where parameters are shared: the first layer's."""
-        if not (self.costs.shares and self.costs.shard == "parameters"):
-            return 0.0
-        return self._gather_s(self.costs.layers[0][0].dense.parameter_bytes)
-
-    @cached_property
-    def last_reduce_s(self) -> float:
-        """After its last pass and what that exchanges, meanwhile: the gradients that only that makes ready."""
-        return max(self._last_reduced_s - self.backward[self.costs.order[-1].chunk].exchange_s, 0.0)
-
-    @property
-    def _last_reduced_s(self) -> float:
-        costs = self.costs
-        chunk = costs.order[-1].chunk
-        if costs.shares and costs.shard == "parameters":
-            layer = costs.layers[chunk][0]
-            return self._reduced_s(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
-        last = costs.reduced if costs.at_end else [one for one in costs.reduced if one.chunk == chunk][-1:]
-        return math.fsum(self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last)
-
-    @cached_property
-    def last_gather_s(self) -> float:
-        """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
-        if not self.costs.shares or self.costs.shard == "parameters":
-            return 0.0
-        return self._gather_s(math.fsum(part.dense.parameter_bytes for part in self.costs.parts))
-
-    @property
-    def collectives_s(self) -> float:
-        """All collectives of the group with which it shares or sums gradients, which come one after the other."""
-        costs = self.costs
-        forwards = sum(each.does == "forward" and not each.chunk for each in costs.order)
-        scatters_s = (forwards if costs.each_micro_batch else 1) * math.fsum(self._scattered_s(one.dense_bytes) for one in costs.reduced)
-        if not (costs.shares and costs.shard == "parameters"):
-            return scatters_s + self.last_gather_s
-        times = 1 if costs.keeps else forwards
-        gathers_s = math.fsum(self._gather_s(layer.dense.parameter_bytes) for its in costs.layers for layer in its)
-        scatters_s = math.fsum(self._scattered_s(layer.dense.gradient_bytes) for its in costs.layers for layer in its)
-        return times * ((1 if costs.keeps else 2) * gathers_s + scatters_s)
-
-    def _gather_s(self, size_bytes: float) -> float:
-        return self.costs.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
-
-    def _scattered_s(self, dense_bytes: float) -> float:
-        """Of gradients, the part of the reduction that all of a group's others wait for."""
-        if self.costs.dense.copies == 1 or not dense_bytes:
-            return 0.0
-        if not self.costs.shares:
-            return self.costs.seconds("data", "all-reduce", dense_bytes)
-        return self.costs.seconds("shard", "reduce-scatter", dense_bytes)
-
-    def _reduced_s(self, dense_bytes: float, expert_bytes: float) -> float:
-        """Those that all copies have, or those of experts, whichever take longer."""
-        costs = self.costs
-        if costs.dense.copies == 1:
-            return 0.0
-        dense_s = self._scattered_s(dense_bytes)
-        if costs.shares and costs.dense.shards < costs.dense.copies and dense_bytes:
-            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.dense.shards)
-        experts_s = 0.0
-        if expert_bytes and costs.experts.copies > 1:
-            shared = costs.shares and costs.experts.shards > 1
-            experts_s = costs.seconds(*(("expert shard", "reduce-scatter") if shared else ("alike", "all-reduce")), expert_bytes)
-        return max(dense_s, experts_s)
-
-
-class Cut:
-    """What is known of a step of a model that is cut.
-
-    Parameters
-    ----------
-    costs
-        Of each stage, of a strategy whose stages wait for each other at the end of a step.
-    cluster
-        With devices that split tensors as one.
-    ranks
-        Of each stage and copy, shape (stages, copies).
-
-    Attributes
-    ----------
-    coupled
-        Whether all copies wait for each other in each stage, each step.
-    """
-
-    def __init__(self, costs: Sequence[StageCosts], cluster: Cluster, ranks: Integers) -> None:
-        self._stages = [_Stage(its) for its in costs]
-        self._cluster = cluster
-        self._node = ranks // cluster.replicas_per_node
-        self.coupled = all(its.dense.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
-
-    def chains(self, apply_s: float) -> list[Chain]:
-        """Every chain that is known; a step lasts at least as long as each. ``apply_s``: of the whole model's update."""
-        numbers = range(len(self._stages))
-        down_s = [self._sent_s(its.costs.parts[0].output_bytes, number) for number, its in enumerate(self._stages[:-1])]
-        up_s = [self._sent_s(its.costs.layers[0][0].input_bytes, number) for number, its in enumerate(self._stages[1:])]
-        exchange_s = np.concatenate(([0.0], np.cumsum(np.add(down_s, up_s)))).tolist()
-        by_stages = [_by_stage(self._stages, number, exchange_s[number], apply_s) for number in numbers]
-        return [*by_stages, *(_alone(self._stages, number, apply_s) for number in numbers)]
-
-    def _sent_s(self, size_bytes: float, stage: int) -> float:
-        """Seconds of a message between a stage and the next, of the copy whose way is shortest."""
-        nodes, others = self._node[stage].tolist(), self._node[stage + 1].tolist()
-        return min(self._crosses_s(size_bytes, *ends) for ends in set(zip(nodes, others, strict=True)))
-
-    def _crosses_s(self, size_bytes: float, node: int, other: int) -> float:
-        if node == other:
-            link = self._cluster.intra_node
-            return float(link.latency_s + size_bytes / link.bandwidth_bytes_per_s)
-        links = self._cluster.link_of(node), self._cluster.link_of(other)
-        return float(min(its.latency_s for its in links) + size_bytes / min(its.bandwidth_bytes_per_s for its in links))
-
-    def hidden_s(self) -> float:
-        """Seconds of what compute may hide: the collectives of a group, or what stages hand on over the link of a node, the longest."""
-        return max(*(its.collectives_s for its in self._stages), self._busiest_link_s())
-
-    def _busiest_link_s(self) -> float:
-        """Of activations that leave a node, and of gradients."""
-        count = len(self._stages)
-        out: dict[int, float] = {}
-        for number, stage in enumerate(self._stages):
-            costs, following, before = stage.costs, (number + 1) % count, (number - 1) % count
-            times = sum(each.does == "forward" and not each.chunk for each in costs.order)
-            down = times * math.fsum(part.output_bytes for part, last in zip(costs.parts, costs.last, strict=True) if not last)
-            up = times * math.fsum(its[0].input_bytes for its, first in zip(costs.layers, costs.first, strict=True) if not first)
-            for other, size_bytes in ((following, down), (before, up)):
-                for node, its_node in zip(self._node[number].tolist(), self._node[other].tolist(), strict=True):
-                    if node != its_node:
-                        out[node] = out.get(node, 0.0) + size_bytes
-        return max((size_bytes / self._cluster.link_of(node).bandwidth_bytes_per_s for node, size_bytes in out.items()), default=0.0)
-
-
-def _by_stage(stages: Sequence[_Stage], number: int, exchange_s: float, apply_s: float) -> Chain:
-    """Down to a stage, through its passes, and back up to the first, which updates; ``exchange_s``: of the messages on that way."""
-    first, stage = stages[0], stages[number]
-    works = [before.once for before in stages[:number]] + [_Work()] * (len(stages) - number)
-    exchange_s += first.first_gather_s + first.last_reduce_s + first.last_gather_s
-    if number:
-        works[number] = stage.through_the_last
-        works[0] = works[0].plus(first.sum_of(first.after(stage.costs.order[stage.last_backward].micro_batch)))
-    else:
-        works[0] = first.whole
-    return _chain(works, exchange_s, 0, first.costs.apply * apply_s)
-
-
-def _alone(stages: Sequence[_Stage], number: int, apply_s: float) -> Chain:
-    """All that one stage does itself."""
-    stage = stages[number]
-    works = [_Work() for _ in stages]
-    works[number] = stage.whole
-    return _chain(works, stage.last_reduce_s + stage.last_gather_s, number, stage.costs.apply * apply_s)
-
-
-def _chain(works: Sequence[_Work], exchange_s: float, updates: int, update_s: float) -> Chain:
-    forward_s, backward_s, exchanges_s = np.array(works).T
-    updated_s = np.zeros(len(works))
-    updated_s[updates] = update_s
-    return Chain(forward_s, backward_s, updated_s, float(exchanges_s.sum()) + exchange_s)
 
 
 class Links(NamedTuple):
@@ -347,11 +99,11 @@ def needs_of(program: Program, *, evenly: bool) -> Needs:
     sent = np.zeros((2, len(program.routines), slots))  # bytes, tensors
     served = np.zeros((len(program.routines), max(program.servers.count, 1)))
     for number, routine in enumerate(program.routines):
-        for its in routine.operations:
-            if its.kind == "send" and not (late and its.target.kind == "server"):
-                sent[:, number, its.slot] += its.size_bytes, its.tensors
-            elif its.kind == "serve" and not late:
-                served[number, its.server] += its.cost_s
+        for operation in routine.operations:
+            if operation.kind == "send" and not (late and operation.target.kind == "server"):
+                sent[:, number, operation.slot] += operation.size_bytes, operation.tensors
+            elif operation.kind == "serve" and not late:
+                served[number, operation.server] += operation.cost_s
     least = sent.min(axis=1)
     hosts = np.zeros((2, program.hosts.count))
     over: dict[bytes, tuple[Integers, float]] = {}
@@ -363,22 +115,21 @@ def needs_of(program: Program, *, evenly: bool) -> Needs:
         out, into = paths.port[first], paths.port[after - 1]
         for port in (out,) if (out == into).all() else (out, into):  # the same links of other slots are added
             port = port[:1] if (port == port[0]).all() else np.unique(port)
-            its_bytes = over.get(port.tobytes(), (port, 0.0))[1]
-            over[port.tobytes()] = port, its_bytes + float(least[0, slot])
+            before = over.get(port.tobytes(), (port, 0.0))[1]
+            over[port.tobytes()] = port, before + float(least[0, slot])
         for host in (paths.source[path], paths.target[path]):
             if host[0] >= 0 and (host == host[0]).all():
                 hosts[:, host[0]] += ranks * least[:, slot]
     loads = [(port, ranks * size_bytes / float(program.ports.whole[port].sum())) for port, size_bytes in over.values()]
     if evenly and slots:
         loads += _busiest(program, program.ranks.path.ravel().astype(np.int64), sent[0][program.ranks.routine].ravel())
-    shared, own = ([its for its in loads if (len(its[0]) == 1) == one] for one in (True, False))
-    served_s = ranks * float(served.min(axis=0).max())
-    return Needs(_most(program, shared), _most(program, own), served_s, hosts[1], hosts[0], apart_s(program) or 0.0)
+    shared, own = (_most(program, (load for load in loads if (len(load[0]) == 1) == single)) for single in (True, False))
+    return Needs(shared, own, ranks * float(served.min(axis=0).max()), hosts[1], hosts[0], apart_s(program) or 0.0)
 
 
-def _most(program: Program, loads: Sequence[tuple[Integers, float]]) -> Links:
-    port, seconds = max(loads, key=lambda its: its[1], default=(np.empty(0, dtype=np.int64), 0.0))
-    return Links(frozenset(program.ports.names[one].kind for one in port.tolist()), seconds)
+def _most(program: Program, loads: Iterable[tuple[Integers, float]]) -> Links:
+    port, seconds = max(loads, key=lambda load: load[1], default=(np.empty(0, dtype=np.int64), 0.0))
+    return Links(frozenset(program.ports.names[number].kind for number in port.tolist()), seconds)
 
 
 def _busiest(program: Program, path: Integers, size_bytes: Floats) -> list[tuple[Integers, float]]:
@@ -407,59 +158,276 @@ def apart_s(program: Program, collective_s: Callable[[Operation], float] = lambd
     collective_s
         Seconds of a collective, at least, from when a rank enters it; of those that last as long as the program says that is known.
     """
-    rules = program.rules
+    rules, paths = program.rules, program.paths
     if (isinstance(rules.updates, Synchronous) and rules.updates.cancel) or (rules.reduction is not None and rules.reduction.by_need):
         return None
-    slots = [_Slot.of(program, slot) for slot in range(program.ranks.path.shape[1])]
+    fastest: list[tuple[float, float]] = []  # latency and bytes per second of the fastest path of any rank's, by slot
+    for path in program.ranks.path.T.astype(np.int64):
+        path = path[path >= 0]
+        rate = float(program.ports.whole[paths.port[paths.first[path]]].max(initial=0.0)) or math.inf
+        fastest.append((float(paths.latency_s[path].min()) if len(path) else 0.0, rate))
     one_by_one = rules.reduction is None or rules.reduction.cycle_s is None  # in cycles, what is ready is fused
 
-    def lasts_s(its: Operation) -> float:
-        if its.kind == "send" and not its.from_step:
-            return slots[its.slot].seconds(its.size_bytes)
-        if its.kind != "collective" or its.every > 1:
+    def lasts_s(operation: Operation) -> float:
+        if operation.kind == "send" and not operation.from_step:
+            latency_s, bytes_per_s = fastest[operation.slot]
+            return latency_s + operation.size_bytes / bytes_per_s
+        if operation.kind != "collective" or operation.every > 1:
             return 0.0
-        return collective_s(its) if its.lasts_s is None else its.lasts_s
+        return collective_s(operation) if operation.lasts_s is None else operation.lasts_s
 
     return min(_apart_s(routine, lasts_s, one_by_one=one_by_one) for routine in program.routines)
 
 
-class _Slot(NamedTuple):
-    """The fastest path of any rank's."""
-
-    latency_s: float
-    bytes_per_s: float
-
-    @classmethod
-    def of(cls, program: Program, slot: int) -> _Slot:
-        paths, path = program.paths, program.ranks.path[:, slot].astype(np.int64)
-        path = path[path >= 0]
-        if not len(path):
-            return cls(0.0, math.inf)
-        first = program.ports.whole[paths.port[paths.first[path]]]
-        return cls(float(paths.latency_s[path].min()), float(first.max()))
-
-    def seconds(self, size_bytes: float) -> float:
-        return self.latency_s + size_bytes / self.bytes_per_s
-
-
 def _apart_s(routine: Routine, lasts_s: Callable[[Operation], float], *, one_by_one: bool) -> float:
     """The longest chain of messages before the first pass, and that after the last."""
-    passes = [number for number, its in enumerate(routine.operations) if its.kind == "compute" and (its.forward or its.backward)]
+    operations = routine.operations
+    passes = [number for number, each in enumerate(operations) if each.kind == "compute" and (each.forward or each.backward)]
     if not passes:
         return 0.0
     before: dict[int, float] = {}
     after = {passes[-1]: 0.0}
     last: tuple[int, ...] = ()  # of collectives that are made in their order; others, in that in which they are entered
-    for number, its in enumerate(routine.operations):
-        its_s, waits = lasts_s(its), its.after
-        if its.kind == "collective" and its.lasts_s is None and one_by_one:
+    for number, operation in enumerate(operations):
+        seconds, waits = lasts_s(operation), operation.after
+        if operation.kind == "collective" and operation.lasts_s is None and one_by_one:
             waits, last = (*waits, *last), (number,)
         if number <= passes[0]:
-            before[number] = max((before[each] for each in waits), default=0.0) + its_s
+            before[number] = max((before[each] for each in waits), default=0.0) + seconds
         if reached := [after[each] for each in waits if each in after]:
-            after[number] = max(reached) + its_s
+            after[number] = max(reached) + seconds
     return before[passes[0]] + max(after.values())
 
+
+# -- of a model that is cut ----------------------------------------------------------------
+
+
+class Chain(NamedTuple):
+    """Work that is done one thing after the other in each step.
+
+    Attributes
+    ----------
+    forward_s, backward_s, update_s
+        Of it, seconds of compute on each stage's device, by the distribution that they follow; shape (stages,).
+    exchange_s
+        Seconds of collectives and messages.
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    update_s: Floats
+    exchange_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Its seconds on devices that are alike."""
+        return float(self.forward_s.sum() + self.backward_s.sum() + self.update_s.sum()) + self.exchange_s
+
+
+class CutNeeds(NamedTuple):
+    """What a step of a model that is cut takes at least.
+
+    Attributes
+    ----------
+    chain
+        The longest that is known.
+    hidden_s
+        Seconds of what compute may hide: the collectives of a group, or what stages hand on over the link of a node, the longest.
+    coupled
+        Whether all copies wait for each other in each stage, each step.
+    """
+
+    chain: Chain
+    hidden_s: float
+    coupled: bool
+
+
+def needs_of_cut(costs: Sequence[StageCosts], cluster: Cluster, ranks: Integers, apply_s: float) -> CutNeeds:
+    """What a step needs of a strategy whose stages wait for each other at the end of each.
+
+    Parameters
+    ----------
+    costs
+        Of each stage.
+    cluster
+        With devices that split tensors as one.
+    ranks
+        Of each stage and copy, shape (stages, copies).
+    apply_s
+        Seconds of the whole model's update.
+    """
+    stages, node = [_Stage(each) for each in costs], ranks // cluster.replicas_per_node
+    coupled = all(each.dense.copies == 1 or any(reduced.dense_bytes for reduced in each.reduced) for each in costs)
+    hidden_s = max(*(stage.collectives_s for stage in stages), _busiest_link_s(costs, cluster, node))
+    return CutNeeds(max(_chains(stages, cluster, node, apply_s), key=lambda chain: chain.total_s), hidden_s, coupled)
+
+
+class _Stage:
+    """One stage: its passes in their order, and what comes before and after them.
+
+    Work is an array of seconds: forward, backward, and of what is exchanged.
+    """
+
+    def __init__(self, costs: StageCosts) -> None:
+        self.costs = costs
+        share = 1.0 - costs.weights if any(each.does == "weights" for each in costs.order) else 1.0
+        self.work: dict[str, list[Floats]] = {
+            "forward": [np.array((part.forward_s, 0.0, costs.exchange_s(part, True))) for part in costs.parts],
+            "backward": [np.array((part.again_s, part.backward_s * share, costs.exchange_s(part, False))) for part in costs.parts],
+            "weights": [np.array((0.0, part.backward_s * costs.weights, 0.0)) for part in costs.parts],
+        }
+        self.last_backward = max(place for place, each in enumerate(costs.order) if each.does == "backward")
+
+    @cached_property
+    def once(self) -> Floats:
+        """The way of one micro-batch through its first chunk, forward and backward."""
+        return self.work["forward"][0] + self.work["backward"][0]
+
+    @cached_property
+    def whole(self) -> Floats:
+        """All of its passes."""
+        return self.sum_of(self.costs.order)
+
+    def sum_of(self, order: Sequence[Pass]) -> Floats:
+        """What some of its passes take."""
+        total = np.zeros(3)
+        for (does, chunk), count in Counter((each.does, each.chunk) for each in order).items():
+            total += count * self.work[does][chunk]
+        return total
+
+    def after(self, micro_batch: int) -> Sequence[Pass]:
+        """Its passes after the backward pass of a micro-batch in its first chunk."""
+        order = self.costs.order
+        place = next(at for at, each in enumerate(order) if each.does == "backward" and each.micro_batch == micro_batch and not each.chunk)
+        return order[place + 1 :]
+
+    @cached_property
+    def first_gather_s(self) -> float:
+        """Before its first pass, where parameters are shared: the first layer's."""
+        return self._gather_s(self.costs.layers[0][0].dense.parameter_bytes) if self._gathers else 0.0
+
+    @cached_property
+    def last_reduce_s(self) -> float:
+        """After its last pass and what that exchanges, meanwhile: the gradients that only that makes ready."""
+        costs, chunk = self.costs, self.costs.order[-1].chunk
+        if self._gathers:
+            layer = costs.layers[chunk][0]
+            reduced_s = self._reduced_s(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
+        else:
+            last = costs.reduced if costs.at_end else [each for each in costs.reduced if each.chunk == chunk][-1:]
+            reduced_s = math.fsum(self._reduced_s(each.dense_bytes, each.expert_bytes) for each in last)
+        return max(reduced_s - float(self.work["backward"][chunk][2]), 0.0)
+
+    @cached_property
+    def last_gather_s(self) -> float:
+        """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
+        if not self.costs.shares or self._gathers:
+            return 0.0
+        return self._gather_s(math.fsum(part.dense.parameter_bytes for part in self.costs.parts))
+
+    @property
+    def collectives_s(self) -> float:
+        """All collectives of the group with which it shares or sums gradients, which come one after the other."""
+        costs = self.costs
+        forwards = _forwards(costs)
+        if not self._gathers:
+            times = forwards if costs.each_micro_batch else 1
+            return times * math.fsum(self._scattered_s(each.dense_bytes) for each in costs.reduced) + self.last_gather_s
+        gathers_s = math.fsum(self._gather_s(layer.dense.parameter_bytes) for layers in costs.layers for layer in layers)
+        scatters_s = math.fsum(self._scattered_s(layer.dense.gradient_bytes) for layers in costs.layers for layer in layers)
+        return (1 if costs.keeps else forwards) * ((1 if costs.keeps else 2) * gathers_s + scatters_s)
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether copies share parameters, which they gather layer by layer."""
+        return self.costs.shares and self.costs.shard == "parameters"
+
+    def _gather_s(self, size_bytes: float) -> float:
+        return self.costs.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
+
+    def _scattered_s(self, dense_bytes: float) -> float:
+        """Of gradients, the part of the reduction that all of a group's others wait for."""
+        if self.costs.dense.copies == 1 or not dense_bytes:
+            return 0.0
+        if not self.costs.shares:
+            return self.costs.seconds("data", "all-reduce", dense_bytes)
+        return self.costs.seconds("shard", "reduce-scatter", dense_bytes)
+
+    def _reduced_s(self, dense_bytes: float, expert_bytes: float) -> float:
+        """Those that all copies have, or those of experts, whichever take longer."""
+        costs = self.costs
+        if costs.dense.copies == 1:
+            return 0.0
+        dense_s = self._scattered_s(dense_bytes)
+        if costs.shares and costs.dense.shards < costs.dense.copies and dense_bytes:
+            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.dense.shards)
+        experts_s = 0.0
+        if expert_bytes and costs.experts.copies > 1:
+            shared = costs.shares and costs.experts.shards > 1
+            experts_s = costs.seconds(*(("expert shard", "reduce-scatter") if shared else ("alike", "all-reduce")), expert_bytes)
+        return max(dense_s, experts_s)
+
+
+def _forwards(costs: StageCosts) -> int:
+    """Micro-batches of a step."""
+    return sum(each.does == "forward" and not each.chunk for each in costs.order)
+
+
+def _chains(stages: Sequence[_Stage], cluster: Cluster, node: Integers, apply_s: float) -> Iterator[Chain]:
+    """Every chain that is known; a step lasts at least as long as each."""
+    first = stages[0]
+    ends_s = first.first_gather_s + first.last_reduce_s + first.last_gather_s
+    sent_s = 0.0  # of messages on the way to a stage and back
+    for number, stage in enumerate(stages):  # down to it, through its passes, and back up to the first, which updates
+        works = [before.once for before in stages[:number]] + [np.zeros(3)] * (len(stages) - number)
+        if number:
+            ends = node[number - 1], node[number]
+            down_bytes, up_bytes = stages[number - 1].costs.parts[0].output_bytes, stage.costs.layers[0][0].input_bytes
+            sent_s += _sent_s(cluster, down_bytes, *ends) + _sent_s(cluster, up_bytes, *ends)
+            works[number] = stage.sum_of(stage.costs.order[: stage.last_backward + 1])  # with the last of these the way back begins
+            works[0] = works[0] + first.sum_of(first.after(stage.costs.order[stage.last_backward].micro_batch))
+        else:
+            works[0] = first.whole
+        yield _chain(works, sent_s + ends_s, 0, first.costs.apply * apply_s)
+    for number, stage in enumerate(stages):  # all that it does itself
+        works = [np.zeros(3)] * len(stages)
+        works[number] = stage.whole
+        yield _chain(works, stage.last_reduce_s + stage.last_gather_s, number, stage.costs.apply * apply_s)
+
+
+def _chain(works: Sequence[Floats], exchange_s: float, updates: int, update_s: float) -> Chain:
+    forward_s, backward_s, exchanges_s = np.array(works).T
+    updated_s = np.zeros(len(works))
+    updated_s[updates] = update_s
+    return Chain(forward_s, backward_s, updated_s, float(exchanges_s.sum()) + exchange_s)
+
+
+def _sent_s(cluster: Cluster, size_bytes: float, nodes: Integers, others: Integers) -> float:
+    """Seconds of a message between a stage and the next, of the copy whose way is shortest."""
+
+    def crosses_s(node: int, other: int) -> float:
+        links = [cluster.intra_node] if node == other else [cluster.link_of(node), cluster.link_of(other)]
+        return float(min(link.latency_s for link in links) + size_bytes / min(link.bandwidth_bytes_per_s for link in links))
+
+    return min(crosses_s(*ends) for ends in set(zip(nodes.tolist(), others.tolist(), strict=True)))
+
+
+def _busiest_link_s(stages: Sequence[StageCosts], cluster: Cluster, node: Integers) -> float:
+    """Of activations that leave a node, and of gradients."""
+    count = len(stages)
+    out: defaultdict[int, float] = defaultdict(float)
+    for number, costs in enumerate(stages):
+        times = _forwards(costs)
+        down = times * math.fsum(part.output_bytes for part, last in zip(costs.parts, costs.last, strict=True) if not last)
+        up = times * math.fsum(layers[0].input_bytes for layers, first in zip(costs.layers, costs.first, strict=True) if not first)
+        for other, size_bytes in (((number + 1) % count, down), ((number - 1) % count, up)):
+            for here, there in zip(node[number].tolist(), node[other].tolist(), strict=True):
+                if here != there:
+                    out[here] += size_bytes
+    return max((size_bytes / cluster.link_of(number).bandwidth_bytes_per_s for number, size_bytes in out.items()), default=0.0)
+
+
+# -- events of a simulation ----------------------------------------------------------------
 
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
 """Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""

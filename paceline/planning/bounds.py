@@ -12,9 +12,9 @@ and waiting for others, is left out; docs/planning.md has each formula. What a s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, assert_never, cast
+from typing import Any, NamedTuple, assert_never, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.draws import node_factors, process_factors
 from simulator.engine.replication import drawn_scenario
-from simulator.estimate import Chain, Cut, Needs, needs_of
+from simulator.estimate import Chain, Needs, needs_of, needs_of_cut
 from simulator.program.port_names import PortKind
 from simulator.program.program import Integers
 from simulator.resolve.drawing import as_workers, compile_program
@@ -66,24 +66,28 @@ class _Draw:
     def __init__(self, scenario: Scenario, replication: int) -> None:
         self._streams = Streams(scenario.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
-        training = scenario.training
+        changes: dict[str, Any] = {"strategy": ALONE}
         if scenario.strategy.cuts_batches:  # by itself
-            training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
-        self._drawn = drawn_scenario(resolve(scenario.model_copy(update={"strategy": ALONE, "training": training})), self._streams)
+            changes |= {"training.micro_batches": 1, "training.recompute": "none"}
+        self._drawn = drawn_scenario(resolve(scenario.replaced(changes)), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
         self._extremes: dict[int, NDArray[np.float64]] = {}
-        self._together: dict[int, Scenario] = {}
-        self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
-        self._limits: dict[int, JitterBounds] = {}
-        self._transports: dict[bool, Transport] = {}
+        self._made: dict[object, Any] = {}
+
+    def _once(self, key: object, make: Callable[[], Any]) -> Any:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def transport(self, scenario: Scenario) -> Transport:
         """What messages cost hosts in this run."""
-        carried = is_carried(scenario)
-        if carried not in self._transports:
-            its = scenario.model_copy(update={"cluster": self.cluster})
-            self._transports[carried] = in_practice(Resolved(its), drawn_values(scenario.practice, self._streams)).cluster.transport
-        return self._transports[carried]
+
+        def made() -> Transport:
+            values = drawn_values(scenario.practice, self._streams)
+            return in_practice(Resolved(scenario.replaced({"cluster": self.cluster})), values).cluster.transport
+
+        transport: Transport = self._once(is_carried(scenario), made)
+        return transport
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
         """Of the fastest and of the slowest worker process: by what its means are multiplied in this run, its node included."""
@@ -91,45 +95,46 @@ class _Draw:
         if not self.workload.run_to_run_cv and slow is None:
             return 1.0, 1.0
         each = scenario.replicas_per_process
-        found = self._extremes.get(each)  # of the first process, of the first two, ...
-        if found is None or len(found) < scenario.processes:
-            ahead = np.arange(max(scenario.processes, _AHEAD if found is None else 2 * len(found)))
+        extremes = self._extremes.get(each)  # of the first process, of the first two, ...
+        if extremes is None or len(extremes) < scenario.processes:
+            ahead = np.arange(max(scenario.processes, _AHEAD if extremes is None else 2 * len(extremes)))
             factors = process_factors(self.workload, self._streams, ahead, scenario.machines_of(ahead * each))
             if slow is not None:
                 factors = factors * node_factors(slow, self._streams, ahead * each // scenario.cluster.replicas_per_node)
-            found = self._extremes[each] = np.stack([np.minimum.accumulate(factors), np.maximum.accumulate(factors)], axis=1)
-        least, most = found[scenario.processes - 1].tolist()
+            extremes = self._extremes[each] = np.stack([np.minimum.accumulate(factors), np.maximum.accumulate(factors)], axis=1)
+        least, most = extremes[scenario.processes - 1].tolist()
         return least, most
 
     # -- of a model that is cut ---------------------------------------------------------
 
     def together(self, strategy: Hybrid) -> Scenario:
         """What is drawn, with devices that split tensors as one."""
-        if strategy.tensor not in self._together:
-            self._together[strategy.tensor] = as_workers(self._drawn.model_copy(update={"strategy": strategy}))
-        return self._together[strategy.tensor]
+        made: Scenario = self._once(strategy.tensor, lambda: as_workers(self._drawn.replaced({"strategy": strategy})))
+        return made
 
     def factors(self, strategy: Hybrid, ranks: int) -> NDArray[np.float64]:
         """By what the mean times of each rank are multiplied in this run, shape (ranks,)."""
-        key = strategy.tensor, ranks
-        if key not in self._factors:
-            its = self.together(strategy)
-            index = np.arange(ranks)
-            node = index // its.cluster.replicas_per_node
-            factors = process_factors(its.workload, self._streams, index, node) / its.cluster.speeds_of(node)
-            if its.cluster.slow_nodes is not None:
-                factors = factors * node_factors(its.cluster.slow_nodes, self._streams, np.arange(int(node[-1]) + 1))[node]
-            self._factors[key] = factors
-        return self._factors[key]
+
+        def made() -> NDArray[np.float64]:
+            drawn, index = self.together(strategy), np.arange(ranks)
+            node = index // drawn.cluster.replicas_per_node
+            factors = process_factors(drawn.workload, self._streams, index, node) / drawn.cluster.speeds_of(node)
+            slow = drawn.cluster.slow_nodes
+            return factors if slow is None else factors * node_factors(slow, self._streams, np.arange(int(node[-1]) + 1))[node]
+
+        factors: NDArray[np.float64] = self._once((strategy.tensor, ranks), made)
+        return factors
 
     def limits(self, strategy: Hybrid) -> JitterBounds:
         """Of every rank's factor of a step."""
-        if strategy.tensor not in self._limits:
-            its = self.together(strategy)
-            always = its.cluster.slowdown
-            laws = [jitter_bounds(kind.jitter or its.workload.jitter, kind.slowdown or always) for kind in its.cluster.node_classes]
-            self._limits[strategy.tensor] = worst_of([jitter_bounds(its.workload.jitter, always), *laws])
-        return self._limits[strategy.tensor]
+
+        def made() -> JitterBounds:
+            load, cluster = self.together(strategy).workload, self.together(strategy).cluster
+            kinds = [(kind.jitter or load.jitter, kind.slowdown or cluster.slowdown) for kind in cluster.node_classes]
+            return worst_of(jitter_bounds(*kind) for kind in [(load.jitter, cluster.slowdown), *kinds])
+
+        limits: JitterBounds = self._once(("limits", strategy.tensor), made)
+        return limits
 
 
 class _Group(NamedTuple):
@@ -164,16 +169,16 @@ class Ceilings:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
         strategy, self.expected = scenario.strategy, None
         if scenario.cluster.background is not None:  # which only makes a run longer
-            scenario = scenario.model_copy(update={"cluster": scenario.cluster.model_copy(update={"background": None})})
+            scenario = scenario.replaced({"cluster.background": None})
         if strategy.simpler is not None:
-            scenario = scenario.model_copy(update={"strategy": strategy.simpler})
+            scenario = scenario.replaced({"strategy": strategy.simpler})
         elif strategy.cuts_batches:
             return self._of_parts(scenario, cast(Hybrid, strategy))
-        given, scenario = scenario, as_workers(Resolved(scenario))  # of what resolving fills in these bounds read nothing
+        apart, scenario = scenario, as_workers(Resolved(scenario))  # of what resolving fills in these bounds read nothing
         window = _Window.of(scenario)
         if window is None:
             return np.full(len(self._draws), math.inf)
-        needs = _needs(given, evenly=window.together) if scenario.strategy.reduction is None else None
+        needs = _needs(apart, evenly=window.together) if scenario.strategy.reduction is None else None
         kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
@@ -193,16 +198,16 @@ class Ceilings:
         expected = as_workers(resolve(scenario))
         together = cast(Hybrid, expected.strategy)
         ranks = together.grid(expected.layout).rank
-        cut = Cut(together.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
-        longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
-        self.expected = scenario.replicas * scenario.batch / max(longest.total_s, hidden_s, 1e-12)
+        costs = together.costs(expected, Streams(scenario.run.seed, 0), self._timed)
+        needs = needs_of_cut(costs, expected.cluster, ranks, expected.workload.apply_s)
+        self.expected = scenario.replicas * scenario.batch / max(needs.chain.total_s, needs.hidden_s, 1e-12)
         samples = (1.0 - scenario.training.skipped) * (whole + 1) * scenario.replicas * scenario.batch
         rates = []
         ahead = _ahead(scenario)
         for draw in self._draws:
             at_least_s = whole * max(
-                _chain_s(longest, expected, draw, strategy, ranks if cut.coupled else None, whole),
-                hidden_s * _faster(expected.cluster, draw),
+                _chain_s(needs.chain, expected, draw, strategy, ranks if needs.coupled else None, whole),
+                needs.hidden_s * _faster(expected.cluster, draw),
                 max(whole - ahead, 0) / whole * _input_s(scenario, draw, max(whole - ahead, 0)),
             )
             rates.append(samples / at_least_s if at_least_s > 0 else math.inf)
@@ -237,13 +242,13 @@ def _needs(scenario: Scenario, *, evenly: bool) -> Needs:
     """
     resolved = resolve(scenario)
     transport = nominally_in_practice(resolved).cluster.transport  # with costs of messages, so that the program has hosts
-    whole = Drawn(as_workers(resolved.model_copy(update={"cluster": resolved.cluster.model_copy(update={"transport": transport})})))
+    whole = Drawn(as_workers(resolved.replaced({"cluster.transport": transport})))
     layout, cluster, per_node = whole.layout, whole.cluster, whole.cluster.replicas_per_node
     some = max(_READ // per_node, 1) * per_node
     if layout.ranks <= some or layout.servers_beside or cluster.node_classes or cluster.fabric is not None:
         return needs_of(compile_program(whole), evenly=evenly)
-    load = whole.workload.model_copy(update={"batch_per_replica": whole.batch, "global_batch": None})
-    few = whole.model_copy(update={"workload": load, "strategy": whole.strategy.with_count(some)})
+    batch = {"workload.batch_per_replica": whole.batch, "workload.global_batch": None}
+    few = whole.replaced({**batch, "strategy": whole.strategy.with_count(some)})
     return needs_of(compile_program(few), evenly=False).of_more(layout.ranks / some, layout.ranks / (layout.worker_nodes * per_node))
 
 
@@ -290,10 +295,10 @@ def _input_s(scenario: Scenario, draw: _Draw, batches: int) -> float:
     """Seconds of a batch at least, in the mean of a number of batches of a pipeline, which has everything to itself."""
     if scenario.input is None:
         return draw.workload.input(scenario.batch)
-    its = pipelines(scenario)
-    if its is None or not batches:
+    prepared = pipelines(scenario)
+    if prepared is None or not batches:
         return 0.0
-    return float(its.alone_s.min()) * least_mean(jitter_bounds(scenario.input.jitter), batches)
+    return float(prepared.alone_s.min()) * least_mean(jitter_bounds(scenario.input.jitter), batches)
 
 
 def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], alone_s: float) -> float:
@@ -328,11 +333,6 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
     return float(max(compute_s + window.whole / replicas * besides_s, on_cores_s))
 
 
-def _kinds_of_nodes(cluster: Cluster, nodes: int) -> range:
-    """Enough nodes to have met each kind that is used."""
-    return range(min(nodes, sum(kind.nodes for kind in cluster.node_classes) + 1))
-
-
 def _needed_s(scenario: Scenario, draw: _Draw, window: _Window, needs: Needs) -> Iterator[float]:
     """Of links, servers, their hosts, and the coordinator."""
     pace, cluster, steps = scenario.strategy.pace, scenario.cluster, window.whole / scenario.replicas
@@ -349,7 +349,7 @@ def _needed_s(scenario: Scenario, draw: _Draw, window: _Window, needs: Needs) ->
 def _slower_link(kind: PortKind, expected: Cluster, draw: _Draw) -> float:
     """What bytes take on a link at the rate that was drawn, over what was expected, at least."""
     now, before = (_bytes_per_s(kind, cluster) for cluster in (draw.cluster, expected))
-    own = any(its.inter_node is not None for its in expected.node_classes)  # which nothing is drawn for
+    own = any(kind.inter_node is not None for kind in expected.node_classes)  # which nothing is drawn for
     return min(before / now, 1.0 if own else math.inf) if now else _faster(expected, draw)
 
 
@@ -389,7 +389,8 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     size = draw.workload.parameter_bytes if apart else math.fsum(reduction.as_one(draw.workload, scenario.batch, replicas))
     halves = 1 if reduction.does == "all-gather" else 2  # what is gathered is not added first
     nodes = scenario.worker_nodes
-    if reduction.algorithm in IN_SWITCHES or (reduction.algorithm == "auto" and _adds_in_switches(cluster)):
+    may_add = cluster.nvls is not None or (cluster.fabric is not None and cluster.fabric.sharp)  # where the fastest way is taken
+    if reduction.algorithm in IN_SWITCHES or (reduction.algorithm == "auto" and may_add):
         halves = 1  # switches add, and each rank sends its data once at least
     links = replicas * (replicas - 1) if cluster.intra_node_topology == "mesh" else replicas
     if cluster.islands is not None and cluster.islands.devices > cluster.devices_per_node:
@@ -402,13 +403,9 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     else:
         reduce_s = halves * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
         if reduction.algorithm == "ring" and nodes == replicas:
-            reduce_s += halves * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
+            kinds = min(nodes, sum(kind.nodes for kind in cluster.node_classes) + 1)  # so many nodes to have met each kind that is used
+            reduce_s += halves * (replicas - 1) * min(cluster.link_of(node).latency_s for node in range(kinds))
     return reduce_s, apart or not reduction.after_backward
-
-
-def _adds_in_switches(cluster: Cluster) -> bool:
-    """Whether switches could add, where the fastest way is taken."""
-    return cluster.nvls is not None or (cluster.fabric is not None and cluster.fabric.sharp)
 
 
 # -- of a model that is cut ----------------------------------------------------------------
@@ -456,11 +453,11 @@ def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ra
 
 def _limits_in_common(scenario: Scenario) -> JitterBounds:
     """Limits of what groups of ranks have in common, as if all of a step were multiplied by it."""
-    its = scenario.strategy.in_common(scenario)
-    if its is None:
+    common = scenario.strategy.in_common(scenario)
+    if common is None:
         return JitterBounds(0.0, 1.0, 1.0)
-    each = jitter_bounds(its.distribution)
-    return each._replace(variance=each.variance * max(math.fsum(one * one for one in weights) for weights in its.weights))
+    each = jitter_bounds(common.distribution)
+    return each._replace(variance=each.variance * max(math.fsum(weight * weight for weight in weights) for weights in common.weights))
 
 
 def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) -> float:
@@ -492,17 +489,10 @@ def _faster(expected: Cluster, draw: _Draw) -> float:
         return 1.0
     least = 1.0
     for name in uncertain.parameters:
-        before, now = (_value_of(cluster, name) for cluster in (expected, draw.cluster))
+        before, now = expected.value_at(name), draw.cluster.value_at(name)
         before, now = (now, before) if "bytes_per_s" in name else (before, now)
         least = min(least, now / before) if before > 0 else least
     return least
-
-
-def _value_of(cluster: Cluster, name: str) -> float:
-    owner: object = cluster
-    for part in name.split("."):
-        owner = getattr(owner, part)
-    return float(owner)  # type: ignore[arg-type]
 
 
 # -- chance --------------------------------------------------------------------------------
@@ -537,19 +527,13 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
     if isinstance(jitter, Normal):
         variance, least, most = jitter.cv**2, 0.01, 1 + _DEVIATIONS * jitter.cv
     elif isinstance(jitter, LogNormal):
-        variance, least, most = (
-            math.expm1(jitter.sigma**2),
-            0.0,
-            math.exp(_DEVIATIONS * jitter.sigma - jitter.sigma**2 / 2),
-        )
+        variance, least = math.expm1(jitter.sigma**2), 0.0
+        most = math.exp(_DEVIATIONS * jitter.sigma - jitter.sigma**2 / 2)
     elif isinstance(jitter, Gamma):
         from scipy.special import gammainccinv
 
-        variance, least, most = (
-            1 / jitter.shape,
-            0.0,
-            float(gammainccinv(jitter.shape, math.exp(-_LOG_CHANCE))) / jitter.shape,
-        )
+        variance, least = 1 / jitter.shape, 0.0
+        most = float(gammainccinv(jitter.shape, math.exp(-_LOG_CHANCE))) / jitter.shape
     elif isinstance(jitter, Exponential):
         variance, least, most = 1.0, 0.0, _LOG_CHANCE
     elif isinstance(jitter, ShiftedExponential):

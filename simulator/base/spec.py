@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 from pydantic import (
@@ -227,6 +227,22 @@ class Spec(BaseModel):
             for name in copied.__dict__.keys() - type(copied).model_fields.keys():
                 del copied.__dict__[name]
         return copied
+
+    def value_at(self, path: str) -> Any:
+        """The value under a dotted key, such as ``inter_node.latency_s``."""
+        return reduce(getattr, path.split("."), self)
+
+    def replaced(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with other values under some dotted keys, not validated."""
+        update: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {}
+        for path, value in changes.items():
+            head, _, rest = path.partition(".")
+            if rest:
+                inner.setdefault(head, {})[rest] = value
+            else:
+                update[head] = value
+        return self.model_copy(update=update | {head: getattr(self, head).replaced(below) for head, below in inner.items()})
 
     def to_json(self) -> str:
         """One line of JSON; quantities under their SI names; floats round-trip exactly."""

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, Validat
 from simulator.base.spec import Spec
 from simulator.base.text import format_share
 
-SpecT = TypeVar("SpecT", bound=BaseModel)
+SpecT = TypeVar("SpecT", bound=Spec)
 
 
 class Uncertainty(Spec):
@@ -88,15 +88,7 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def _with(spec: SpecT, uncertainty: Uncertainty, number: int) -> SpecT:
-    for name, value in zip(uncertainty.parameters, uncertainty.draws[number], strict=True):
-        spec = _replaced(spec, name.split("."), value)
-    return spec
-
-
-def _replaced(spec: SpecT, path: list[str], value: float) -> SpecT:
-    head, *rest = path
-    new = _replaced(getattr(spec, head), rest, value) if rest else value
-    return spec.model_copy(update={head: new})
+    return spec.replaced(dict(zip(uncertainty.parameters, uncertainty.draws[number], strict=True)))
 
 
 Z_90 = 1.6448536269514722
