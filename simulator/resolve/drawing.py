@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache, reduce
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,13 @@ from simulator.program.program import Program
 from simulator.resolve.practice import drawn_in_practice, felt_by
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Resolved, Scenario
-from simulator.spec.cluster import Cluster, Islands, Link
+from simulator.spec.cluster import Islands, Link
 from simulator.spec.constants import drawn_values
 from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.training import Passes
 from simulator.spec.uncertainty import with_draw, with_even_draw
-from simulator.spec.workload import Affine, Workload
+from simulator.spec.workload import Affine
 
 
 def as_encoded(scenario: Resolved) -> Resolved:
@@ -45,16 +46,18 @@ def as_encoded(scenario: Resolved) -> Resolved:
     backward_s = load.backward_s(scenario.batch)
     dense = [0.0 if variable.sparse_bytes_per_sample is not None else float(variable.size_bytes) for variable in load.variables]
     whole, done, variables = math.fsum(dense) or 1.0, 0.0, []
-    for variable, its in zip(load.variables, dense, strict=True):
-        done += its
+    for variable, dense_bytes in zip(load.variables, dense, strict=True):
+        done += dense_bytes
         ready_s, pass_s = variable.ready * backward_s + done / whole * before_s, backward_s + before_s
-        variables.append(variable.model_copy(update={"ready": min(ready_s / pass_s, 1.0) if pass_s else variable.ready}))
-    changes = {
-        "passes": passes.model_copy(update={"encoding_s": passes.encoding_s + before_s}),
-        "apply_s": load.apply_s + after_s,
-        "variables": tuple(variables),
-    }
-    return scenario.model_copy(update={"workload": load.model_copy(update=changes), "strategy": scenario.strategy.encoded()})
+        variables.append(variable.replaced({"ready": min(ready_s / pass_s, 1.0) if pass_s else variable.ready}))
+    return scenario.replaced(
+        {
+            "workload.passes": passes.replaced({"encoding_s": passes.encoding_s + before_s}),
+            "workload.apply_s": load.apply_s + after_s,
+            "workload.variables": tuple(variables),
+            "strategy": scenario.strategy.encoded(),
+        }
+    )
 
 
 _DRAWS = 2048
@@ -70,138 +73,82 @@ def as_workers(scenario: Resolved) -> Resolved:
     every layer, so that they go through a step together; what they exchange is part of
     their passes. A scenario whose workers have one device each is returned as it is.
     """
-    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
-    together = strategy.together(scenario)
+    together = scenario.strategy.together(scenario)
     if together is None:
         return scenario
-    team = together.devices
-    if together.in_step:
-        one = {"strategy": together.strategy, "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
-        return scenario.model_copy(update=one)
-    own = {} if scenario.input is None or scenario.input.per == "process" else {"input": _together(scenario.input, scenario.batch, team)}
-    return scenario.model_copy(
-        update={
-            **own,
-            "strategy": together.strategy,
-            "cluster": _cluster(cluster, team),
-            "workload": _workload(load, scenario.batch, team),
-        }
-    )
-
-
-def _of_several(cluster: Cluster, together: int) -> Cluster:
-    """The cluster with ``together`` neighbouring devices as one; where these fill several nodes, those nodes as one."""
+    count, cluster, load, batch = together.devices, scenario.cluster, scenario.workload, scenario.batch
     per_node = cluster.devices_per_node
-    inside, nodes = min(together, per_node), max(together // per_node, 1)
-    classes = tuple(
-        kind.model_copy(update={"jitter": slowest_of(kind.jitter, together)[0]}) if kind.jitter is not None else kind
-        for kind in cluster.node_classes
-    )
-    return cluster.model_copy(
-        update={
-            "nodes": None if cluster.nodes is None else cluster.nodes // nodes,
-            "available": None if cluster.available is None else cluster.available // nodes,
-            "devices_per_node": per_node // inside,
-            "devices_per_host_link": 1,
-            "rails": _rails(cluster, per_node // inside),
-            "islands": _islands(cluster.islands, together, per_node // inside),
-            "intra_node": _wider(cluster.intra_node, inside),
-            "inter_node": _wider(cluster.inter_node, nodes),
-            "node_classes": classes,
+    inside = min(count, per_node)
+    devices = per_node // inside
+    jitter, later = slowest_of(load.jitter, count)
+    changes: dict[str, Any] = {
+        "strategy": together.strategy,
+        "cluster.devices_per_node": devices,
+        "cluster.devices_per_host_link": 1,
+        # each goes by the rails of all that it stands for
+        "cluster.rails": None if cluster.rails is None else math.gcd(cluster.rails, devices),
+        "cluster.islands": _islands(cluster.islands, count, devices),
+        "cluster.node_classes": tuple(
+            kind if kind.jitter is None else kind.replaced({"jitter": slowest_of(kind.jitter, count)[0]}) for kind in cluster.node_classes
+        ),
+        "workload.jitter": jitter,
+        "workload.jitter_draws": (),
+        "workload.jitter_least": None,
+        "workload.uncertainty": None,
+    }
+    if together.in_step:
+        nodes = max(count // per_node, 1)  # that its devices fill
+        changes |= {
+            "cluster.nodes": None if cluster.nodes is None else cluster.nodes // nodes,
+            "cluster.available": None if cluster.available is None else cluster.available // nodes,
+            "cluster.intra_node": _wider(cluster.intra_node, inside),
+            "cluster.inter_node": _wider(cluster.inter_node, nodes),
+            "workload.forward": load.forward.times(later),
+            "workload.backward": load.backward.times(later),
         }
-    )
-
-
-def _rails(cluster: Cluster, devices: int) -> int | None:
-    """The rails of a node with ``devices`` devices, of which each goes by those of all that it stands for."""
-    return None if cluster.rails is None else math.gcd(cluster.rails, devices)
+        return scenario.replaced(changes)
+    part = batch / (load.passes.micro_batches if load.passes is not None else 1)
+    if (host := cluster.host_link) is not None:
+        rate = min(cluster.intra_node.bandwidth_bytes_per_s, host.bandwidth_bytes_per_s)
+        host = Link(bandwidth_bytes_per_s=rate, latency_s=host.latency_s)
+    changes |= {
+        "cluster.host_link": host or cluster.intra_node,
+        "workload.batch_per_replica": batch * count,
+        "workload.global_batch": None,
+        "workload.forward": Affine(base_s=load.forward(part) * later, per_sample_s=0.0),
+        "workload.backward": Affine(base_s=load.backward(part) * later, per_sample_s=0.0),
+        "workload.input": Affine(base_s=load.input(batch), per_sample_s=0.0),
+    }
+    if scenario.input is not None and scenario.input.per != "process":
+        changes["input"] = _side_by_side(scenario.input, batch, count)
+    return scenario.replaced(changes)
 
 
 def _islands(islands: Islands | None, together: int, devices: int) -> Islands | None:
     """Islands with ``together`` devices as one, in nodes that then have ``devices``; none where one fills an island, or it a node."""
     if islands is None or islands.devices // together in (0, 1, devices):
         return None
-    return islands.model_copy(update={"devices": islands.devices // together})
+    return islands.replaced({"devices": islands.devices // together})
 
 
 def _wider(link: Link, times: int) -> Link:
-    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * times}) if times > 1 else link
+    return link.replaced({"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * times}) if times > 1 else link
 
 
-def _of_slowest(load: Workload, together: int) -> Workload:
-    """With the steps of the slowest of ``together`` devices."""
-    jitter, later = slowest_of(load.jitter, together)
-    return load.model_copy(
-        update={
-            "forward": _slower(load.forward, later),
-            "backward": _slower(load.backward, later),
-            "jitter": jitter,
-            "jitter_draws": (),
-            "jitter_least": None,
-            "uncertainty": None,
-        }
-    )
-
-
-def _slower(work: Affine, times: float) -> Affine:
-    return Affine(base_s=work.base_s * times, per_sample_s=work.per_sample_s * times, least_s=work.least_s * times)
-
-
-def _cluster(cluster: Cluster, team: int) -> Cluster:
-    inside, host = cluster.intra_node, cluster.host_link
-    stage = inside if host is None else Link(
-        bandwidth_bytes_per_s=min(inside.bandwidth_bytes_per_s, host.bandwidth_bytes_per_s), latency_s=host.latency_s
-    )  # fmt: skip
-    classes = tuple(
-        kind.model_copy(update={"jitter": slowest_of(kind.jitter, team)[0]}) if kind.jitter is not None else kind
-        for kind in cluster.node_classes
-    )
-    return cluster.model_copy(
-        update={
-            "devices_per_node": cluster.devices_per_node // team,
-            "devices_per_host_link": 1,
-            "rails": _rails(cluster, cluster.devices_per_node // team),
-            "islands": _islands(cluster.islands, team, cluster.devices_per_node // team),
-            "host_link": stage,
-            "node_classes": classes,
-        }
-    )
-
-
-def _together(its: InputPipeline, batch: int, team: int) -> InputPipeline:
+def _side_by_side(pipeline: InputPipeline, batch: int, count: int) -> InputPipeline:
     """The pipelines of a worker's devices as one: their iterators go side by side, and all calls work for all batches."""
 
-    def of(work: InputWork) -> InputWork:
-        serial, parallel = (Affine(base_s=seconds, per_sample_s=0.0) for seconds in (work.serial(batch), work.parallel(batch) * team))
-        return work.model_copy(update={"serial": serial, "parallel": parallel})
+    def together(work: InputWork) -> InputWork:
+        serial, parallel = (Affine(base_s=each_s, per_sample_s=0.0) for each_s in (work.serial(batch), work.parallel(batch) * count))
+        return work.replaced({"serial": serial, "parallel": parallel})
 
-    cached = of(its.cached) if its.cached is not None else None
-    return its.model_copy(update={"work": of(its.work), "cached": cached, "parallel_calls": its.parallel_calls * team})
-
-
-def _workload(load: Workload, batch: int, team: int) -> Workload:
-    """Steps of the slowest of the team, for the batches of all."""
-    jitter, later = slowest_of(load.jitter, team)
-    part = batch / (load.passes.micro_batches if load.passes is not None else 1)
-    forward, backward = (Affine(base_s=its(part) * later, per_sample_s=0.0) for its in (load.forward, load.backward))
-    return load.model_copy(
-        update={
-            "batch_per_replica": batch * team,
-            "global_batch": None,
-            "forward": forward,
-            "backward": backward,
-            "input": Affine(base_s=load.input(batch), per_sample_s=0.0),
-            "jitter": jitter,
-            "jitter_draws": (),
-            "jitter_least": None,
-            "uncertainty": None,
-        }
-    )
+    cached = None if pipeline.cached is None else together(pipeline.cached)
+    return pipeline.replaced({"work": together(pipeline.work), "cached": cached, "parallel_calls": pipeline.parallel_calls * count})
 
 
 @lru_cache(maxsize=256)
 def slowest_of(distribution: Distribution, count: int) -> tuple[Distribution, float]:
-    """The law of the largest of ``count`` independent draws, and its mean over that of one draw.
+    """The distribution of the largest of ``count`` independent draws, and its mean over that of one draw.
 
     By sampling, with the same draws whenever it is asked. Where each draw stays with the chance r what it was, so does the largest
     in the next step, or another has grown beyond it: its own persistence is the autocorrelation of that.
@@ -292,34 +239,29 @@ def drawn_quantities(scenario: Resolved) -> dict[str, NDArray[np.float64]]:
     """
     felt = felt_by([scenario])
     rows = [_quantities(scenario, Streams(scenario.run.seed, number), felt) for number in range(scenario.run.replications)]
-    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return {name: numbers for name, numbers in found.items() if np.ptp(numbers, axis=0).max() > 0.0}
+    drawn = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return {name: numbers for name, numbers in drawn.items() if np.ptp(numbers, axis=0).max() > 0.0}
 
 
 def _quantities(scenario: Resolved, streams: Streams, felt: tuple[str, ...]) -> dict[str, list[float]]:
     """Those of one replication."""
     before = _before_practice(scenario, streams)
     load, cluster = before.workload, before.cluster
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
     if load.uncertainty is not None:
         part = before.batch / before.training.micro_batches
         passes = (load.forward(part) + load.backward(part), load.forward(1) + load.backward(1))
-        found[COMPUTE] = [*map(_logarithm, passes), _logarithm(load.apply_s)]
+        numbers[COMPUTE] = [*map(_logarithm, passes), _logarithm(load.apply_s)]
     if load.draws_its_distribution:
-        found[JITTER] = [_logarithm(load.jitter.spread())]
+        numbers[JITTER] = [_logarithm(load.jitter.spread())]
     if cluster.uncertainty is not None:
-        found[LINK] = [_logarithm(_value(cluster, name)) for name in cluster.uncertainty.parameters]
+        numbers[LINK] = [_logarithm(cluster.value_at(name)) for name in cluster.uncertainty.parameters]
     if cluster.background is not None and cluster.background.drawn and not cluster.background.each_link:
-        found[TRAFFIC] = [_logarithm(1.0 - cluster.background.at_beginning()[0])]
+        numbers[TRAFFIC] = [_logarithm(1.0 - cluster.background.at_beginning()[0])]
     values = drawn_values(scenario.practice, streams, felt)
     for name in felt:
-        found.setdefault(OF_CONSTANTS[name], []).append(_logarithm(values[name]))
-    return found
-
-
-def _value(spec: Cluster, name: str) -> float:
-    """A number of a cluster by its dotted name."""
-    return float(reduce(getattr, name.split("."), spec))  # type: ignore[arg-type]
+        numbers.setdefault(OF_CONSTANTS[name], []).append(_logarithm(values[name]))
+    return numbers
 
 
 def _logarithm(value: float) -> float:
@@ -333,15 +275,6 @@ _LEAST = 1e-12
 # -- draws ---------------------------------------------------------------------------------
 
 
-def _drawn(load: Workload, streams: Streams) -> Workload:
-    """The workload with a draw of what its fit, or the constants that its times are computed with, leave open."""
-    if load.uncertainty is None:
-        return load
-    if load.is_computed:
-        return with_even_draw(load, load.uncertainty, float(streams.of_the_seed("even draw").random()), streams.replication)
-    return with_draw(load, load.uncertainty, streams.generator("workload"))
-
-
 def _before_practice(scenario: Resolved, streams: Streams) -> Resolved:
     """With one draw of all that fits leave open; made once for the replication, and for telling what it drew."""
     return _before(Itself(scenario), streams.seed, streams.replication)
@@ -353,19 +286,22 @@ def _before(this: Itself[Resolved], seed: int, replication: int) -> Resolved:
     load = scenario.workload
     if load.draws_its_distribution:
         load = load.with_drawn_distribution(streams.generator("law"))
-    drawn = _drawn(load, streams)
+    if load.is_computed and load.uncertainty is not None:  # by the constants that its times are computed with
+        shift = float(streams.of_the_seed("even draw").random())
+        drawn = with_even_draw(load, load.uncertainty, shift, replication)
+    else:
+        drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
     if load.jitter_least is not None and not load.not_seen:
         # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
-        drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
+        drawn = drawn.replaced({"jitter_least": load.jitter_least * seen_s / drawn_s})
     cluster = scenario.cluster
     if cluster.uncertainty is not None:
         cluster = with_draw(cluster, cluster.uncertainty, streams.generator("cluster"))
     if cluster.background is not None and cluster.background.drawn and not cluster.background.each_link:
-        background = cluster.background.with_draw(streams.generator("background"))
-        cluster = cluster.model_copy(update={"background": background})
+        cluster = cluster.replaced({"background": cluster.background.with_draw(streams.generator("background"))})
     if drawn is not scenario.workload or cluster is not scenario.cluster:
-        scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
+        scenario = scenario.replaced({"workload": drawn, "cluster": cluster})
     return scenario
 
 
@@ -373,7 +309,13 @@ _LEAST_COMPUTE = 0.02
 """Share of a measured step that computing takes at least, whatever pull and push seem to."""
 _CLOSE = 1e-3
 _TURNS = 12
-_LONE = {"steps": 3, "warmup_steps": 1, "job_steps": None, "start": "together", "start_spread_s": None, "drain": False}
+_LONE: Mapping[str, Any] = {
+    "run.steps": 3, "run.warmup_steps": 1, "run.job_steps": None, "run.start": "together", "run.start_spread_s": None, "run.drain": False,
+    "workload.jitter": Constant(), "workload.run_to_run_cv": 0.0, "workload.global_batch": None,
+    **dict.fromkeys(("cluster.background", "cluster.slow_nodes", "cluster.slowdown", "cluster.nodes", "cluster.available", "job", "input")),
+    "cluster.node_speed": (), "cluster.node_classes": (),
+}  # fmt: skip
+"""Of a step of one worker with all servers to itself."""
 
 
 def _without_own_exchange(drawn: Resolved, before: Resolved, streams: Streams, step_s: StepTime) -> Resolved:
@@ -391,20 +333,23 @@ def _without_own_exchange(drawn: Resolved, before: Resolved, streams: Streams, s
     if drawn.measured_in is not None:
         alone = _before_practice(resolve(Scenario.model_validate(drawn.measured_in)), streams)
         measured = drawn_in_practice(alone, streams)
-    share = _share_of_compute(measured.model_copy(update={"workload": alone.workload}), streams, step_s)
-    load = drawn.workload
-    passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
-    return drawn.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
+    share = _share_of_compute(measured.replaced({"workload": alone.workload}), streams, step_s)
+    return _computing(drawn, share).replaced({"measured_in": None})
+
+
+def _computing(scenario: Resolved, share: float) -> Resolved:
+    """With passes that take a share of what a step with servers took."""
+    load = scenario.workload
+    passes = {"workload.forward": load.forward.times(share), "workload.backward": load.backward.times(share)}
+    return scenario.replaced({**passes, "workload.measured_with": "device"})
 
 
 def _share_of_compute(scenario: Resolved, streams: Streams, simulated_s: StepTime) -> float:
     """Of a step of one worker with its servers, what it does not wait for them."""
-    load = scenario.workload
-    step_s, share = load.compute_s(scenario.batch), 1.0
+    step_s, share = scenario.workload.compute_s(scenario.batch), 1.0
     for _ in range(_TURNS):
-        passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
-        alone = scenario.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"})})
-        wanted = max(share - (_lone_step_s(alone, streams, simulated_s) / step_s - 1.0), _LEAST_COMPUTE)
+        lone_s = _lone_step_s(_computing(scenario, share), streams, simulated_s)
+        wanted = max(share - (lone_s / step_s - 1.0), _LEAST_COMPUTE)
         if abs(wanted - share) < _CLOSE:
             return share
         share = wanted
@@ -413,15 +358,7 @@ def _share_of_compute(scenario: Resolved, streams: Streams, simulated_s: StepTim
 
 def _lone_step_s(scenario: Resolved, streams: Streams, step_s: StepTime) -> float:
     """Seconds of a step of one worker with all servers to itself, without jitter."""
-    strategy = scenario.strategy.alone_with_servers()
-    run = scenario.run.model_copy(update=_LONE)
-    changes: dict[str, object] = {
-        "jitter": Constant(), "run_to_run_cv": 0.0, "batch_per_replica": scenario.batch, "global_batch": None
-    }  # fmt: skip
+    changes = {**_LONE, "strategy": scenario.strategy.alone_with_servers(), "workload.batch_per_replica": scenario.batch}
     if scenario.layout.client_node is None:  # whose input is part of each step
-        changes["input"] = Affine(base_s=0.0, per_sample_s=0.0)
-    load = scenario.workload.model_copy(update=changes)
-    even = dict.fromkeys(("background", "slow_nodes", "slowdown", "nodes", "available"))
-    cluster = scenario.cluster.model_copy(update={**even, "node_speed": (), "node_classes": ()})
-    parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
-    return step_s(Drawn(as_encoded(as_workers(scenario.model_copy(update=parts)))), streams)
+        changes["workload.input"] = Affine(base_s=0.0, per_sample_s=0.0)
+    return step_s(Drawn(as_encoded(as_workers(scenario.replaced(changes)))), streams)
