@@ -21,7 +21,7 @@ from simulator.engine.draws import ahead_of, block_of
 from simulator.engine.replication import replicate
 from simulator.estimate import background_events, expected_events
 from simulator.job.costs import first_epoch
-from simulator.results.metrics import alone_scenario
+from simulator.resolve.resolve import alone_scenario
 from simulator.results.what_if import tried
 from simulator.scenario import Resolved
 

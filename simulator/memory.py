@@ -20,9 +20,9 @@ from pydantic import Field
 from simulator.base.spec import Bytes, Spec
 from simulator.base.table import Column, Row, Table
 from simulator.base.text import Short, counted, format_bytes, listed
-from simulator.resolve.resolve import optimizer_of, resolve
+from simulator.resolve.resolve import device_of, optimizer_of, resolve
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.accelerator import Accelerator, accelerator_named
+from simulator.spec.accelerator import Accelerator
 from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import constants
 from simulator.spec.gradients import buckets
@@ -155,12 +155,6 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
         error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
         found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
     return tuple(found)
-
-
-def device_of(scenario: Scenario) -> Accelerator | None:
-    """The device that the cluster names, with its memory; none where it names none that is known, or one whose memory is not."""
-    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
-    return device if device is not None and device.memory_bytes is not None else None
 
 
 def _between(layers: Sequence[Layer], chunk: Held) -> str:

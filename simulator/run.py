@@ -19,9 +19,9 @@ from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
 from simulator.memory import does_not_fit
-from simulator.resolve.resolve import Asked
+from simulator.resolve.resolve import Asked, alone_scenario
 from simulator.results.cost import placement_of
-from simulator.results.metrics import Window, alone_scenario, summarise
+from simulator.results.metrics import Window, summarise
 from simulator.results.misread import misread
 from simulator.results.results import Result
 from simulator.scenario import Resolved, Scenario

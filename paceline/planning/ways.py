@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 from simulator.base.errors import ScenarioError
 from simulator.base.validation_errors import validated
-from simulator.memory import device_of, devices_of, does_not_fit
-from simulator.resolve.resolve import resolve
+from simulator.memory import devices_of, does_not_fit
+from simulator.resolve.resolve import device_of, resolve
 from simulator.scenario import Scenario
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload

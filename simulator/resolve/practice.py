@@ -25,7 +25,7 @@ from simulator.spec.distributions import Normal
 from simulator.spec.figures import Assumed
 from simulator.spec.training import SLOTS
 from simulator.spec.transport import Transport
-from simulator.spec.workload import Affine, ServerCost, Workload
+from simulator.spec.workload import Affine, ServerCost
 
 
 class AchievedLink(Link):
@@ -60,12 +60,8 @@ _SHARES = {
 _ALONE = {"nvlink": "nvlink_alone_share"}
 """What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
 _OF_PLACES = {
-    "nvlink_share": "cluster, links of sort nvlink",
+    **{name: f"cluster, links of sort {sort}" for sort, name in _SHARES.items()},
     "nvlink_alone_share": "cluster, links of sort nvlink, where tensors are split",
-    "pcie_share": "cluster, links of sort pcie",
-    "host_memory_share": "cluster, links of sort host-memory",
-    "rdma_share": "cluster, links of sort rdma",
-    "ethernet_share": "cluster, links of sort ethernet",
     "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
@@ -99,12 +95,12 @@ def assumed_in_practice(scenario: Resolved) -> tuple[Assumed, ...]:
 
 def felt_by(scenarios: Iterable[Resolved]) -> tuple[str, ...]:
     """Names of the constants that any of some scenarios depends on."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for scenario in scenarios:
         lookups = _Lookups(nominal_values(scenario.practice))
         in_practice(scenario, lookups)
-        found |= lookups.names
-    return tuple(found)
+        names |= lookups.names
+    return tuple(names)
 
 
 def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
@@ -123,7 +119,27 @@ def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         One whose links are all of the sort ``given``, and its transport's software too, so that nothing is applied to it a
         second time; the scenario itself where they were before.
     """
-    return _with_updates(_with_hosts(_with_shares(_with_fixed_part(scenario, values), values), values), values)
+    if is_timed_larger(scenario):
+        # of which a part stays however small the batch is, and which take as long as before with the batch that was timed
+        fixed, timed = min(values["fixed_part"], _MOST_FIXED), scenario.workload.timed_batch or 0.0
+        scenario = scenario.replaced(
+            {
+                f"workload.{name}": Affine(base_s=fixed * cost.per_sample_s * timed, per_sample_s=(1.0 - fixed) * cost.per_sample_s)
+                for name, cost in (("forward", scenario.workload.forward), ("backward", scenario.workload.backward))
+            }
+        )
+    if is_nominal(scenario.cluster):
+        scenario = _with_shares(scenario, values)
+    if is_carried(scenario):
+        costs = {f"cluster.transport.{key}": values[name] for key, name in _open_costs(scenario.cluster.transport).items()}
+        strategy = scenario.strategy.with_clients(values)
+        scenario = scenario.replaced({"cluster.transport.software": "given", **costs, "strategy": strategy})
+    if updates_are_open(scenario):  # servers read and write the optimizer's slots
+        scenario = scenario.replaced({"workload.server": ServerCost(per_byte_s=2 * _slots(scenario) * values["server_update_byte_s"])})
+    return scenario
+
+
+_MOST_FIXED = 0.95
 
 
 def is_timed_larger(scenario: Scenario) -> bool:
@@ -132,60 +148,28 @@ def is_timed_larger(scenario: Scenario) -> bool:
     return timed is not None and scenario.batch / scenario.training.micro_batches < timed
 
 
-def _with_fixed_part(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
-    """With passes of which a part stays however small the batch is, and which take as long as before with the batch that was timed."""
-    if not is_timed_larger(scenario):
-        return scenario
-    load, fixed = scenario.workload, min(values["fixed_part"], _MOST_FIXED)
-    timed = load.timed_batch or 0.0
-
-    def cut(its: Affine) -> Affine:
-        return Affine(base_s=fixed * its.per_sample_s * timed, per_sample_s=(1.0 - fixed) * its.per_sample_s)
-
-    passes = {"forward": cut(load.forward), "backward": cut(load.backward)}
-    return scenario.model_copy(update={"workload": load.model_copy(update=passes)})
-
-
-_MOST_FIXED = 0.95
-
-
 def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
-    cluster = scenario.cluster
-    if not is_nominal(cluster):
-        return scenario
-    strategy, sending = scenario.strategy, scenario.strategy.sending(scenario)
+    cluster, load, strategy = scenario.cluster, scenario.workload, scenario.strategy
+    sending = strategy.sending(scenario)
     crossed = {"intra_node": sending.inside_nodes, "host_link": sending.through_host}
 
-    def achieved(its: ClusterLink) -> Link:
-        over = crossed.get(its.key, its.joins != "nodes" or scenario.nodes_needed > 1)
-        return _achieved(its.link, values if over else None, waits=its.key == "intra_node" and "tensor" in strategy.cuts)
+    def achieved(link: ClusterLink) -> Link:
+        over = crossed.get(link.key, link.joins != "nodes" or scenario.nodes_needed > 1)
+        return _achieved(link.link, values if over else None, waits=link.key == "intra_node" and "tensor" in strategy.cuts)
 
-    found = cluster.with_links(achieved)
+    real = cluster.with_links(achieved)
     if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
         # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
-        found = found.model_copy(update={"protocols": cluster.protocols.model_copy(update={"auto": ("ll", "simple")})})
+        real = real.replaced({"protocols.auto": ("ll", "simple")})
     if "sharded" in strategy.cuts:
-        found = AchievedCluster.model_construct(**dict(found), loses=min(values["overlap_cost"], 1.0))
-    return scenario.model_copy(update={"cluster": found, "workload": _workload(scenario, scenario.workload, values)})
-
-
-def _with_hosts(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
-    """With what gRPC costs hosts and clients, unless it is given."""
-    if not is_carried(scenario):
-        return scenario
-    cluster = scenario.cluster
-    costs: dict[str, object] = {"software": "given"}
-    costs |= {key: values[name] for key, name in _open_costs(cluster.transport).items()}
-    cluster = cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)})
-    return scenario.model_copy(update={"cluster": cluster, "strategy": scenario.strategy.with_clients(values)})
-
-
-def _with_updates(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
-    """With servers that read and write the optimizer's slots, where nobody says how long they take for a gradient."""
-    if not updates_are_open(scenario):
-        return scenario
-    update = ServerCost(per_byte_s=2 * _slots(scenario) * values["server_update_byte_s"])
-    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"server": update})})
+        real = AchievedCluster.model_construct(**dict(real), loses=min(values["overlap_cost"], 1.0))
+    changes: dict[str, object] = {"cluster": real}
+    if load.jitter.kind == "constant":  # no spread was measured
+        changes["workload.jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
+    if min(scenario.ranks, cluster.replicas_per_node) > 1:
+        longer = 1.0 + values["crowding"]
+        changes |= {"workload.forward": load.forward.times(longer), "workload.backward": load.backward.times(longer)}
+    return scenario.replaced(changes)
 
 
 def updates_are_open(scenario: Scenario) -> bool:
@@ -200,7 +184,7 @@ def _slots(scenario: Scenario) -> int:
 
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
     """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
-    return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in host_costs(scenario).items()}}
+    return {**scenario.practice, **{name: cost.times(1.0 / factor) for name, cost in host_costs(scenario).items()}}
 
 
 def host_costs(scenario: Scenario) -> dict[str, Known]:
@@ -212,8 +196,8 @@ def host_costs(scenario: Scenario) -> dict[str, Known]:
 
 def _open_costs(transport: Transport) -> dict[str, str]:
     """Keys of what messages cost hosts that are not given, each with its constant."""
-    found = {} if transport.cpu_per_message_s else {"cpu_per_message_s": "grpc_tensor_s"}
-    return found if transport.copy_per_byte_s or transport.cpu_per_byte_s else {**found, "copy_per_byte_s": "grpc_byte_s"}
+    names = {} if transport.cpu_per_message_s else {"cpu_per_message_s": "grpc_tensor_s"}
+    return names if transport.copy_per_byte_s or transport.cpu_per_byte_s else {**names, "copy_per_byte_s": "grpc_byte_s"}
 
 
 def is_carried(scenario: Scenario) -> bool:
@@ -238,23 +222,12 @@ def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = F
     if link.sort == "given":
         return link
     if values is None:
-        return link.model_copy(update={"sort": "given"})
+        return link.replaced({"sort": "given"})
     share = min(values[_SHARES[link.sort]], 1.0)
-    found = link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    real = link.replaced({"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
     if waits and link.sort in _ALONE:
-        found = AchievedLink.model_construct(**dict(found), times_alone=max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
-    return found
-
-
-def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
-    """Step times of devices beside others, with a spread where none was measured."""
-    changes: dict[str, object] = {}
-    if load.jitter.kind == "constant":
-        changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
-    if min(scenario.ranks, scenario.cluster.replicas_per_node) > 1:
-        longer = 1.0 + values["crowding"]
-        changes["forward"], changes["backward"] = load.forward.times(longer), load.backward.times(longer)
-    return load.model_copy(update=changes)
+        real = AchievedLink.model_construct(**dict(real), times_alone=max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
+    return real
 
 
 def _assumed(scenario: Scenario, name: str) -> Assumed:

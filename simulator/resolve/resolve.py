@@ -15,51 +15,47 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
-from simulator.base.spec import Itself, Spec
+from simulator.base.spec import Itself
 from simulator.base.text import format_number
 from simulator.base.validation_errors import validated
 from simulator.resolve.device_transfer import Range, moved_to, precision_gain, scaled
 from simulator.resolve.practice import assumed_in_practice
 from simulator.resolve.published_throughputs import plain
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.accelerator import accelerator_named
+from simulator.spec.accelerator import Accelerator, accelerator_named
 from simulator.spec.computed import CONSTANTS, parameter_bytes_of
 from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
 from simulator.spec.job import Overheads
 from simulator.spec.layers import Layer
 from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer, Passes, Precision, Recast, Training
-from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Workload
+from simulator.spec.uncertainty import with_times
+from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Variable, Workload
+from simulator.strategies.catalogue import ALONE
 
 
-def as_trained(scenario: Scenario) -> Scenario:
+def _as_trained(scenario: Scenario) -> Scenario:
     """The scenario with its workload as the training computes it; itself where nothing is asked for, or all is done.
 
     Everything that asks a workload for its seconds sees the parts that its batch is cut
     into: estimates, bounds, engines and the replica that speed-up is counted against. A
     strategy that cuts batches by itself gets the times of one pass as they are.
-
-    Raises
-    ------
-    ScenarioError
-        Nothing says how fast the workload is in that precision.
     """
     training, load = scenario.training, scenario.workload
-    found = load
     if training.precision is not None and training.precision != load.precision:
         device = scenario.cluster.device or load.device
-        found = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
+        load = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
     passes = None
     if not scenario.strategy.cuts_batches and (training.micro_batches > 1 or training.recompute != "none"):
         passes = Passes(micro_batches=training.micro_batches, recomputed=recomputed_share(training, load.layers))
-    if passes != found.passes:
-        found = found.model_copy(update={"passes": passes})
-    return scenario if found is load else scenario.model_copy(update={"workload": found})
+    if passes != load.passes:
+        load = load.replaced({"passes": passes})
+    return scenario if load is scenario.workload else scenario.replaced({"workload": load})
 
 
 def recomputed_share(training: Training, layers: tuple[Layer, ...]) -> float:
@@ -76,7 +72,7 @@ def recomputed_share(training: Training, layers: tuple[Layer, ...]) -> float:
     return 1.0 if training.recompute == "full" else 0.0
 
 
-def assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
+def _assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
     """What was taken for what ``[training]`` of a resolved scenario leaves out."""
     training, recast = scenario.training, scenario.workload.recast
     if recast is not None and training.precision_factor is None:
@@ -101,29 +97,15 @@ def _in_precision(this: Itself[Workload], precision: Precision, given: tuple[flo
     recast = Recast(from_precision=load.precision, factor=tuple(factor), text=text, sources=sources)
     shorter = parameter_bytes_of(precision) / parameter_bytes_of(load.precision)
     if shorter != 1.0:
-        load = _with_values(load, shorter, updates=given is None)
-    return scaled(load, factor, b"precision").model_copy(update={"precision": precision, "recast": recast})
+        if given is None:  # memory limits the update, which so takes so many times as long
+            load = with_times(load, {"apply_s": shorter})
+        load = load.replaced({"variables": tuple(_with_bytes(variable, shorter) for variable in load.variables)})
+    return scaled(load, factor, b"precision").replaced({"precision": precision, "recast": recast})
 
 
-def _with_values(load: Workload, shorter: float, *, updates: bool) -> Workload:
-    """A workload whose variables take so many times as many bytes, and their update, which memory limits, so many times as long."""
-    variables = tuple(
-        each.model_copy(
-            update={
-                "size_bytes": each.size_bytes * shorter,
-                "sparse_bytes_per_sample": each.sparse_bytes_per_sample and each.sparse_bytes_per_sample * shorter,
-            }
-        )
-        for each in load.variables
-    )
-    if not updates:
-        return load.model_copy(update={"variables": variables})
-    drawn = load.uncertainty
-    if drawn is not None and "apply_s" in drawn.parameters:
-        place = drawn.parameters.index("apply_s")
-        draws = tuple((*draw[:place], draw[place] * shorter, *draw[place + 1 :]) for draw in drawn.draws)
-        drawn = drawn.model_copy(update={"draws": draws})
-    return load.model_copy(update={"variables": variables, "apply_s": load.apply_s * shorter, "uncertainty": drawn})
+def _with_bytes(variable: Variable, factor: float) -> Variable:
+    sparse = variable.sparse_bytes_per_sample
+    return variable.replaced({"size_bytes": variable.size_bytes * factor, "sparse_bytes_per_sample": sparse and sparse * factor})
 
 
 def _published(load: Workload, precision: Precision, device: str) -> tuple[Range, str, tuple[str, ...]]:
@@ -140,7 +122,7 @@ def _published(load: Workload, precision: Precision, device: str) -> tuple[Range
     problem = f"no three models are published in both on {device!r}" if device else "neither cluster nor workload names a device"
     if "float32" not in (precision, load.precision):
         problem = "published pairs have float32 on one side"
-    elif mixed != "mixed_float16" and not _alike(device):
+    elif mixed != "mixed_float16" and not _is_as_fast_in_both(device):
         problem = f"published pairs are of float16, and models/devices does not say that {device!r} is as fast in bfloat16"
     elif (gain := precision_gain(device, load.model or None) if device else None) is not None:
         low, mid, high, sources = gain
@@ -155,9 +137,9 @@ def _published(load: Workload, precision: Precision, device: str) -> tuple[Range
     )
 
 
-def _alike(device: str) -> bool:
+def _is_as_fast_in_both(device: str) -> bool:
     """Whether a device's peak is the same in both short formats."""
-    known = accelerator_named(device) if device else None
+    known = accelerator_named(device)
     return known is not None and known.peak("mixed_float16") is not None and known.peak("mixed_float16") == known.peak("mixed_bfloat16")
 
 
@@ -174,27 +156,23 @@ def optimizer_of(scenario: Scenario) -> Optimizer | None:
     return scenario.training.optimizer or (ASSUMED_OPTIMIZER if scenario.workload.layers else None)
 
 
-def filled_in(scenario: Scenario) -> Scenario:
-    """The scenario with what it leaves out in place; itself where it leaves out nothing."""
-    strategy = scenario.strategy
-    changes: dict[str, Spec] = {}
-    if scenario.run.start is None:
-        changes["run"] = scenario.run.model_copy(update={"start": start_of(scenario)})
-    if (filled := strategy.filled_in(scenario)) is not strategy:
-        changes["strategy"] = filled
-    return scenario.model_copy(update=changes) if changes else scenario
+def device_of(scenario: Scenario) -> Accelerator | None:
+    """The device that the cluster names, with its memory; none where it names none that is known, or one whose memory is not."""
+    device = accelerator_named(scenario.cluster.device)
+    return device if device is not None and device.memory_bytes is not None else None
 
 
-def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
-    """What was taken for what the scenario leaves out, where another value would give another result."""
-    found = [Assumed(path=its.path, value=its.value, reason=its.reason) for its in scenario.strategy.left_open(scenario)]
+def _assumptions(scenario: Scenario) -> Iterator[Assumed]:
+    """What was taken for what the scenario, as it was written, leaves out."""
+    for left in scenario.strategy.left_open(scenario):
+        yield Assumed(path=left.path, value=left.value, reason=left.reason)
     pace = scenario.strategy.pace
     if scenario.run.start is None and pace.asynchronous and scenario.replicas > 1:
-        found.append(Assumed(path="run.start", value=pace.start, reason=pace.start_reason))
-    if scenario.training.optimizer is None and scenario.workload.layers and _memory_known(scenario):
-        found.append(Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=_MOST_USE_IT))
-    found.extend(_of_the_job(scenario))
-    return tuple(found)
+        yield Assumed(path="run.start", value=pace.start, reason=pace.start_reason)
+    if scenario.training.optimizer is None and scenario.workload.layers and device_of(scenario) is not None:
+        reason = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
+        yield Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=reason)
+    yield from _of_the_job(scenario)
 
 
 def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
@@ -213,15 +191,6 @@ def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
         yield Assumed(
             path="job.checkpoint.size", value="variables and slots", reason=f"a checkpoint holds both; slots are those of {optimizer}"
         )
-
-
-_MOST_USE_IT = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
-
-
-def _memory_known(scenario: Scenario) -> bool:
-    """Whether the memory of the cluster's device is known, so that it decides what fits."""
-    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
-    return device is not None and device.memory_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +222,7 @@ class Asked:
     @property
     def assumed(self) -> tuple[Assumed, ...]:
         """What was taken for what the scenario leaves out, where another value would give another result."""
-        return (*assumptions(self.given), *assumed_in_training(self.resolved), *assumed_in_practice(self.resolved))
+        return (*_assumptions(self.given), *_assumed_in_training(self.resolved), *assumed_in_practice(self.resolved))
 
 
 def resolve(scenario: Scenario) -> Resolved:
@@ -272,28 +241,52 @@ def resolve(scenario: Scenario) -> Resolved:
     --------
     >>> from simulator.catalogue.loading import load_scenario
     >>> given = load_scenario("async-ps", [("run.start", "together")])
-    >>> found = resolve(given)
-    >>> found.strategy.pull_order, [each.path for each in Asked(given, found).assumed]
+    >>> resolved = resolve(given)
+    >>> resolved.strategy.pull_order, [each.path for each in Asked(given, resolved).assumed]
     ('random', ['strategy.pull_order', 'cluster, links of sort ethernet', 'cluster.transport', 'cluster.transport'])
-    >>> found == resolve(found)
+    >>> resolved == resolve(resolved)
     True
     """
     load, device = scenario.workload, scenario.cluster.device
-    on_device = scenario
     own = tuple((name, scenario.practice[name]) for name in CONSTANTS if name in scenario.practice)
     if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
         there = _moved(Itself(load), device, own)
-        on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
+        scenario = scenario if there is load else scenario.replaced({"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
-        on_device = on_device.model_copy(update={"strategy": simpler})
-    return Resolved(filled_in(as_trained(_as_paid(on_device))))
+        scenario = scenario.replaced({"strategy": simpler})
+    if scenario.job is not None and scenario.job.faults != scenario.faults:  # nodes at a spot price are taken away
+        scenario = scenario.replaced({"job.faults": scenario.faults})
+    scenario = _as_trained(scenario)
+    changes: dict[str, Any] = {"run.start": start_of(scenario)} if scenario.run.start is None else {}
+    if (filled := scenario.strategy.filled_in(scenario)) is not scenario.strategy:
+        changes["strategy"] = filled
+    return Resolved(scenario.replaced(changes) if changes else scenario)
 
 
-def _as_paid(scenario: Scenario) -> Scenario:
-    """Whose job lives through what its price brings: nodes at a spot price are taken away."""
-    if scenario.job is None or scenario.job.faults == (faults := scenario.faults):
-        return scenario
-    return scenario.model_copy(update={"job": scenario.job.model_copy(update={"faults": faults})})
+def alone_scenario(scenario: Resolved) -> Resolved:
+    """The same workload on one replica alone, which speed-up is counted against.
+
+    Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
+    the one replica does the work of all. Its device has the speed that was measured, and its
+    process the mean speed of all: of what differs between processes from run to run it has
+    only what those of one machine share, since the luck of one among many says nothing of them.
+    """
+    load, run = scenario.workload, scenario.run
+    changes: dict[str, Any] = {
+        "strategy": ALONE, "cluster.node_speed": (), "cluster.node_classes": (), "cluster.slow_nodes": None, "cluster.slowdown": None,
+        "cluster.replicas_per_device": 1, "cluster.background": None,
+        # without cores that all share it makes no difference to one replica whether its device is a host's
+        "cluster.device_is_host": scenario.cluster.device_is_host and scenario.cluster.shared_cores is not None,
+        "run.job_steps": None, "run.start": "together", "run.start_spread_s": None,
+    }  # fmt: skip
+    if run.job_steps is not None:
+        changes |= {"run.steps": max(2, -(-run.job_steps // scenario.replicas)), "run.warmup_steps": run.warmup}
+    if scenario.processes > 1 and load.run_to_run_cv:
+        shared = load.run_to_run_shared or 0.0
+        cv = math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2)))
+        changes |= {"workload.run_to_run_cv": cv, "workload.run_to_run_shared": 1.0}
+    # resolved anew: a strategy that cuts batches by itself leaves the passes of one whole batch open
+    return resolve(scenario.replaced(changes))
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
 from simulator.resolve.drawing import as_workers, drawn_quantities
 from simulator.resolve.practice import nominally_in_practice
-from simulator.resolve.resolve import Asked, resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.bottleneck import bottleneck, first_of_all
 from simulator.results.cost import placement_of
 from simulator.results.inadequacy import applied_discrepancy, coverage, limit_of_host
@@ -43,7 +43,6 @@ from simulator.spec.figures import (
     Utilisation,
 )
 from simulator.spec.uncertainty import AppliedDiscrepancy, RelativeError, relative_error_of
-from simulator.strategies.catalogue import ALONE
 
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
@@ -97,7 +96,7 @@ def summarise(
     steps = sum(run.steps for run in runs)
     dropped = 1.0 - math.fsum(run.accepted_steps for run in runs) * kept / steps
     phase = _phase(achieved, runs)
-    batch_alone = alone_scenario(scenario).batch
+    batch_alone = scenario.workload.global_batch or scenario.batch  # strong scaling gives the one replica the work of all
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
     applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
@@ -215,31 +214,6 @@ def _scatter(scenario: Resolved, rates: Sequence[float], relative_error: Relativ
     logs = np.array([math.log(rate) for rate in rates])
     chance, sd = decomposed(logs, drawn_quantities(scenario), errors=False).chance, float(logs.std(ddof=1))
     return Scatter(model=relative_error.sd, parameters=math.sqrt(1.0 - chance) * sd, luck=math.sqrt(chance) * sd)
-
-
-def alone_scenario(scenario: Resolved) -> Resolved:
-    """The same workload on one replica alone, which speed-up is counted against.
-
-    Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
-    the one replica does the work of all. Its device has the speed that was measured, and its
-    process the mean speed of all: of what differs between processes from run to run it has
-    only what those of one machine share, since the luck of one among many says nothing of them.
-    """
-    # without cores that all share it makes no difference to one replica whether its device is a host's
-    is_host = scenario.cluster.device_is_host and scenario.cluster.shared_cores is not None
-    alone = {"node_speed": (), "node_classes": (), "slow_nodes": None, "slowdown": None, "replicas_per_device": 1}
-    alone |= {"device_is_host": is_host, "background": None}
-    cluster = scenario.cluster.model_copy(update=alone)
-    run = scenario.run.model_copy(update={"job_steps": None, "start": "together", "start_spread_s": None})
-    if scenario.run.job_steps is not None:
-        run = run.model_copy(update={"steps": max(2, -(-scenario.run.job_steps // scenario.replicas)), "warmup_steps": scenario.run.warmup})
-    load = scenario.workload
-    if scenario.processes > 1 and load.run_to_run_cv:
-        shared = load.run_to_run_shared or 0.0
-        spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
-        load = load.model_copy(update=spread)
-    # resolved anew: a strategy that cuts batches by itself leaves the passes of one whole batch open
-    return resolve(scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run}))
 
 
 def _step_time(runs: Sequence[Measured]) -> Quantiles:

@@ -25,10 +25,9 @@ from simulator.base.validation_errors import validated
 from simulator.memory import largest_batch
 from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, as_workers, drawn_quantities
 from simulator.resolve.practice import is_carried, nominally_in_practice
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, launching, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened
-from simulator.results.metrics import alone_scenario
 from simulator.results.results import Result
 from simulator.results.variance import Decomposition, decomposed
 from simulator.scenario import Resolved

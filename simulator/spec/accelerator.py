@@ -173,13 +173,13 @@ def accelerator_named(device: str) -> Accelerator | None:
     ScenarioError
         A device file of the catalogue is broken, or two of them claim one name.
     """
-    return accelerators().get(spelled(device))
+    return accelerators().get(spelled(device)) if device else None
 
 
 def memory_bandwidth_of(device: str) -> float | None:
     """Bytes per second between a device and its memory; None where the name is empty or no file of the catalogue has it."""
-    found = accelerator_named(device) if device else None
-    return found.memory_bandwidth_bytes_per_s if found is not None else None
+    known = accelerator_named(device)
+    return known.memory_bandwidth_bytes_per_s if known is not None else None
 
 
 def spelled(name: str) -> str:

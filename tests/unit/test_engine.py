@@ -19,9 +19,9 @@ from simulator.base.units import parse_quantity
 from simulator.engine.draws import Jitter
 from simulator.engine.replication import replicate
 from simulator.engine.textbook.clock import Clock
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.intervals import _STUDENT_95, prediction_interval
-from simulator.results.metrics import Window, alone_scenario
+from simulator.results.metrics import Window
 from simulator.run import _SingleReplica, _windows
 from simulator.spec.distributions import Constant, Slowdown
 from simulator.spec.gradients import Partitioner, buckets, place, shards_of

@@ -17,8 +17,7 @@ from simulator.checks.invariants import audit
 from simulator.preview import preview
 from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
 from simulator.resolve.published_throughputs import load_published_throughputs
-from simulator.resolve.resolve import resolve
-from simulator.results.metrics import alone_scenario
+from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.next_measurement import width_of
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 
