@@ -202,13 +202,13 @@ def calibrate_profile(
     InputError
         Nothing tells the sizes of the variables, or it cannot be used.
     """
-    found = variables_of(model, checkpoint, variables, python, timeout_s)
-    if found is None:
+    sizes = variables_of(model, checkpoint, variables, python, timeout_s)
+    if sizes is None:
         raise InputError(
             "`profiles`: no workload is written, since a profile does not tell the sizes of the variables; "
             "add `model`, `checkpoint` or `variables`"
         )
-    return fit_profiles(profiled, found, name, command, precision=precision)
+    return fit_profiles(profiled, sizes, name, command, precision=precision)
 
 
 def _counting(what: str, progress: Progress | None) -> Progress | None:

@@ -119,8 +119,8 @@ def problem_of(problem: str, folder: Path, python: str | None = None, timeout_s:
     """
     target = target_of(problem)
     for measured in _earlier(folder, target):
-        if found := measured.of(Problem):
-            return found[0]
+        for known in measured.of(Problem):
+            return known
     out = new_file(_made(folder), _stem(problem), _PROBE)
     run_probes(_PROBE, [(_arguments(target), out)], python, timeout_s)
     return read_measurements(out).of(Problem)[0]
@@ -253,12 +253,11 @@ def _requested(key: str, run: ReplayedRun, folder: Path) -> dict[str, object]:
 
 def _key(target: str, run: ReplayedRun) -> str:
     """Of all that decides what is learned in a run, but for versions of software, and what the problem's file imports or reads."""
-    found = hashlib.sha256(f"{_VERSION} {_identity(target)}".encode())
-    found.update(str(run.seed).encode())
+    key = hashlib.sha256(f"{_VERSION} {_identity(target)}{run.seed}".encode())
     for phase in run.phases:
-        found.update(phase.schedule.written())
-        found.update(json.dumps([phase.updates, phase.batch, phase.rate, phase.by_staleness, phase.checkpoints]).encode())
-    return found.hexdigest()[:16]
+        key.update(phase.schedule.written())
+        key.update(json.dumps(phase[1:]).encode())
+    return key.hexdigest()[:16]
 
 
 def _identity(target: str) -> str:

@@ -70,12 +70,12 @@ class TfCluster(Short):
     @property
     def workers_by_host(self) -> Counter[str]:
         """Hosts with how many workers each has, in the order in which they are named."""
-        return Counter(_host(one) for one in self.workers)
+        return Counter(map(_host, self.workers))
 
     @property
     def servers_by_host(self) -> Counter[str]:
         """Hosts with how many parameter servers each has, in the order in which they are named."""
-        return Counter(_host(one) for one in self.servers)
+        return Counter(map(_host, self.servers))
 
     @property
     def colocated(self) -> bool:
@@ -272,40 +272,33 @@ def _nodes_needed(cluster: TfCluster) -> int:
 
 
 def _summary(cluster: TfCluster) -> str:
-    servers = (
-        f", {_some(len(cluster.servers), 'parameter server')} on {_some(len(cluster.servers_by_host), 'host')}" if cluster.servers else ""
-    )
-    return f"Taken from a TF_CONFIG: {_some(len(cluster.workers), 'worker')} on {_some(len(cluster.workers_by_host), 'host')}{servers}."
+    parts = [("worker", cluster.workers, cluster.workers_by_host), ("parameter server", cluster.servers, cluster.servers_by_host)]
+    tasks = (f"{_some(len(tasks), name)} on {_some(len(hosts), 'host')}" for name, tasks, hosts in parts if tasks)
+    return f"Taken from a TF_CONFIG: {', '.join(tasks)}."
 
 
-def _remarks(cluster: TfCluster) -> list[str]:
+def _remarks(cluster: TfCluster) -> Iterator[str]:
     """What the scenario leaves open or simplifies, a line each."""
-    found = []
     if cluster.servers:
-        found.append("mode is async, as ParameterServerStrategy trains; SyncReplicasOptimizer's is sync.")
+        yield "mode is async, as ParameterServerStrategy trains; SyncReplicasOptimizer's is sync."
     if cluster.coordinator is not None:
-        found.append(
-            f"The chief ({cluster.coordinator}) is the coordinator, and trains nothing. What it needs to hand out a step counts as"
-        )
-        found.append('nothing until you give it: [strategy] coordinator = { dispatch = "200 us" }')
+        yield f"The chief ({cluster.coordinator}) is the coordinator, and trains nothing. What it needs to hand out a step counts as"
+        yield 'nothing until you give it: [strategy] coordinator = { dispatch = "200 us" }'
     elif "chief" in cluster.jobs:
-        found.append(f"The chief ({cluster.jobs['chief'][0]}) is worker 0.")
+        yield f"The chief ({cluster.jobs['chief'][0]}) is worker 0."
     if "evaluator" in cluster.jobs:
-        found.append("Evaluators are left out: they stand beside the training.")
+        yield "Evaluators are left out: they stand beside the training."
     counts = set(cluster.workers_by_host.values())
     if len(counts) > 1:
-        found.append(f"Hosts have {min(counts)} to {max(counts)} workers; here workers fill one node after the other.")
+        yield f"Hosts have {min(counts)} to {max(counts)} workers; here workers fill one node after the other."
     elif counts != {1}:
-        found.append(
-            f"{counts.pop()} workers share a host: here each has a device of its own; where they share one, see replicas_per_device."
-        )
+        yield f"{counts.pop()} workers share a host: here each has a device of its own; where they share one, see replicas_per_device."
     shared = set(cluster.servers_by_host) & set(cluster.workers_by_host)
     if shared and not cluster.colocated:
-        found.append(f"Both servers and workers are on {_some(len(shared), 'host')}; here every server has a node of its own.")
+        yield f"Both servers and workers are on {_some(len(shared), 'host')}; here every server has a node of its own."
     if _nodes_needed(cluster) != len(cluster.hosts):
-        found.append(f"It is laid out on {_some(_nodes_needed(cluster), 'node')}; the addresses name {_some(len(cluster.hosts), 'host')}.")
-    return found
+        yield f"It is laid out on {_some(_nodes_needed(cluster), 'node')}; the addresses name {_some(len(cluster.hosts), 'host')}."
 
 
-def _some(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,7 +1,6 @@
-"""Estimators of affine costs, seconds as ``base_s + slope * size``, and of the law of step times around their mean.
+"""What all fits share: affine costs, distributions of step times around their mean, bootstrap draws and 90% intervals.
 
-Each stores its settings, learns in ``fit`` (which returns self), and keeps what it learned
-in attributes that end in an underscore.
+A change here changes every file that is fitted from then on.
 """
 
 from __future__ import annotations
@@ -9,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +22,9 @@ from simulator.base.errors import CalibrationError
 from simulator.base.text import digits
 from simulator.spec.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import LawScore
+from simulator.spec.workload import Affine, LawScore
+
+Array = NDArray[np.float64]
 
 DRAWS = 200
 """Bootstrap samples that an interval is taken from."""
@@ -30,6 +34,25 @@ DRAWS_KEPT = 60
 
 Z90 = 1.6449
 """Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
+
+FEWEST_FACTORS = 10
+"""Step times that a distribution is chosen from."""
+
+_NOTHING = 1e-6
+_TURNS, _AGREED = 50, 1e-12
+_SD = 1.4826
+"""Standard deviation of a normal distribution over the median distance from its median."""
+_OF_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard error of the median of many normal draws over that of their mean."""
+_CONSTANT_CV = 1e-6
+_NORMAL_CV_MAX = 0.3
+_SHORTEST_STRETCH = 3
+_MOST_PERSISTENCE = 0.99
+_SHUFFLES = 199
+_TOLERANCES = {"ftol": 1e-10, "xtol": 1e-10, "gtol": 1e-10}
+
+
+# -- draws and intervals -------------------------------------------------------------------
 
 
 def quantiles(values: ArrayLike) -> tuple[float, float, float]:
@@ -85,23 +108,35 @@ def drawn(names: Sequence[str], draws: Array) -> Uncertainty:
     return Uncertainty(parameters=tuple(names), draws=tuple(tuple(digits(value) for value in draw) for draw in draws[:DRAWS_KEPT]))
 
 
-Array = NDArray[np.float64]
+# -- affine costs --------------------------------------------------------------------------
 
-FEWEST_FACTORS = 10
-"""Step times that a law is chosen from."""
 
-_NOTHING = 1e-6
-_TURNS, _AGREED = 50, 1e-12
-_SD = 1.4826
-"""Standard deviation of a normal law over the median distance from its median."""
-_OF_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of the median of many normal draws over that of their mean."""
-_CONSTANT_CV = 1e-6
-_NORMAL_CV_MAX = 0.3
-_SHORTEST_STRETCH = 3
-_MOST_PERSISTENCE = 0.99
-_SHUFFLES = 199
-_TOLERANCES = {"ftol": 1e-10, "xtol": 1e-10, "gtol": 1e-10}
+class Line(NamedTuple):
+    """Seconds as a function of a size, ``base + slope * size``, both not below zero.
+
+    Attributes
+    ----------
+    base
+        Seconds at size zero.
+    slope
+        Seconds per unit of size.
+    """
+
+    base: float
+    slope: float
+
+    def __call__(self, size: float) -> float:
+        """Seconds for a size."""
+        return self.base + self.slope * size
+
+    def affine(self) -> Affine:
+        """The line as a specification has it, to seven digits."""
+        return Affine(base_s=digits(self.base), per_sample_s=digits(self.slope))
+
+    def residual(self, sizes: ArrayLike, seconds: ArrayLike) -> float:
+        """Largest relative distance of the mean seconds of a size from the line; sizes and seconds have the shape (n,)."""
+        x, y = np.asarray(sizes, float), np.asarray(seconds, float)
+        return max(abs(self(size) / float(np.mean(y[x == size])) - 1.0) for size in np.unique(x))
 
 
 def _usable(sizes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
@@ -114,8 +149,8 @@ def _usable(sizes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
     return x, y
 
 
-class AffineMean:
-    """Mean seconds as a function of a size: ``base_ + slope_ * size``, both not below zero.
+def line_of_means(sizes: ArrayLike, means: ArrayLike) -> Line:
+    """A line through the mean seconds of each size.
 
     Throughput follows from mean times, so the line must meet means: no robust loss, which
     would pull it to the level that most of a skewed or disturbed sample keeps to. The line
@@ -124,314 +159,331 @@ class AffineMean:
     sizes count as much as large ones, and the mean over all points of measured / line is
     exactly 1. It is found by least squares weighted with the line of the turn before.
 
-    Attributes
+    Parameters
     ----------
-    base_
-        Seconds at size zero.
-    slope_
-        Seconds per unit of size.
+    sizes, means
+        Of shape (n,) each.
+
+    Raises
+    ------
+    CalibrationError
+        There are fewer than two different sizes, or a number is not usable.
     """
-
-    def __init__(self) -> None:
-        self.base_ = 0.0
-        self.slope_ = 0.0
-
-    def fit(self, sizes: ArrayLike, means: ArrayLike) -> AffineMean:
-        """Learn from the mean seconds of each size; each of shape (n,).
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than two different sizes, or a number is not usable.
-        """
-        x, y = _usable(sizes, means)
-        unit, second = float(np.max(x)), float(np.mean(y))
-        design, v = np.column_stack([np.ones_like(x), x / unit]), y / second
-        line = v
-        for _ in range(_TURNS):
-            found, _ = nnls(design / line[:, None], v / line)
-            before, line = line, design @ found
-            if np.max(np.abs(line - before)) < _AGREED:
-                break
-        self.base_, self.slope_ = float(found[0]) * second, float(found[1]) * second / unit
-        return self
-
-    def __call__(self, size: float) -> float:
-        """Mean seconds for a size."""
-        return self.base_ + self.slope_ * size
+    x, y = _usable(sizes, means)
+    unit, second = float(np.max(x)), float(np.mean(y))
+    design, v = np.column_stack([np.ones_like(x), x / unit]), y / second
+    line = v
+    for _ in range(_TURNS):
+        figures, _ = nnls(design / line[:, None], v / line)
+        before, line = line, design @ figures
+        if np.max(np.abs(line - before)) < _AGREED:
+            break
+    return Line(float(figures[0]) * second, float(figures[1]) * second / unit)
 
 
-class AffineCost:
-    """Seconds as a function of a size: ``base_ + slope_ * size``, both not below zero.
+def line_of_medians(sizes: ArrayLike, seconds: ArrayLike, spreads: ArrayLike = 0.0, *, tolerance: float | None = None) -> Line:
+    """A line for a cost that is affine only roughly over decades of size, such as that of a link, and for points that are medians.
 
-    For a law that holds only roughly over decades of size, such as that of a link, and for
-    points that are medians already. Residuals are log(line / measured), so that small sizes
-    count as much as large ones, and a line twice too high as much as one half too low; with
-    a soft-L1 loss, quadratic for small residuals and linear for large ones. A point that is
-    known less well than that, and than others, counts for as much less.
+    Residuals are log(line / measured), so that small sizes count as much as large ones, and a
+    line twice too high as much as one half too low; with a soft-L1 loss, quadratic for small
+    residuals and linear for large ones. A point that is known less well than that, and than
+    others, counts for as much less.
 
     Parameters
     ----------
+    sizes
+        Shape (n,), not negative.
+    seconds
+        Shape (n,), above zero.
+    spreads
+        Relative standard error of each of the seconds, shape (n,); left out: all are known equally well.
     tolerance
         Residual up to which the loss is quadratic; None takes two robust standard
         deviations of the residuals around a first line.
 
-    Attributes
-    ----------
-    base_
-        Seconds at size zero.
-    slope_
-        Seconds per unit of size.
-    relative_residual_
-        Largest relative distance of a size's mean from the line.
+    Raises
+    ------
+    CalibrationError
+        There are fewer than two different sizes, or a number is not usable.
     """
+    x, y = _usable(sizes, seconds)
+    # of size and of time, so that both unknowns are of order one
+    unit, second = float(np.max(x)), float(np.median(y))
+    u, v = x / unit, y / second
+    design = np.column_stack([1.0 / v, u / v])
+    start = _least_squares_line(u, v)
+    if tolerance is None:
+        spread = np.log(design @ start)
+        tolerance = max(2.0 * _SD * float(np.median(np.abs(spread - np.median(spread)))), 1e-6)
+    known = np.maximum(np.broadcast_to(np.asarray(spreads, float), v.shape), tolerance)
+    weights = np.min(known) / known
 
-    def __init__(self, tolerance: float | None = None) -> None:
-        self.tolerance = tolerance
-        self.base_ = 0.0
-        self.slope_ = 0.0
-        self.relative_residual_ = 0.0
+    def residuals(parameters: Array) -> Array:
+        return np.asarray(weights * np.log(design @ parameters), float)
 
-    def fit(self, sizes: ArrayLike, seconds: ArrayLike, spreads: ArrayLike = 0.0) -> AffineCost:
-        """Learn from pairs of size and seconds.
+    def jacobian(parameters: Array) -> Array:
+        return np.asarray(weights[:, None] * design / (design @ parameters)[:, None], float)
 
-        Parameters
-        ----------
-        sizes
-            Shape (n,), not negative.
-        seconds
-            Shape (n,), above zero.
-        spreads
-            Relative standard error of each of the seconds, shape (n,); left out: all are known equally well.
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than two different sizes, or a number is not usable.
-        """
-        x, y = _usable(sizes, seconds)
-        # of size and of time, so that both unknowns are of order one
-        unit, second = float(np.max(x)), float(np.median(y))
-        u, v = x / unit, y / second
-        design = np.column_stack([1.0 / v, u / v])
-
-        tolerance = self.tolerance
-        if tolerance is None:
-            spread = np.log(design @ self._start(u, v))
-            tolerance = max(2.0 * _SD * float(np.median(np.abs(spread - np.median(spread)))), 1e-6)
-        known = np.maximum(np.broadcast_to(np.asarray(spreads, float), v.shape), tolerance)
-        weights = np.min(known) / known
-
-        def residuals(parameters: Array) -> Array:
-            return np.asarray(weights * np.log(design @ parameters), float)
-
-        def jacobian(parameters: Array) -> Array:
-            return np.asarray(weights[:, None] * design / (design @ parameters)[:, None], float)
-
-        # logarithms have more than one valley: begin at the least-squares line and at the one through the largest size
-        starts = [self._start(u, v), np.array([np.min(v) * 0.5, np.median(v[u == 1.0])])]
-        found = min(
-            (
-                least_squares(residuals, at, jacobian, bounds=(0.0, np.inf), loss="soft_l1", f_scale=tolerance, x_scale=at, **_TOLERANCES)
-                for at in starts
-            ),
-            key=lambda solution: float(solution.cost),
-        )
-        # a bound is approached, never reached: what no clock could see is nothing
-        base, slope = (float(value) if value > _NOTHING * np.min(v) else 0.0 for value in found.x)
-        self.base_, self.slope_ = base * second, slope * second / unit
-        means = {size: float(np.mean(y[x == size])) for size in np.unique(x)}
-        self.relative_residual_ = max(abs(self(size) / mean - 1.0) for size, mean in means.items())
-        return self
-
-    def __call__(self, size: float) -> float:
-        """Seconds for a size."""
-        return self.base_ + self.slope_ * size
-
-    @staticmethod
-    def _start(x: Array, y: Array) -> Array:
-        """Weighted least squares without bounds, then brought inside them."""
-        design = np.column_stack([1.0 / y, x / y])
-        solution, *_ = np.linalg.lstsq(design, np.ones_like(y), rcond=None)
-        if solution[1] <= 0:
-            solution = np.array([np.median(y), 0.0])
-        elif solution[0] <= 0:
-            solution = np.array([0.0, np.median(y / np.maximum(x, 1e-9))])
-        return np.asarray(np.maximum(solution, float(np.min(y)) * _NOTHING), float)
+    # logarithms have more than one valley: begin at the least-squares line and at the one through the largest size
+    starts = [start, np.array([np.min(v) * 0.5, np.median(v[u == 1.0])])]
+    solutions = (
+        least_squares(residuals, at, jacobian, bounds=(0.0, np.inf), loss="soft_l1", f_scale=tolerance, x_scale=at, **_TOLERANCES)
+        for at in starts
+    )
+    best = min(solutions, key=lambda solution: float(solution.cost))
+    # a bound is approached, never reached: what no clock could see is nothing
+    base, slope = (float(value) if value > _NOTHING * np.min(v) else 0.0 for value in best.x)
+    return Line(base * second, slope * second / unit)
 
 
-class ChainSlope:
-    """Cost of one link of a chain, from times of a short and of a long chain of it.
+def _least_squares_line(x: Array, y: Array) -> Array:
+    """Weighted least squares without bounds, then brought inside them."""
+    design = np.column_stack([1.0 / y, x / y])
+    solution, *_ = np.linalg.lstsq(design, np.ones_like(y), rcond=None)
+    if solution[1] <= 0:
+        solution = np.array([np.median(y), 0.0])
+    elif solution[0] <= 0:
+        solution = np.array([0.0, np.median(y / np.maximum(x, 1e-9))])
+    return np.asarray(np.maximum(solution, float(np.min(y)) * _NOTHING), float)
 
-    The difference of the two is free of what a call costs anyway.
+
+@dataclass(frozen=True)
+class MessageCosts:
+    """Seconds of one message, or of one link of a chain, in each round.
 
     Attributes
     ----------
-    costs_
-        Size -> seconds of one link in each round. Noise may put one below zero.
-    errors_
+    costs
+        Size -> seconds in each round. Noise may put one below zero.
+    errors
         Size -> standard error of their median, from how far rounds lie apart.
     """
 
-    def __init__(self) -> None:
-        self.costs_: dict[float, Array] = {}
-        self.errors_: dict[float, float] = {}
+    costs: Mapping[float, Array]
+    errors: Mapping[float, float]
 
-    def fit(self, sizes: ArrayLike, lengths: ArrayLike, rounds: ArrayLike, seconds: ArrayLike) -> ChainSlope:
-        """Learn from calls: the tensor's size, the chain's length, the round, seconds; each of shape (n,)."""
-        x, k = np.asarray(sizes, float), np.asarray(lengths, float)
-        turn, t = np.asarray(rounds, np.int64), np.asarray(seconds, float)
-        self.costs_, self.errors_ = {}, {}
-        for size in np.unique(x):
-            costs: list[float] = []
-            for one in np.unique(turn[x == size]):
-                here = (x == size) & (turn == one)
-                short, long = float(np.min(k[here])), float(np.max(k[here]))
-                if long > short:
-                    costs.append(float(np.median(t[here & (k == long)]) - np.median(t[here & (k == short)])) / (long - short))
-            if costs:
-                self._keep(float(size), np.array(costs))
-        return self
+    @classmethod
+    def of(cls, costs: Mapping[float, Array]) -> MessageCosts:
+        """Of messages that were timed one by one: seconds by size."""
+        return cls(costs, {size: _error_of_median(each) for size, each in costs.items()})
 
-    def fit_single(self, sizes: ArrayLike, seconds: ArrayLike) -> ChainSlope:
-        """Learn from messages that were timed one by one: sizes and seconds, each of shape (n,)."""
-        x, t = np.asarray(sizes, float), np.asarray(seconds, float)
-        self.costs_, self.errors_ = {}, {}
-        for size in np.unique(x):
-            self._keep(float(size), t[x == size])
-        return self
+    @classmethod
+    def of_chains(cls, calls: Iterable[tuple[float, int, int, float]]) -> MessageCosts:
+        """The cost of one link of a chain, from times of a short and of a long chain of it, which are free of what a call costs anyway.
 
-    def _keep(self, size: float, costs: Array) -> None:
-        self.costs_[size] = costs
-        distance = float(np.median(np.abs(costs - np.median(costs))))
-        self.errors_[size] = _OF_MEDIAN * _SD * distance / math.sqrt(len(costs))
+        ``calls`` are sizes of the tensor, lengths of the chain, rounds and seconds.
+        """
+        seconds: dict[float, dict[int, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+        for size, length, turn, time_s in calls:
+            seconds[float(size)][turn][float(length)].append(time_s)
+        costs = {
+            size: np.array([_slope(of_round[turn]) for turn in sorted(of_round) if len(of_round[turn]) > 1])
+            for size, of_round in sorted(seconds.items())
+        }
+        return cls.of({size: each for size, each in costs.items() if len(each)})
 
     def points(self) -> tuple[Array, Array, Array]:
         """Sizes, the median cost of each, in seconds, and its relative error; sizes whose median noise put below zero are left out."""
-        medians = {size: float(np.median(costs)) for size, costs in self.costs_.items()}
+        medians = {size: float(np.median(costs)) for size, costs in self.costs.items()}
         kept = sorted(size for size, cost in medians.items() if cost > 0)
-        errors = [self.errors_[size] / medians[size] for size in kept]
+        errors = [self.errors[size] / medians[size] for size in kept]
         return np.array(kept), np.array([medians[size] for size in kept]), np.array(errors)
 
-    def resampled(self, rng: np.random.Generator) -> ChainSlope:
+    def resampled(self, rng: np.random.Generator) -> MessageCosts:
         """A bootstrap copy: the rounds of each size drawn with replacement."""
-        copy = ChainSlope()
-        copy.errors_ = self.errors_  # a few rounds drawn again and again would seem to agree
-        copy.costs_ = {size: rng.choice(costs, len(costs)) for size, costs in self.costs_.items()}
-        return copy
+        # with the errors of all: a few rounds drawn again and again would seem to agree
+        return MessageCosts({size: rng.choice(costs, len(costs)) for size, costs in self.costs.items()}, self.errors)
 
-    def around(self, line: AffineCost, rng: np.random.Generator) -> ChainSlope:
+    def around(self, line: Line, rng: np.random.Generator) -> MessageCosts:
         """A bootstrap copy: each cost at the line, with how far another, drawn, lies from it (Efron 1979, of residuals)."""
-        lines = {size: line.base_ + line.slope_ * size for size in self.costs_}
-        apart = np.concatenate([np.log(costs / lines[size]) for size, costs in self.costs_.items()])
-        copy = ChainSlope()
-        copy.errors_ = self.errors_
-        copy.costs_ = {size: lines[size] * np.exp(rng.choice(apart, len(costs))) for size, costs in self.costs_.items()}
-        return copy
+        apart = np.concatenate([np.log(costs / line(size)) for size, costs in self.costs.items()])
+        return MessageCosts({size: line(size) * np.exp(rng.choice(apart, len(costs))) for size, costs in self.costs.items()}, self.errors)
 
 
-class StepTimeLaw:
-    """Chooses a law for factors: step times divided by their mean.
+def _slope(times: Mapping[float, Sequence[float]]) -> float:
+    """Seconds for each link by which the longest chain takes longer than the shortest."""
+    short, long = min(times), max(times)
+    return float(np.median(times[long]) - np.median(times[short])) / (long - short)
+
+
+def _error_of_median(costs: Array) -> float:
+    distance = float(np.median(np.abs(costs - np.median(costs))))
+    return _OF_MEDIAN * _SD * distance / math.sqrt(len(costs))
+
+
+# -- step times around their mean ----------------------------------------------------------
+
+
+class Fitted(NamedTuple):
+    """The distribution chosen for factors.
+
+    Attributes
+    ----------
+    distribution
+        The one chosen.
+    parametric
+        The best candidate, whether or not the test rejects it; None if none is possible.
+    scores
+        Criterion of each candidate, best first.
+    p_value
+        Of the test of the best candidate; 1 for a constant.
+    """
+
+    distribution: Distribution
+    parametric: Distribution | None
+    scores: tuple[LawScore, ...]
+    p_value: float
+
+
+def distribution_of(factors: ArrayLike, significance: float = 0.05, values: int = 1000) -> Fitted:
+    """Choose a distribution for factors: step times divided by their mean.
 
     Candidates have mean 1 and one parameter each, fitted by maximum likelihood: normal,
     lognormal, gamma and shifted exponential. The one with the lowest Bayesian information
     criterion is kept if a Kolmogorov-Smirnov test does not reject it at ``significance``;
     else the measured distribution itself. (That the parameter was fitted to the same data
     makes the test more lenient than its level says.) Where all factors are equal to within
-    1e-6 the law is constant.
+    1e-6 the distribution is constant.
 
-    An empirical law keeps every factor that was seen, since the slowest worker of many is
+    The empirical one keeps every factor that was seen, since the slowest worker of many is
     the largest of them. Beyond ``values`` factors, neighbours in their order are averaged in
     as many groups of equal size: equal probabilities and the mean stay as they are, and only
     the tail within the last group is drawn together.
 
     Parameters
     ----------
+    factors
+        Shape (n,), above zero.
     significance
         Level of the test.
     values
-        That an empirical law keeps at most.
+        That an empirical distribution keeps at most.
+
+    Raises
+    ------
+    CalibrationError
+        There are fewer than 10, or one is not usable.
+    """
+    x = np.asarray(factors, float)
+    if len(x) < FEWEST_FACTORS or not np.all(np.isfinite(x)) or np.any(x <= 0):
+        raise CalibrationError(
+            f"the law of step times needs at least {FEWEST_FACTORS} finite times above zero, not {len(x)}; raise `steps`"
+        )
+    x = x / np.mean(x)
+    cv = float(np.std(x))
+    if cv < _CONSTANT_CV:
+        return Fitted(Constant(), Constant(), (), 1.0)
+    likelihoods = [(distribution, float(np.sum(_frozen(distribution).logpdf(x)))) for distribution in _candidates(x, cv)]
+    ranked = sorted(
+        ((np.log(len(x)) - 2.0 * likelihood, distribution) for distribution, likelihood in likelihoods if np.isfinite(likelihood)),
+        key=lambda pair: pair[0],
+    )
+    if not ranked:  # one wild value can be impossible under every candidate
+        return Fitted(_empirical(x, values), None, (), 0.0)
+    scores = tuple(LawScore(kind=distribution.kind, bic=round(float(bic), 3)) for bic, distribution in ranked)
+    best = ranked[0][1]
+    p_value = float(stats.kstest(x, _frozen(best).cdf).pvalue)
+    return Fitted(best if p_value >= significance else _empirical(x, values), best, scores, p_value)
+
+
+def _empirical(x: Array, most: int) -> Empirical:
+    values = np.sort(x)
+    if len(values) > most:
+        # the same weight for each group, also where their sizes differ by one
+        edges = np.linspace(0.0, len(values), most + 1)
+        values = np.diff(np.interp(edges, np.arange(len(values) + 1), np.concatenate([[0.0], np.cumsum(values)]))) / np.diff(edges)
+    return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
+
+
+def _candidates(x: Array, cv: float) -> list[Distribution]:
+    candidates: list[Distribution] = [Normal(cv=cv)] if cv <= _NORMAL_CV_MAX else []
+    logs = np.log(x)
+    # lognormal of mean 1: log x ~ N(-s/2, s) with s = sigma^2; setting the derivative of the
+    # likelihood to zero gives s^2/4 + s - mean(log^2) = 0
+    variance = 2.0 * (np.sqrt(1.0 + float(np.mean(logs**2))) - 1.0)
+    candidates.append(LogNormal(sigma=float(np.sqrt(variance))))
+    # gamma of mean 1: log k - digamma(k) = -mean(log x)
+    target = -float(np.mean(logs))
+    shape = brentq(lambda k: np.log(k) - special.digamma(k) - target, 1e-3, 1e7) if target > 5.1e-8 else 1e7
+    candidates.append(Gamma(shape=min(float(shape), 1e7)))
+    # shifted exponential of mean 1: the likelihood grows with the fixed part up to the smallest value
+    fixed = min(float(np.min(x)), 1.0 - 1e-9)
+    candidates.append(ShiftedExponential(tail=max(min((1.0 - fixed) / fixed, 1e3), 1e-9)))
+    return candidates
+
+
+def _frozen(distribution: Distribution) -> stats.rv_continuous:
+    """The distribution divided by its mean, as scipy's frozen one."""
+    if isinstance(distribution, Normal):
+        return stats.norm(1.0, distribution.cv)
+    if isinstance(distribution, LogNormal):
+        return stats.lognorm(distribution.sigma, scale=np.exp(-(distribution.sigma**2) / 2))
+    if isinstance(distribution, Gamma):
+        return stats.gamma(distribution.shape, scale=1.0 / distribution.shape)
+    if isinstance(distribution, ShiftedExponential):
+        # a hair lower, so that the smallest value lies inside the support
+        return stats.expon(1.0 / (1.0 + distribution.tail) - 1e-12, distribution.tail / (1.0 + distribution.tail))
+    raise TypeError(f"no distribution for {distribution!r}")
+
+
+def drawn_distributions(
+    chosen: Distribution, samples: Iterable[ArrayLike], persistence: Iterable[float] = itertools.repeat(0.0)
+) -> tuple[Distribution, ...]:
+    """The distribution as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
+
+    So the choice of the kind is drawn with its parameter: with few steps, kinds whose tails
+    differ describe them nearly as well. Nothing for a constant, which leaves nothing to
+    draw, and for an empirical one, whose sample the simulator draws itself.
+
+    Parameters
+    ----------
+    chosen
+        The distribution fitted to all factors.
+    samples
+        Factors of each bootstrap sample.
+    persistence
+        Of the steps of each.
+    """
+    if isinstance(chosen, Constant | Empirical):
+        return ()
+    distributions = []
+    for sample, stays in zip(map(np.asarray, samples), persistence, strict=False):
+        # rounds of different lengths make samples of different sizes; one that is too small gives none
+        fitted = distribution_of(sample).parametric if len(sample) >= FEWEST_FACTORS else None
+        if fitted is not None:
+            kept = with_persistence(fitted, stays)
+            # six digits, in a file that is read by people
+            rounded = {key: digits(value, 6) for key, value in kept.model_dump().items() if key != "kind"}
+            distributions.append(kept.model_copy(update=rounded))
+    return tuple(distributions)
+
+
+def with_persistence(distribution: Distribution, persistence: float) -> Distribution:
+    """The same with another persistence; a constant has none."""
+    if isinstance(distribution, Constant) or not persistence:
+        return distribution
+    return distribution.model_copy(update={"persistence": digits(persistence, 4)})
+
+
+class Persistence(NamedTuple):
+    """Autocorrelation of successive steps.
 
     Attributes
     ----------
-    law_
-        The law chosen.
-    parametric_
-        The best candidate, whether or not the test rejects it; None if none is possible.
-    scores_
-        Criterion of each candidate, best first.
-    p_value_
-        Of the test of the best candidate; 1 for a constant law.
+    seen
+        The estimate, from 0 to 0.99.
+    p_value
+        Chance of as much or more in steps that do not depend on each other: by shuffling those of each stretch.
+    value
+        The estimate where that is no more than the significance, else 0.
     """
 
-    def __init__(self, significance: float = 0.05, values: int = 1000) -> None:
-        self.significance = significance
-        self.values = values
-        self.law_: Distribution = Constant()
-        self.parametric_: Distribution | None = None
-        self.scores_: tuple[LawScore, ...] = ()
-        self.p_value_ = 1.0
-
-    def fit(self, factors: ArrayLike) -> StepTimeLaw:
-        """Learn from factors, shape (n,), above zero.
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than 10, or one is not usable.
-        """
-        x = np.asarray(factors, float)
-        if len(x) < FEWEST_FACTORS or not np.all(np.isfinite(x)) or np.any(x <= 0):
-            raise CalibrationError(
-                f"the law of step times needs at least {FEWEST_FACTORS} finite times above zero, not {len(x)}; raise `steps`"
-            )
-        x = x / np.mean(x)
-        self.law_, self.parametric_, self.scores_, self.p_value_ = Constant(), Constant(), (), 1.0
-        cv = float(np.std(x))
-        if cv < _CONSTANT_CV:
-            return self
-        candidates = self._candidates(x, cv)
-        ranked = sorted(((np.log(len(x)) - 2.0 * likelihood, law) for law, likelihood in candidates), key=lambda pair: pair[0])
-        self.scores_ = tuple(LawScore(kind=law.kind, bic=round(float(bic), 3)) for bic, law in ranked)
-        if not ranked:  # one wild value can be impossible under every candidate
-            self.law_, self.parametric_, self.p_value_ = self._empirical(x), None, 0.0
-            return self
-        best = self.parametric_ = ranked[0][1]
-        self.p_value_ = float(stats.kstest(x, _frozen(best).cdf).pvalue)
-        self.law_ = best if self.p_value_ >= self.significance else self._empirical(x)
-        return self
-
-    def _empirical(self, x: Array) -> Empirical:
-        values = np.sort(x)
-        if len(values) > self.values:
-            # the same weight for each group, also where their sizes differ by one
-            edges = np.linspace(0.0, len(values), self.values + 1)
-            values = np.diff(np.interp(edges, np.arange(len(values) + 1), np.concatenate([[0.0], np.cumsum(values)]))) / np.diff(edges)
-        return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
-
-    @staticmethod
-    def _candidates(x: Array, cv: float) -> list[tuple[Distribution, float]]:
-        """Laws with their log-likelihood."""
-        laws: list[Distribution] = []
-        if cv <= _NORMAL_CV_MAX:
-            laws.append(Normal(cv=cv))
-        logs = np.log(x)
-        # lognormal of mean 1: log x ~ N(-s/2, s) with s = sigma^2; setting the derivative of the
-        # likelihood to zero gives s^2/4 + s - mean(log^2) = 0
-        variance = 2.0 * (np.sqrt(1.0 + float(np.mean(logs**2))) - 1.0)
-        laws.append(LogNormal(sigma=float(np.sqrt(variance))))
-        # gamma of mean 1: log k - digamma(k) = -mean(log x)
-        target = -float(np.mean(logs))
-        shape = brentq(lambda k: np.log(k) - special.digamma(k) - target, 1e-3, 1e7) if target > 5.1e-8 else 1e7
-        laws.append(Gamma(shape=min(float(shape), 1e7)))
-        # shifted exponential of mean 1: the likelihood grows with the fixed part up to the smallest value
-        fixed = min(float(np.min(x)), 1.0 - 1e-9)
-        laws.append(ShiftedExponential(tail=max(min((1.0 - fixed) / fixed, 1e3), 1e-9)))
-        scored = [(law, float(np.sum(_frozen(law).logpdf(x)))) for law in laws]
-        return [(law, likelihood) for law, likelihood in scored if np.isfinite(likelihood)]
+    seen: float
+    p_value: float
+    value: float
 
 
-class Persistence:
+def persistence_of(stretches: Iterable[ArrayLike], significance: float = 0.05) -> Persistence:
     """Autocorrelation of successive steps, of stretches of steps that followed each other.
 
     With autocorrelation r^k of steps that are k apart and variance s^2, as ``persistence`` of the simulator's distributions has
@@ -442,107 +494,39 @@ class Persistence:
 
     Parameters
     ----------
+    stretches
+        Step times, shape (n,) each, of one unit; those of fewer than 3 steps tell nothing.
     significance
-        Level of the test below; 1 takes any value.
-
-    Attributes
-    ----------
-    seen_
-        The solution, from 0 to 0.99.
-    p_value_
-        Chance of as much or more in steps that do not depend on each other: by shuffling those of each stretch.
-    value_
-        The solution where the test is passed, else 0.
+        Level of the test; 1 takes any value.
     """
+    series = [stretch for stretch in map(np.asarray, stretches) if len(stretch) >= _SHORTEST_STRETCH]
+    squares = math.fsum(float(((stretch - stretch.mean()) ** 2).sum()) for stretch in series)
+    if not squares:
+        return Persistence(0.0, 1.0, 0.0)
+    lengths, times = np.unique([len(stretch) for stretch in series], return_counts=True)
 
-    def __init__(self, significance: float = 0.05) -> None:
-        self.significance = significance
-        self.seen_, self.p_value_, self.value_ = 0.0, 1.0, 0.0
+    def expected(persistence: float) -> float:
+        of_means = np.array([variance_of_mean(length, persistence) for length in lengths.tolist()])
+        return float(2 * (1 - persistence) * (times * (lengths - 1)).sum() / (times * lengths * (1 - of_means)).sum())
 
-    def fit(self, stretches: Iterable[ArrayLike]) -> Persistence:
-        """Learn from stretches of step times, shape (n,) each, of one unit; those of fewer than 3 steps tell nothing."""
-        series = [one for one in map(np.asarray, stretches) if len(one) >= _SHORTEST_STRETCH]
-        self.seen_, self.p_value_, self.value_ = 0.0, 1.0, 0.0
-        squares = math.fsum(float(((one - one.mean()) ** 2).sum()) for one in series)
-        if not squares:
-            return self
-        lengths, times = np.unique([len(one) for one in series], return_counts=True)
-
-        def expected(persistence: float) -> float:
-            of_means = np.array([variance_of_mean(length, persistence) for length in lengths.tolist()])
-            return float(2 * (1 - persistence) * (times * (lengths - 1)).sum() / (times * lengths * (1 - of_means)).sum())
-
-        seen = _differences(series)
-        ratio = seen / squares
-        if ratio < expected(0.0):
-            most = _MOST_PERSISTENCE
-            self.seen_ = float(brentq(lambda r: expected(r) - ratio, 0.0, most)) if ratio > expected(most) else most
-            if self.significance < 1:
-                rng = np.random.default_rng(0)
-                shuffled = [_differences([rng.permutation(one) for one in series]) for _ in range(_SHUFFLES)]
-                self.p_value_ = (1 + sum(one <= seen for one in shuffled)) / (1 + _SHUFFLES)
-        self.value_ = self.seen_ if self.p_value_ <= self.significance else 0.0
-        return self
+    differences = _differences(series)
+    ratio = differences / squares
+    seen, p_value = 0.0, 1.0
+    if ratio < expected(0.0):
+        most = _MOST_PERSISTENCE
+        seen = float(brentq(lambda r: expected(r) - ratio, 0.0, most)) if ratio > expected(most) else most
+        if significance < 1:
+            rng = np.random.default_rng(0)
+            shuffled = [_differences([rng.permutation(stretch) for stretch in series]) for _ in range(_SHUFFLES)]
+            p_value = (1 + sum(by_chance <= differences for by_chance in shuffled)) / (1 + _SHUFFLES)
+    return Persistence(seen, p_value, seen if p_value <= significance else 0.0)
 
 
 def _differences(series: Sequence[Array]) -> float:
-    return math.fsum(float((np.diff(one) ** 2).sum()) for one in series)
+    return math.fsum(float((np.diff(stretch) ** 2).sum()) for stretch in series)
 
 
 def variance_of_mean(count: int, persistence: float) -> float:
     """Of the mean of successive draws, over that of one draw: (1 + 2 sum of (1 - k / n) r^k for k from 1 to n - 1) / n."""
     apart = np.arange(1, count)
     return float((1 + 2 * ((1 - apart / count) * persistence**apart).sum()) / count)
-
-
-def _frozen(law: Distribution) -> stats.rv_continuous:
-    """The law divided by its mean, as scipy's frozen distribution."""
-    if isinstance(law, Normal):
-        return stats.norm(1.0, law.cv)
-    if isinstance(law, LogNormal):
-        return stats.lognorm(law.sigma, scale=np.exp(-(law.sigma**2) / 2))
-    if isinstance(law, Gamma):
-        return stats.gamma(law.shape, scale=1.0 / law.shape)
-    if isinstance(law, ShiftedExponential):
-        # a hair lower, so that the smallest value lies inside the support
-        return stats.expon(1.0 / (1.0 + law.tail) - 1e-12, law.tail / (1.0 + law.tail))
-    raise TypeError(f"no distribution for {law!r}")
-
-
-def drawn_laws(
-    chosen: Distribution, samples: Iterable[ArrayLike], persistence: Iterable[float] = itertools.repeat(0.0)
-) -> tuple[Distribution, ...]:
-    """The law as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
-
-    So the choice of the law is drawn with its parameter: with few steps, kinds whose tails
-    differ describe them nearly as well. Nothing for a constant law, which leaves nothing to
-    draw, and for an empirical one, whose sample the simulator draws itself.
-
-    Parameters
-    ----------
-    chosen
-        The law fitted to all factors.
-    samples
-        Factors of each bootstrap sample.
-    persistence
-        Of the steps of each.
-    """
-    if isinstance(chosen, Constant | Empirical):
-        return ()
-    found = []
-    for sample, stays in zip(map(np.asarray, samples), persistence, strict=False):
-        # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
-        law = StepTimeLaw().fit(sample).parametric_ if len(sample) >= FEWEST_FACTORS else None
-        if law is not None:
-            found.append(with_persistence(law, stays))
-    # six digits, in a file that is read by people
-    return tuple(
-        law.model_copy(update={key: digits(value, 6) for key, value in law.model_dump().items() if key != "kind"}) for law in found
-    )
-
-
-def with_persistence(law: Distribution, persistence: float) -> Distribution:
-    """The same with another persistence; a constant has none."""
-    if isinstance(law, Constant) or not persistence:
-        return law
-    return law.model_copy(update={"persistence": digits(persistence, 4)})

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import DRAWS, AffineCost, ChainSlope, bootstrapped, drawn, intervals_90, quantiles
+from calibrate.fit.estimators import DRAWS, Line, MessageCosts, bootstrapped, drawn, intervals_90, line_of_medians, quantiles
 from calibrate.fit.writing import made, provenance
 from calibrate.measurements import Measurements, Transfer, read_measurements
 from simulator.base.errors import CalibrationError, InputError
@@ -67,25 +67,21 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     measured.check_probe("links", "a file of `paceline calibrate-link`")
     rng = np.random.default_rng(seed)
     network = "gloo" if measured.header.arguments.get("carrier") == "gloo" else "grpc"
-    chain = _chain(measured, network)
+    costs = _costs(measured, network)
     try:
-        center, residual = _link_of(chain)
+        line, residual = _line_of(costs)
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
-    draws = bootstrapped(lambda: _link_of(chain.resampled(rng))[0], "the transfers")
     work = _work_of_hosts(measured, network)
-    whole, center, draws = center, _on_the_wire(center, work), np.apply_along_axis(_on_the_wire, 1, draws, work)
-    notes = provenance([measured], command)
-    inside, remark = _inside(measured)
-    notes.update(remark)
-    on_device = _on_device(measured)
-    description = f"{_NETWORKS[network]}: {_in_words(whole)}"
-    cluster = _cluster(name, description, center, draws, residual, chain, notes)
-    transport = None
+    draws = bootstrapped(lambda: _on_the_wire(_line_of(costs.resampled(rng))[0], work), "the transfers")
+    inside, remarks = _inside(measured)
+    description = f"{_NETWORKS[network]}: {_in_words(line.base, 1.0 / line.slope)}"
+    notes = provenance([measured], command) | remarks
+    cluster = _cluster(name, description, _on_the_wire(line, work), draws, residual, costs, notes)
+    parts: dict[str, Link | Transport | None] = {"intra_node": inside, "intra_device": _on_device(measured)}
     if any(work):
-        transport = Transport(software="given", cpu_per_message_s=digits(work[0] / 2), copy_per_byte_s=digits(work[1] / 2))
-    found = {"intra_node": inside, "intra_device": on_device, "transport": transport}
-    return cluster.model_copy(update={name: link for name, link in found.items() if link is not None})
+        parts["transport"] = Transport(software="given", cpu_per_message_s=digits(work.base / 2), copy_per_byte_s=digits(work.slope / 2))
+    return cluster.model_copy(update={key: part for key, part in parts.items() if part is not None})
 
 
 def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, ranks: int | None = None) -> Cluster:
@@ -110,32 +106,37 @@ def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, rank
         The file cannot be read, is of no tool that is known, or holds too little to be fitted.
     """
     table, rng = read_link_table(path, ranks), np.random.default_rng(seed)
-    notes = provenance_of_table(path, table, command)
+    notes = {**made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
+    costs = MessageCosts.of(
+        {size: np.array([time_s for own, time_s in table.messages if own == size]) for size in sorted({size for size, _ in table.messages})}
+    )
     if table.messages:
-        chain = ChainSlope().fit_single(*zip(*table.messages, strict=True))
         try:
-            center, residual = _link_of(chain)
+            line, residual = _line_of(costs)
         except CalibrationError as error:
             raise InputError(f"{path}: {table.tool}: {error}") from None
-        line = AffineCost(_TOLERANCE).fit(*chain.points())
-        draws = bootstrapped(lambda: _link_of(chain.around(line, rng))[0], f"{path}: the times of {table.tool}")
+        unweighted = line_of_medians(*costs.points(), tolerance=_TOLERANCE)
+        center = _figures(line)
+        draws = bootstrapped(lambda: _figures(_line_of(costs.around(unweighted, rng))[0]), f"{path}: the times of {table.tool}")
     else:
-        rates, chain = np.array(table.rates_bytes_per_s), ChainSlope()
+        rates = np.array(table.rates_bytes_per_s)
         center, residual = np.array([table.latency_s or 0.0, rates.mean()]), float(np.max(np.abs(rates / rates.mean() - 1.0)))
         draws = np.array([[center[0], rng.choice(rates, len(rates)).mean()] for _ in range(DRAWS)])
-    return _cluster(name, f"{table.tool}: {_in_words(center)}", center, draws, residual, chain, notes, ranks=table.ranks)
+        if table.latency_s is None:
+            notes["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
+    return _cluster(name, f"{table.tool}: {_in_words(*center)}", center, draws, residual, costs, notes, ranks=table.ranks)
 
 
-def _in_words(link: Array) -> str:
-    return f"{format_rate(link[1])}, {format_seconds(link[0])} per message"
+def _in_words(latency_s: float, bytes_per_s: float) -> str:
+    return f"{format_rate(bytes_per_s)}, {format_seconds(latency_s)} per message"
 
 
 def _cluster(
-    name: str, description: str, center: Array, draws: Array, residual: float, chain: ChainSlope, notes: dict[str, str], ranks: int = 2
+    name: str, description: str, center: Array, draws: Array, residual: float, costs: MessageCosts, notes: dict[str, str], ranks: int = 2
 ) -> Cluster:
     """A cluster whose nodes are joined by a link with this latency and bandwidth, and these draws of both, shape (draws, 2)."""
     bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
-    sizes, *_ = chain.points()
+    sizes, *_ = costs.points()
     return Cluster(
         name=name,
         description=description,
@@ -148,7 +149,7 @@ def _cluster(
         ),
         uncertainty=drawn(_PARAMETERS, draws),
         fit=CalibrationFitLink(
-            points=tuple(_point(size, chain.costs_[size]) for size in sizes),
+            points=tuple(_point(size, costs.costs[size]) for size in sizes),
             relative_residual=digits(residual),
             intervals_90=intervals_90(_PARAMETERS, draws),
         ),
@@ -156,47 +157,45 @@ def _cluster(
     )
 
 
-def _chain(measured: Measurements, path: str) -> ChainSlope:
+def _costs(measured: Measurements, path: str) -> MessageCosts:
     records = [record for record in measured.of(Transfer) if record.path == path]
-    return ChainSlope().fit(
-        [one.size_bytes for one in records], [one.hops for one in records], [one.round for one in records], [one.seconds for one in records]
-    )
+    return MessageCosts.of_chains((record.size_bytes, record.hops, record.round, record.seconds) for record in records)
 
 
-def _link_of(chain: ChainSlope) -> tuple[Array, float]:
-    """Latency in seconds and bandwidth in bytes per second, and the largest relative residual."""
-    sizes, seconds, errors = chain.points()
+def _line_of(costs: MessageCosts) -> tuple[Line, float]:
+    """Seconds of a message by its bytes, and the largest relative residual."""
+    sizes, seconds, errors = costs.points()
     if len(sizes) < 2:
         raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
-    cost = AffineCost(_TOLERANCE).fit(sizes, seconds, errors)
-    if cost.slope_ <= 0:
+    line = line_of_medians(sizes, seconds, errors, tolerance=_TOLERANCE)
+    if line.slope <= 0:
         raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
-    return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_
+    return line, line.residual(sizes, seconds)
 
 
-def _work_of_hosts(measured: Measurements, path: str) -> tuple[float, float]:
+def _figures(line: Line) -> Array:
+    """Latency in seconds and bandwidth in bytes per second."""
+    return np.array([line.base, 1.0 / line.slope])
+
+
+def _work_of_hosts(measured: Measurements, path: str) -> Line:
     """Processor seconds of a process for each message that it sends while it receives another, and for each of its bytes.
 
     Of transfers that do not tell it, none. A half of it is each end's: so long a message is worked on before it stands for the link,
     and after it has come.
     """
     records = [record for record in measured.of(Transfer) if record.path == path]
-    used_s = [one.cpu_s for one in records if one.cpu_s is not None]
-    if not used_s or len(used_s) < len(records):
-        return 0.0, 0.0
-    chain = ChainSlope().fit([one.size_bytes for one in records], [one.hops for one in records], [one.round for one in records], used_s)
-    sizes, seconds, errors = chain.points()
-    if len(sizes) < 2:
-        return 0.0, 0.0
-    cost = AffineCost(_TOLERANCE).fit(sizes, seconds, errors)
-    return max(cost.base_, 0.0), max(cost.slope_, 0.0)
+    used = [(record.size_bytes, record.hops, record.round, record.cpu_s) for record in records if record.cpu_s is not None]
+    sizes, seconds, errors = MessageCosts.of_chains(used).points()
+    if len(used) < len(records) or len(sizes) < 2:
+        return Line(0.0, 0.0)
+    return line_of_medians(sizes, seconds, errors, tolerance=_TOLERANCE)
 
 
-def _on_the_wire(link: Array, work: tuple[float, float]) -> Array:
+def _on_the_wire(line: Line, work: Line) -> Array:
     """Latency and bandwidth of a link without what its hosts do meanwhile, of which not all can be its time."""
-    latency_s, bytes_per_s = link
-    each_byte_s = 1.0 / bytes_per_s
-    return np.array([max(latency_s - work[0], 0.0), 1.0 / max(each_byte_s - work[1], _LEAST_SHARE * each_byte_s)])
+    each_byte_s = 1.0 / (1.0 / line.slope)
+    return np.array([max(line.base - work.base, 0.0), 1.0 / max(each_byte_s - work.slope, _LEAST_SHARE * each_byte_s)])
 
 
 def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
@@ -205,13 +204,16 @@ def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
     notes: dict[str, str] = {}
     for path in sorted({record.path for record in measured.of(Transfer)} - {*_NETWORKS}):
         try:
-            (latency, bandwidth), residual = _link_of(_chain(measured, path))
+            line, residual = _line_of(_costs(measured, path))
         except CalibrationError as error:
             notes[path] = str(error)
             continue
-        notes[path] = f"{format_rate(bandwidth)}, {format_seconds(latency)} a message, largest relative residual {format_share(residual)}"
+        latency_s, bytes_per_s = _figures(line)
+        notes[path] = (
+            f"{format_rate(bytes_per_s)}, {format_seconds(latency_s)} a message, largest relative residual {format_share(residual)}"
+        )
         if path in _DEVICE_PATHS:
-            links.append(Link(latency_s=digits(latency), bandwidth_bytes_per_s=digits(bandwidth)))
+            links.append(Link(latency_s=digits(latency_s), bandwidth_bytes_per_s=digits(bytes_per_s)))
     return (min(links, key=lambda link: float(link.bandwidth_bytes_per_s)) if links else None), notes
 
 
@@ -224,7 +226,7 @@ def _on_device(measured: Measurements) -> Link | None:
     logical = int(measured.header.arguments.get("logical_devices") or 0)
     if logical < 2 or measured.fingerprint.device_kind != "CPU":
         return None
-    (seconds, bytes_per_s), _ = _link_of(_chain(measured, f"{_ALL_REDUCE}{logical}"))
+    seconds, bytes_per_s = _figures(_line_of(_costs(measured, f"{_ALL_REDUCE}{logical}"))[0])
     turns = 2 * (logical - 1)
     return Link(latency_s=digits(seconds / turns), bandwidth_bytes_per_s=digits(bytes_per_s * turns))
 
@@ -232,22 +234,6 @@ def _on_device(measured: Measurements) -> Link | None:
 def _point(size: float, costs: Array) -> LinkPoint:
     p5, median, p95 = quantiles(costs[costs > 0])
     return LinkPoint(size_bytes=float(size), p5_s=p5, median_s=median, p95_s=p95)
-
-
-def provenance_of_table(path: Path, table: LinkTable, command: str) -> dict[str, str]:
-    """What a reader needs to find the output of another tool again, and to repeat the fit.
-
-    Parameters
-    ----------
-    path, table
-        The file, and what was read from it.
-    command
-        The command line, or "" from Python.
-    """
-    facts = {**made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
-    if not table.messages and table.latency_s is None:
-        facts["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
-    return facts
 
 
 class LinkTable(NamedTuple):

@@ -105,20 +105,20 @@ def noise_scale_of(moments: Sequence[Norms], batch: float, seed: int = 0) -> Noi
         No signal is seen in the noise.
     """
     rng = np.random.default_rng(seed)
-    shares = np.array([_share(one, batch, one.of_small.mean(), one.of_big.mean()) for one in moments])
+    shares = np.array([_share(moment, batch, moment.of_small.mean(), moment.of_big.mean()) for moment in moments])
     share = float(shares.mean())
     if share <= 0:
         raise CalibrationError("gradients are nothing but noise: no signal is seen in them; train for fewer epochs, or at a larger batch")
-    drawn = np.mean([_share(one, batch, _resampled(one.of_small, rng), _resampled(one.of_big, rng)) for one in moments], axis=0)
-    least, most = (float(value) for value in np.quantile(drawn, [0.05, 0.95]))
+    resampled = [_share(moment, batch, _resampled(moment.of_small, rng), _resampled(moment.of_big, rng)) for moment in moments]
+    least, most = (float(value) for value in np.quantile(np.mean(resampled, axis=0), [0.05, 0.95]))
     samples = _samples(share, batch)
     high = None if least <= 0 else digits(max(_samples(least, batch), samples), 6)
     return NoiseScale(samples=digits(samples, 6), low=digits(min(_samples(most, batch), samples), 6), high=high, source="measured")
 
 
-def _share(one: Norms, batch: float, of_small: ArrayLike, of_big: ArrayLike) -> Array:
+def _share(moment: Norms, batch: float, of_small: ArrayLike, of_big: ArrayLike) -> Array:
     """Of a step's square gradient norm, what is signal."""
-    signal, noise = (estimate(one.small, one.big, of_small, of_big) for estimate in (signal_of, noise_of))
+    signal, noise = (estimate(moment.small, moment.big, of_small, of_big) for estimate in (signal_of, noise_of))
     return np.asarray(signal / np.maximum(signal + noise / batch, np.finfo(float).tiny))
 
 
@@ -154,19 +154,20 @@ def fit_noise_scale(measurements: Path, seed: int = 0) -> NoiseFit:
         moments.append(Norms(step, small.batch, big.batch, np.array(small.squares), np.array(big.squares)))
     batch = records[0].trained_batch
     try:
-        found = noise_scale_of(moments, batch, seed)
+        noise_scale = noise_scale_of(moments, batch, seed)
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: {error}") from None
-    each = tuple(_at(one) for one in moments)
+    each = tuple(_at(moment) for moment in moments)
     began, ended = (f"{format_number(value)} samples" if np.isfinite(value) else "no end" for value in (each[0], each[-1]))
     text = (
         f"of {len(moments)} moments in {measured.header.arguments.get('epochs', 0):g} epochs at batch {batch}, "
         f"from {began} at the first to {ended} at the last; {measurements.name}"
     )
-    return NoiseFit(found, tuple(one.step for one in moments), each, text)
+    return NoiseFit(noise_scale, tuple(moment.step for moment in moments), each, text)
 
 
-def _at(one: Norms) -> float:
+def _at(moment: Norms) -> float:
     """The noise scale at one moment."""
-    signal, noise = (float(estimate(one.small, one.big, one.of_small.mean(), one.of_big.mean())) for estimate in (signal_of, noise_of))
+    norms = moment.small, moment.big, moment.of_small.mean(), moment.of_big.mean()
+    signal, noise = float(signal_of(*norms)), float(noise_of(*norms))
     return max(noise, 0.0) / signal if signal > 0 else np.inf

@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, drawn, intervals_90
-from calibrate.fit.step import in_order_of_readiness
-from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.fit.estimators import FEWEST_FACTORS, drawn, intervals_90, line_of_means
+from calibrate.fit.step import in_order_of_readiness, variable_of
+from calibrate.fit.step_times import StepTable, fit_steps
 from calibrate.fit.writing import provenance_of_profiles
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
 from simulator.base.errors import CalibrationError
 from simulator.base.text import digits, format_seconds
-from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
+from simulator.spec.workload import Affine, Workload, WorkloadRange
 
 Array = NDArray[np.float64]
 
@@ -66,27 +66,28 @@ def fit_profiles(
     """
     table = _table(profiled)
     rng = np.random.default_rng(seed)
-    times = StepFit(few_steps=True).fit(table, rng)
-    parameters = {name: digits(value) for name, value in times.parameters_.items()}
+    times = fit_steps(table, rng, few_steps=True)
+    parameters = {key: digits(value) for key, value in times.parameters.items()}
     # rounded as the file has them, so that a draw and an interval's end that are the same number look the same
-    draws = None if times.draws_ is None else np.vectorize(digits)(times.draws_)
+    draws = None if times.draws is None else np.vectorize(digits)(times.draws)
     flags = _flags(profiled.by_batch)
     if profiled.count < FEWEST_FACTORS:
         flags["jitter"] = f"{profiled.count} steps are too few for the law of their times ({FEWEST_FACTORS} are needed): none is assumed"
     if draws is None:
         flags["intervals"] = "too few steps for intervals; profile 10 or more"
-    shares = readiness([one.name for one in model.variables], gradient_ops(step for one in profiled.profiles for step in one.steps))
-    unseen = [one.name for one in model.variables if one.name not in shares]
+    names = [variable.name for variable in model.variables]
+    shares = readiness(names, gradient_ops(step for profile in profiled.profiles for step in profile.steps))
+    unseen = [name for name in names if name not in shares]
     if unseen:
         flags["gradients"] = (
-            f"{len(unseen)} of {len(model.variables)} variables, such as {unseen[0]}, were found in no operation's name: "
+            f"{len(unseen)} of {len(names)} variables, such as {unseen[0]}, were found in no operation's name: "
             "each counts as ready at the end of the backward pass"
         )
-    if any("embedding" in one.name.lower() for one in model.variables):
+    if any("embedding" in name.lower() for name in names):
         flags["sparse"] = "gradients of embeddings are counted as dense: a profile does not tell how many rows a sample touches"
     if model.order != "creation":
         flags["order"] = f"variables are taken to have been created in the {model.order}'s order, which decides their servers"
-    sizes = [one.bytes for one in model.variables]
+    sizes = [variable.bytes for variable in model.variables]
     device = profiled.profiles[0].device_name
     return Workload(
         name=name,
@@ -95,7 +96,10 @@ def fit_profiles(
         **times.fields(),
         input=_input(profiled),
         input_bytes_per_sample=_bytes_per_sample(profiled),
-        variables=_variables(model, shares),
+        variables=in_order_of_readiness(
+            variable_of(variable.name, variable.shape, variable.bytes, place, shares.get(variable.name, 1.0))
+            for place, variable in enumerate(model.variables)
+        ),
         calibrated=WorkloadRange(batch=(table.batches[0], table.batches[-1]), tensor_bytes=(min(sizes), max(sizes)), device=device),
         uncertainty=None if draws is None else drawn(list(parameters), draws),
         fit=times.quality({} if draws is None else intervals_90(list(parameters), draws, around=list(parameters.values()))),
@@ -105,37 +109,23 @@ def fit_profiles(
 
 def _input(profiled: Profiled) -> Affine:
     """Seconds to prepare a batch while the one before is computed: for each sample, or affine from two batch sizes on."""
-    means = {batch: float(np.mean([one.input.prepare_s for one in ones])) for batch, ones in profiled.by_batch.items()}
+    means = {batch: float(np.mean([profile.input.prepare_s for profile in profiles])) for batch, profiles in profiled.by_batch.items()}
     if not all(means.values()):
         return Affine(base_s=0.0, per_sample_s=0.0)
     if len(means) == 1:
         ((batch, seconds),) = means.items()
         return Affine(base_s=0.0, per_sample_s=digits(seconds / batch))
-    cost = AffineMean().fit(list(means), list(means.values()))
-    return Affine(base_s=digits(cost.base_), per_sample_s=digits(cost.slope_))
+    return line_of_means(list(means), list(means.values())).affine()
 
 
 def _bytes_per_sample(profiled: Profiled) -> float | None:
-    sizes = [one.input.batch_bytes / batch for batch, ones in profiled.by_batch.items() for one in ones if one.input.batch_bytes > 0]
+    sizes = [
+        profile.input.batch_bytes / batch
+        for batch, profiles in profiled.by_batch.items()
+        for profile in profiles
+        if profile.input.batch_bytes > 0
+    ]
     return digits(float(np.mean(sizes))) if sizes else None
-
-
-def _variables(model: ModelVariables, shares: Mapping[str, float]) -> tuple[Variable, ...]:
-    return in_order_of_readiness(
-        [
-            Variable(
-                name=one.name,
-                size_bytes=one.bytes,
-                creation_index=place,
-                ready=shares.get(one.name, 1.0),
-                # a scalar has no rows to be cut between
-                rows=one.shape[0] if one.shape else None,
-                # of a matrix they follow from its rows
-                columns=one.shape[-1] if len(one.shape) > 2 else None,
-            )
-            for place, one in enumerate(model.variables)
-        ]
-    )
 
 
 def _range(batches: Sequence[int]) -> str:
@@ -156,19 +146,18 @@ def _table(profiled: Profiled) -> StepTable:
     of each makes a round. Steps are without their waiting for input and exposed collectives.
     """
     by_batch = profiled.by_batch
-    counts = {len(ones) for ones in by_batch.values()}
+    counts = {len(profiles) for profiles in by_batch.values()}
     runs = counts.pop() if len(counts) == 1 else 1
     series: dict[int, list[Array]] = {}
-    for batch, ones in by_batch.items():
-        each = [np.array([step.compute_s for step in one.steps]) for one in ones]
+    splits: dict[int, Array] = {}
+    for batch, profiles in by_batch.items():
+        each = [np.array([step.compute_s for step in profile.steps]) for profile in profiles]
         series[batch] = each if runs == len(each) else [np.concatenate(each)]
         if any(np.any(times <= 0) for times in series[batch]):
-            raise CalibrationError(f"{ones[0].profile.path}: a step waits for input all of its time; profile steps that compute")
+            raise CalibrationError(f"{profiles[0].profile.path}: a step waits for input all of its time; profile steps that compute")
+        split = [_split(step) for profile in profiles for step in profile.steps if step.backward_s is not None]
+        splits[batch] = np.array(split or [_split(profiles[0].steps[0])])
     rounds = max(min(_ROUNDS, *(len(times) // 2 for all_times in series.values() for times in all_times)), 1)
-    splits = {
-        batch: np.array([_split(step) for one in ones for step in one.steps if step.backward_s is not None] or [_split(ones[0].steps[0])])
-        for batch, ones in by_batch.items()
-    }
     return StepTable(
         rounds={batch: [part for times in each for part in np.array_split(times, rounds)] for batch, each in series.items()},
         splits=splits,
@@ -178,8 +167,8 @@ def _table(profiled: Profiled) -> StepTable:
 
 def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
     """Remarks for the provenance, keyed by subject; a key must be none of those of provenance_of_profiles, which it would replace."""
-    profiles = [one for ones in by_batch.values() for one in ones]
-    steps = [step for one in profiles for step in one.steps]
+    profiles = [profile for same in by_batch.values() for profile in same]
+    steps = [step for profile in profiles for step in profile.steps]
     flags = {"overhead": "a profiler was running, which slows steps, most of all those of many small operations"}
     if len(by_batch) == 1:
         (batch,) = by_batch
@@ -187,23 +176,23 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
             f"one batch size ({batch}) does not tell a step's fixed cost from a sample's: all of forward and backward is counted "
             "as the samples'; profile a second batch size to go beyond it"
         )
-    for batch, ones in by_batch.items():
-        seen = _batch_seen(ones)
+    for batch, same in by_batch.items():
+        seen = _batch_seen(same)
         if seen is not None and seen != batch:
             flags["batch"] = f"the input's tensors have {seen} rows in the profile for which batch {batch} was given"
     unsplit = sum(step.backward_s is None for step in steps)
     if unsplit:
-        which = "no step names" if unsplit == len(steps) else f"{unsplit} of {len(steps)} steps name none of"
+        shares = "a third of their time is counted as forward, two thirds as backward"
         flags["split"] = (
-            f"{which} the gradients' operations (compiled by XLA?): a third of their time is counted as forward, two thirds as backward"
+            f"no step names the gradients' operations (compiled by XLA?): {shares}"
             if unsplit == len(steps)
-            else f"{which} the gradients' operations; they are split as the others"
+            else f"{unsplit} of {len(steps)} steps name none of the gradients' operations; they are split as the others"
         )
-    if all(one.input.prefetched for one in profiles):
+    if all(profile.input.prefetched for profile in profiles):
         flags["input"] = "prepared beside the computation; the wait for it is no part of forward"
     elif any(step.input_s > 0 for step in steps):
         flags["input"] = "nothing is prefetched: the wait for input is counted as forward"
-    several = max(one.input.batches_a_step for one in profiles)
+    several = max(profile.input.batches_a_step for profile in profiles)
     if several > 1:
         flags["steps_per_execution"] = f"a marked step fetches {several} batches: it may be {several} steps of the model"
     collectives = sorted({op.kind for step in steps for op in step.ops if op.role == "communication"})
@@ -214,10 +203,10 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
             f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may be left in the step; "
             "a profile of one replica is better"
         )
-    devices = max(len(one.profile.devices) for one in profiles)
+    devices = max(len(profile.profile.devices) for profile in profiles)
     if devices > 1:
         flags["devices"] = f"times are those of {profiles[0].device}, one of {devices} devices in the profile"
-    traced, pauses = sum(one.marks.traced for one in profiles), sum(one.marks.pauses for one in profiles)
+    traced, pauses = sum(profile.marks.traced for profile in profiles), sum(profile.marks.pauses for profile in profiles)
     if traced:
         flags["traced"] = f"{traced} steps that traced a graph are left out"
     if pauses:
@@ -227,5 +216,5 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
 
 def _batch_seen(profiles: Sequence[StepsOfProfile]) -> int | None:
     """The first dimension that all tensors of a batch have in common, as ``tf.data`` recorded their shapes; None where not."""
-    found = {int(size) for one in profiles for size in re.findall(r"\[(\d+)", one.input.shapes)}
-    return found.pop() if len(found) == 1 else None
+    sizes = {int(size) for profile in profiles for size in re.findall(r"\[(\d+)", profile.input.shapes)}
+    return sizes.pop() if len(sizes) == 1 else None

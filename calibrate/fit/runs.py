@@ -1,17 +1,24 @@
-"""Decides which measured rounds and runs are fitted: disturbed rounds are left out, runs whose step times lie apart are refused.
+"""Decides which measured rounds and runs are fitted, and estimates how processes on one machine affect each other's step times.
 
-The probe judges each round while it measures (``calibrate/probes/load.py``; ``why`` of its ``load`` records); here is decided whether
-enough rounds are left. Remarks go into the provenance as ``load``, ``left_out`` and ``disturbed``; ``simulator.results.warnings``,
-``paceline.api.calibrating`` and ``paceline.cli`` read them by these names.
+Disturbed rounds are left out, runs whose step times lie apart are refused. The probe judges each round while it measures
+(``calibrate/probes/load.py``; ``why`` of its ``load`` records); here is decided whether enough rounds are left. Remarks go into the
+provenance as ``load``, ``left_out`` and ``disturbed``; ``simulator.results.warnings``, ``paceline.api.calibrating`` and
+``paceline.cli`` read them by these names.
+
+From launches of several processes at once come two figures: the share of the variance between processes that those of one launch
+have in common, and by how much a step takes longer for each other busy core (``run_to_run_shared`` and ``busy_core_slowdown`` of a
+workload). The same slowdown from testbed runs is estimated in :mod:`calibrate.testbed.busy_cores`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -120,7 +127,7 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
         Two runs are at different levels, and ``accept`` is not set.
     """
     levels = table.levels()
-    apart = any(_apart(levels[one], levels[other]) for one, other in combinations(levels, 2))
+    apart = any(_apart(*pair) for pair in combinations(levels.values(), 2))
     if not apart:
         return ""
     means = {run: float(np.mean(rounds)) for run, rounds in levels.items()}
@@ -141,9 +148,9 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     )
 
 
-def _apart(one: Array, other: Array) -> bool:
-    first, second = float(np.mean(one)), float(np.mean(other))
-    error = float(np.sqrt(math.fsum(np.var(rounds, ddof=1) / len(rounds) for rounds in (one, other) if len(rounds) > 1)))
+def _apart(*levels: Array) -> bool:
+    first, second = (float(np.mean(rounds)) for rounds in levels)
+    error = float(np.sqrt(math.fsum(np.var(rounds, ddof=1) / len(rounds) for rounds in levels if len(rounds) > 1)))
     return max(first, second) / min(first, second) > LEVELS_APART and abs(first - second) > _STANDARD_ERRORS * error
 
 
@@ -170,7 +177,18 @@ _NOISE_LIMIT = 0.5
 _UNKNOWN = (0.05, 0.95)
 
 
-class SharedSpread:
+class SharedSpread(NamedTuple):
+    """Share of the variance between processes that those of one launch have in common, between 0 and 1.
+
+    None if the measurements do not determine it: the processes differ by little more than noise, or the interval holds both
+    next to nothing and next to all.
+    """
+
+    share: float | None = None
+    interval_90: tuple[float, float] = (0.0, 1.0)
+
+
+def shared_spread(levels: ArrayLike, noise: float = 0.0) -> SharedSpread:
     """Share of the variance between processes that those of one launch have in common.
 
     The intraclass correlation of a one-way random-effects model, ICC(1,1) of Shrout and
@@ -181,69 +199,46 @@ class SharedSpread:
     alone does not matter. The noise of each process's mean is taken out of the variance that
     is divided.
 
-    Attributes
+    Parameters
     ----------
-    share_
-        Between 0 and 1; None if the measurements do not determine it: the processes differ
-        by little more than noise, or the interval holds both next to nothing and next to all.
-    interval_90_
-        Of the share.
+    levels
+        Mean step times, shape (launches, processes), at least 2 by 2.
+    noise
+        Variance of such a mean that the scatter of its own steps explains.
+
+    Raises
+    ------
+    CalibrationError
+        There are fewer than two launches, or processes in each.
     """
+    y = np.asarray(levels, float)
+    if y.ndim != 2 or min(y.shape) < 2:
+        raise CalibrationError("what processes share needs at least two launches of at least two processes each: `launches=5`, `at_once=2`")
+    launches, processes = y.shape
+    between = processes * float(np.var(y.mean(axis=1), ddof=1))
+    within = float(np.sum((y - y.mean(axis=1, keepdims=True)) ** 2)) / (launches * (processes - 1))
+    variance = (between + (processes - 1) * within) / processes
+    if variance <= 0 or noise > _NOISE_LIMIT * variance:
+        return SharedSpread()
+    wider = variance / (variance - noise)
+    ratio = between / within if within > 0 else np.inf
+    freedom = launches - 1, launches * (processes - 1)
 
-    def __init__(self) -> None:
-        self.share_: float | None = None
-        self.interval_90_: tuple[float, float] = (0.0, 1.0)
+    def share(f: float) -> float:
+        correlation = (f - 1.0) / (f + processes - 1.0) if np.isfinite(f) else 1.0
+        return float(np.clip(correlation * wider, 0.0, 1.0))
 
-    def fit(self, levels: ArrayLike, noise: float = 0.0) -> SharedSpread:
-        """Learn from mean step times, shape (launches, processes), at least 2 by 2.
-
-        ``noise`` is the variance of such a mean that the scatter of its own steps explains.
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than two launches, or processes in each.
-        """
-        y = np.asarray(levels, float)
-        if y.ndim != 2 or min(y.shape) < 2:
-            raise CalibrationError(
-                "what processes share needs at least two launches of at least two processes each: `launches=5`, `at_once=2`"
-            )
-        launches, processes = y.shape
-        self.share_, self.interval_90_ = None, (0.0, 1.0)
-        between = processes * float(np.var(y.mean(axis=1), ddof=1))
-        within = float(np.sum((y - y.mean(axis=1, keepdims=True)) ** 2)) / (launches * (processes - 1))
-        variance = (between + (processes - 1) * within) / processes
-        if variance <= 0 or noise > _NOISE_LIMIT * variance:
-            return self
-        wider = variance / (variance - noise)
-        ratio = between / within if within > 0 else np.inf
-        freedom = launches - 1, launches * (processes - 1)
-
-        def share(f: float) -> float:
-            correlation = (f - 1.0) / (f + processes - 1.0) if np.isfinite(f) else 1.0
-            return float(np.clip(correlation * wider, 0.0, 1.0))
-
-        self.interval_90_ = share(ratio / stats.f.ppf(0.95, *freedom)), share(ratio / stats.f.ppf(0.05, *freedom))
-        if self.interval_90_[0] >= _UNKNOWN[0] or self.interval_90_[1] <= _UNKNOWN[1]:
-            self.share_ = share(ratio)
-        return self
+    low, high = (share(ratio / stats.f.ppf(quantile, *freedom)) for quantile in (0.95, 0.05))
+    return SharedSpread(share(ratio) if low >= _UNKNOWN[0] or high <= _UNKNOWN[1] else None, (low, high))
 
 
-@dataclass(frozen=True)
-class BusyCoreSlowdown:
-    """How much longer a step takes for each other core that is busy.
+class BusyCoreSlowdown(NamedTuple):
+    """How much longer a step takes for each other core that is busy, as a share of the step, and its standard error.
 
     (T_k / T_1 - 1) / b, with the mean step T_k of k processes at once, that T_1 of a process
     alone, and b the cores of the k - 1 others. Whatever makes a step slower beside others is
-    in it: memory bandwidth, caches, clocks, and threads that find no idle core any more.
-
-    Attributes
-    ----------
-    value
-        Share of the step; 0 at least.
-    error
-        Its standard error, from the scatter of runs and of launches.
+    in it: memory bandwidth, caches, clocks, and threads that find no idle core any more. The
+    error is from the scatter of runs and of launches.
     """
 
     value: float
@@ -255,27 +250,16 @@ class BusyCoreSlowdown:
         return max(self.value - Z90 * self.error, 0.0), self.value + Z90 * self.error
 
 
-@dataclass(frozen=True)
-class ConcurrentProcesses:
-    """What launches of several processes have shown.
+class ConcurrentProcesses(NamedTuple):
+    """What launches of several processes have shown, with a text for the provenance; no slowdown where too few launches are whole."""
 
-    Attributes
-    ----------
-    share
-        Of the variance between processes, what those of one launch have in common; None if
-        undetermined.
-    interval_90
-        Of the share.
-    text
-        For the provenance.
-    slowdown
-        By other cores that are busy; None where too few launches are whole.
-    """
-
-    share: float | None
-    interval_90: tuple[float, float]
+    shared: SharedSpread
     text: str
     slowdown: BusyCoreSlowdown | None = None
+
+
+_Process = Mapping[int, Sequence[Array]]
+"""Step times of each undisturbed round of a process, by batch."""
 
 
 def is_concurrent(measured: Measurements) -> bool:
@@ -297,87 +281,81 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
     accept
         Take disturbed rounds as well.
     """
-    launches: dict[int, list[dict[int, list[Array]]]] = defaultdict(list)
-    started: set[int] = set()
-    for one in files:
-        number = int(one.header.arguments["launch"])
-        started.add(number)
-        by_batch = _rounds(one, accept)
-        if by_batch and one.complete:
-            launches[number].append(by_batch)
-    processes = max((int(str(one.header.arguments["together"]).rpartition(":")[2]) for one in files), default=0)
-    whole = [ones for ones in launches.values() if len(ones) == processes]
-    seen = f"{len(started)} launches of {processes} processes at once"
-    if len(whole) < len(started):
-        seen += f", {len(started) - len(whole)} of them disturbed or stopped and left out"
+    launches: dict[int, list[_Process]] = defaultdict(list)
+    for file in files:
+        launch = launches[int(file.header.arguments["launch"])]
+        process = _undisturbed(file, accept)
+        if process and file.complete:
+            launch.append(process)
+    processes = max((int(str(file.header.arguments["together"]).rpartition(":")[2]) for file in files), default=0)
+    whole = [launch for launch in launches.values() if len(launch) == processes]
+    seen = f"{len(launches)} launches of {processes} processes at once"
+    if len(whole) < len(launches):
+        seen += f", {len(launches) - len(whole)} of them disturbed or stopped and left out"
     if len(whole) < 2 or processes < 2:
-        return ConcurrentProcesses(None, (0.0, 1.0), f"{seen}: too few to tell what processes of one machine share")
-    levels, noise = _levels(whole)
-    slowdown = _slowdown(whole, [rounds for one in alone if (rounds := _rounds(one, accept))], (processes - 1) * _cores_of(files[0]))
-    found = SharedSpread().fit(levels, noise)
-    low, high = found.interval_90_
-    if found.share_ is None:
+        return ConcurrentProcesses(SharedSpread(), f"{seen}: too few to tell what processes of one machine share")
+    # that a process of a launch was kept to
+    cores = len(str(files[0].header.arguments.get("cores") or "0").split(","))
+    slowdown = _slowdown(whole, [process for file in alone if (process := _undisturbed(file, accept))], (processes - 1) * cores)
+    shared = shared_spread(*_levels(whole))
+    low, high = shared.interval_90
+    if shared.share is None:
         text = f"{seen}: what they share is not determined; more launches or processes would"
     else:
-        text = f"{seen}: they share {format_share(found.share_)} of their variance, 90%: {format_interval(low, high, 'share')}"
+        text = f"{seen}: they share {format_share(shared.share)} of their variance, 90%: {format_interval(low, high, 'share')}"
     if slowdown is not None:
         low, high = slowdown.interval_90
         text += f"; a step takes {format_share(slowdown.value)} longer for each other busy core, 90%: {format_interval(low, high, 'share')}"
-    return ConcurrentProcesses(found.share_, found.interval_90_, text, slowdown)
+    return ConcurrentProcesses(shared, text, slowdown)
 
 
-def _rounds(one: Measurements, accept: bool) -> dict[int, list[Array]]:
-    """Step times of each undisturbed round, by batch; empty where all were disturbed."""
+def _undisturbed(measured: Measurements, accept: bool) -> _Process:
+    """A process without its disturbed rounds; empty where all were disturbed."""
     try:
-        left_out = choose_rounds([one], accept).left_out
+        left_out = choose_rounds([measured], accept).left_out
     except CalibrationError:
         return {}
-    rounds: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for step in one.of(StepTime):
+    rounds: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for step in measured.of(StepTime):
         if (0, step.round) not in left_out:
-            rounds[step.batch, step.round].append(step.seconds)
-    by_batch: dict[int, list[Array]] = defaultdict(list)
-    for (batch, _), times in rounds.items():
-        by_batch[batch].append(np.array(times))
-    return dict(by_batch)
+            rounds[step.batch][step.round].append(step.seconds)
+    return {batch: [np.array(times) for times in by_round.values()] for batch, by_round in rounds.items()}
 
 
-def _cores_of(one: Measurements) -> int:
-    """That a process of a launch was kept to."""
-    return len(str(one.header.arguments.get("cores") or "0").split(","))
+def _common_batches(processes: Sequence[_Process]) -> list[int]:
+    return sorted(set.intersection(*map(set, processes)))
 
 
-def _slowdown(
-    whole: Sequence[Sequence[dict[int, list[Array]]]], alone: Sequence[dict[int, list[Array]]], others: int
-) -> BusyCoreSlowdown | None:
-    if not alone:
-        return None
-    batches = sorted(set.intersection(*(set(one) for one in (*alone, *(one for ones in whole for one in ones)))))
-    if not batches:
+def _slowdown(launches: Sequence[Sequence[_Process]], alone: Sequence[_Process], others: int) -> BusyCoreSlowdown | None:
+    batches = _common_batches([*alone, *itertools.chain(*launches)])
+    if not alone or not batches:
         return None
 
-    def times(one: dict[int, list[Array]]) -> Array:
-        return np.array([np.mean(np.concatenate(one[batch])) for batch in batches])
+    def times(process: _Process) -> Array:
+        return np.array([np.mean(np.concatenate(process[batch])) for batch in batches])
 
-    base = np.mean([times(one) for one in alone], axis=0)
-    apart = np.array([np.mean(times(one) / base) for one in alone])
-    together = np.array([np.mean([times(one) / base for one in ones]) for ones in whole])
+    base = np.mean([times(process) for process in alone], axis=0)
+    apart = np.array([np.mean(times(process) / base) for process in alone])
+    together = np.array([np.mean([times(process) / base for process in launch]) for launch in launches])
     # runs alone are few, and scatter as launches do
     variance = float((((apart - 1.0) ** 2).sum() + ((together / together.mean() - 1.0) ** 2).sum()) / (len(apart) + len(together) - 2))
     error = float(together.mean()) * np.sqrt(variance * (1.0 / len(together) + 1.0 / len(apart)))
     return BusyCoreSlowdown(max(float(together.mean()) - 1.0, 0.0) / others, float(error) / others)
 
 
-def _levels(whole: Sequence[Sequence[dict[int, list[Array]]]]) -> tuple[Array, float]:
-    """Speed of each process, shape (launches, processes), as a share of the mean of all; and the variance of one that is noise."""
-    every = [one for ones in whole for one in ones]
-    batches = sorted(set.intersection(*(set(one) for one in every)))
-    means = {batch: float(np.mean(np.concatenate([part for one in every for part in one[batch]]))) for batch in batches}
-    levels = [[float(np.mean([np.mean(np.concatenate(one[batch])) / means[batch] for batch in batches])) for one in ones] for ones in whole]
+def _levels(launches: Sequence[Sequence[_Process]]) -> tuple[Array, float]:
+    """Speed of each process, shape (launches, processes), as a share of the mean of all; and the variance of a speed that is noise."""
+    processes = list(itertools.chain(*launches))
+    batches = _common_batches(processes)
+    means = {batch: float(np.mean(np.concatenate([times for process in processes for times in process[batch]]))) for batch in batches}
+    levels = [
+        [float(np.mean([np.mean(np.concatenate(process[batch])) / means[batch] for batch in batches])) for process in launch]
+        for launch in launches
+    ]
     noises = []
-    for one in every:
-        scatter = [np.concatenate([part / means[batch] - np.mean(part) / means[batch] for part in one[batch]]) for batch in batches]
-        rounds = [len(one[batch]) for batch in batches]
+    for process in processes:
+        scatter = [np.concatenate([times / means[batch] - np.mean(times) / means[batch] for times in process[batch]]) for batch in batches]
+        rounds = [len(process[batch]) for batch in batches]
         each = [float(np.sum(rest**2)) / max(len(rest) - count, 1) / len(rest) for rest, count in zip(scatter, rounds, strict=True)]
         noises.append(float(np.mean(each)) / len(batches))
     return np.array(levels), float(np.mean(noises))

@@ -7,8 +7,8 @@ real pulls and pushes by a fit). Latency and bandwidth are fitted in :mod:`calib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,8 @@ Setting = tuple[int, float]
 """Tensors, and bytes of each."""
 Wire = Callable[[float], float]
 """Seconds of a byte between the hosts, given those of each host on it."""
-Times = Mapping[tuple[str, Setting], Mapping[int, float]]
-"""Median seconds by direction and setting, then by round."""
+Times = Mapping[Setting, Mapping[int, float]]
+"""Median seconds in one direction, by setting and round."""
 
 _DIRECTIONS = ("pull", "push")
 _TENSOR, _BYTE = "transport.cpu_per_message_s", "transport.copy_per_byte_s"
@@ -79,7 +79,7 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
     link = _Link.of(base)
     wire = link.wire if measured.header.arguments.get("peer") else no_wire
     try:
-        fitted = _fitted(_times(measured), wire, np.random.default_rng(seed))
+        fitted = _fitted(measured, wire, np.random.default_rng(seed))
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: {error}") from None
     return _with_server(base, name, link, fitted, _facts(base, measured, command, link, fitted))
@@ -96,98 +96,88 @@ def no_wire(_: float) -> float:
     return 0.0
 
 
+@dataclass(frozen=True)
 class HostWork:
     """Seconds of ``k`` tensors of ``s`` bytes each that go from one host to another one.
 
-    Each host works on one tensor after the other, ``per_tensor_ + per_byte_ * s`` = w on each. The
+    Each host works on one tensor after the other, ``per_tensor + per_byte * s`` = w on each. The
     receiver is at a tensor while the sender is at the next, and what is between them carries the one
     in between (b seconds a byte), as the simulator runs it:
 
-        base_ + 2 w + (k - 1) max(w, b s) + b s
+        base + 2 w + (k - 1) max(w, b s) + b s
 
-    Without a wire, this is base_ + (k + 1) w. Residuals are log(fit / measured), so that few small tensors count as much
-    as many large ones, with a soft-L1 loss, as those of :class:`~calibrate.fit.estimators.AffineCost`.
-
-    Parameters
-    ----------
-    wire
-        Seconds that a byte takes between the hosts, given those that each of them works on it.
+    Without a wire, this is base + (k + 1) w.
 
     Attributes
     ----------
-    base_
+    wire
+        Seconds that a byte takes between the hosts, given those that each of them works on it.
+    base
         Seconds of a call besides.
-    per_tensor_
-        Seconds of each host on a tensor.
-    per_byte_
-        Seconds of each host on a byte.
-    relative_residual_
-        Largest relative distance of what was measured from the fit.
+    per_tensor, per_byte
+        Seconds of each host on a tensor, and on each of its bytes.
     """
 
-    def __init__(self, wire: Callable[[float], float] = no_wire) -> None:
-        self._wire = wire
-        self.base_ = 0.0
-        self.per_tensor_ = 0.0
-        self.per_byte_ = 0.0
-        self.relative_residual_ = 0.0
-
-    def fit(self, tensors: ArrayLike, sizes: ArrayLike, seconds: ArrayLike, near: HostWork | None = None) -> HostWork:
-        """Learn from numbers of tensors, bytes of each, and seconds; each of shape (n,).
-
-        ``near`` was fitted to nearly the same, and is where the search begins.
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than two numbers of tensors or sizes, or the time does not grow with the number of tensors.
-        """
-        k, s, t = np.asarray(tensors, float), np.asarray(sizes, float), np.asarray(seconds, float)
-        if not (np.all(np.isfinite(t)) and np.all(t > 0)):
-            raise CalibrationError("a fit needs finite times above zero")
-        if len(np.unique(k)) < 2 or len(np.unique(s)) < 2:
-            raise CalibrationError("at least two numbers of tensors and two sizes must have a usable time: measure more of them, or rounds")
-        # all unknowns of order one: in shares of the shortest time, and of the longest a tensor and a byte
-        units = np.array([np.min(t), np.max(t[k == np.max(k)]) / np.max(k), np.max(t / (k * s + s))])
-
-        def residuals(parameters: Array) -> Array:
-            base, per_tensor, per_byte = (parameters * units).tolist()
-            return np.asarray(np.log(self._seconds(base, per_tensor, per_byte, k, s) / t), np.float64)
-
-        def jacobian(parameters: Array) -> Array:
-            base, per_tensor, per_byte = (parameters * units).tolist()
-            slopes = self._slopes(per_tensor, per_byte, k, s) * units
-            return np.asarray(slopes / self._seconds(base, per_tensor, per_byte, k, s)[:, None], np.float64)
-
-        starts = [np.array([0.5, 0.1, 0.5]), np.array([0.1, 0.5, 0.1])]
-        if near is not None:
-            starts = [np.maximum(np.array([near.base_, near.per_tensor_, near.per_byte_]) / units, 1e-3)]
-        found = min(
-            (least_squares(residuals, start, jacobian, bounds=(0.0, np.inf), loss="soft_l1", f_scale=_TOLERANCE) for start in starts),
-            key=lambda solution: float(solution.cost),
-        )
-        base, per_tensor, per_byte = (float(value) if value > _NOTHING else 0.0 for value in found.x)
-        if not per_tensor:
-            raise CalibrationError("the time does not grow with the number of tensors; measure more rounds, on a quiet machine")
-        self.base_, self.per_tensor_, self.per_byte_ = (float(value) for value in np.array([base, per_tensor, per_byte]) * units)
-        self.relative_residual_ = float(np.max(np.abs(self(k, s) / t - 1.0)))
-        return self
+    wire: Wire
+    base: float
+    per_tensor: float
+    per_byte: float
 
     def __call__(self, tensors: ArrayLike, sizes: ArrayLike) -> Array:
         """Seconds for numbers of tensors of some sizes."""
-        return self._seconds(self.base_, self.per_tensor_, self.per_byte_, np.asarray(tensors, float), np.asarray(sizes, float))
+        k, s = np.asarray(tensors, float), np.asarray(sizes, float)
+        work, wire = self.per_tensor + self.per_byte * s, self.wire(self.per_byte) * s
+        return np.asarray(self.base + 2 * work + (k - 1) * np.maximum(work, wire) + wire, float)
 
-    def _seconds(self, base: float, per_tensor: float, per_byte: float, k: Array, s: Array) -> Array:
-        work, wire = per_tensor + per_byte * s, self._wire(per_byte) * s
-        return np.asarray(base + 2 * work + (k - 1) * np.maximum(work, wire) + wire, float)
-
-    def _slopes(self, per_tensor: float, per_byte: float, k: Array, s: Array) -> Array:
-        """Derivatives of the seconds by each of the three, shape (n, 3)."""
-        step = max(per_byte, 1e-12) * 1e-6
-        wire, slope = self._wire(per_byte), (self._wire(per_byte + step) - self._wire(per_byte)) / step
-        by_hosts = per_tensor + per_byte * s >= wire * s
+    def slopes(self, k: Array, s: Array) -> Array:
+        """Derivatives of the seconds by base, tensor and byte, shape (n, 3)."""
+        step = max(self.per_byte, 1e-12) * 1e-6
+        wire, slope = self.wire(self.per_byte), (self.wire(self.per_byte + step) - self.wire(self.per_byte)) / step
+        by_hosts = self.per_tensor + self.per_byte * s >= wire * s
         turns = np.where(by_hosts, 2 + (k - 1), 2)
         return np.column_stack([np.ones_like(k), turns, s * (turns + np.where(by_hosts, 0, (k - 1) * slope) + slope)])
+
+
+def _host_work(seconds: Sequence[tuple[Setting, float]], wire: Wire, near: HostWork | None = None) -> HostWork:
+    """Fit the work of hosts to the seconds of settings.
+
+    Residuals are log(fit / measured), so that few small tensors count as much as many large ones, with a soft-L1 loss, as those of
+    :func:`~calibrate.fit.estimators.line_of_medians`. ``near`` was fitted to nearly the same, and is where the search begins.
+
+    Raises
+    ------
+    CalibrationError
+        There are fewer than two numbers of tensors or sizes, or the time does not grow with the number of tensors.
+    """
+    k, s, t = np.array([(tensors, size, time_s) for (tensors, size), time_s in seconds], float).reshape(-1, 3).T
+    if not (np.all(np.isfinite(t)) and np.all(t > 0)):
+        raise CalibrationError("a fit needs finite times above zero")
+    if len(np.unique(k)) < 2 or len(np.unique(s)) < 2:
+        raise CalibrationError("at least two numbers of tensors and two sizes must have a usable time: measure more of them, or rounds")
+    # all unknowns of order one: in shares of the shortest time, and of the longest a tensor and a byte
+    units = np.array([np.min(t), np.max(t[k == np.max(k)]) / np.max(k), np.max(t / (k * s + s))])
+
+    def at(parameters: Array) -> HostWork:
+        return HostWork(wire, *(parameters * units).tolist())
+
+    def residuals(parameters: Array) -> Array:
+        return np.asarray(np.log(at(parameters)(k, s) / t), np.float64)
+
+    def jacobian(parameters: Array) -> Array:
+        return np.asarray(at(parameters).slopes(k, s) * units / at(parameters)(k, s)[:, None], np.float64)
+
+    starts = [np.array([0.5, 0.1, 0.5]), np.array([0.1, 0.5, 0.1])]
+    if near is not None:
+        starts = [np.maximum(np.array([near.base, near.per_tensor, near.per_byte]) / units, 1e-3)]
+    best = min(
+        (least_squares(residuals, start, jacobian, bounds=(0.0, np.inf), loss="soft_l1", f_scale=_TOLERANCE) for start in starts),
+        key=lambda solution: float(solution.cost),
+    )
+    # a bound is approached, never reached
+    parameters = np.where(best.x > _NOTHING, best.x, 0.0)
+    if not parameters[1]:
+        raise CalibrationError("the time does not grow with the number of tensors; measure more rounds, on a quiet machine")
+    return at(parameters)
 
 
 # -- the fit -------------------------------------------------------------------------------
@@ -195,69 +185,73 @@ class HostWork:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Seconds a tensor and a byte: those of each direction, their mean, and draws of it."""
+    """The work of hosts in each direction, draws of its mean a tensor and a byte, and the largest relative residual."""
 
     work: Mapping[str, HostWork]
     draws: Array
     knows_bytes: bool
     points: tuple[ExchangePoint, ...]
-
-    @property
-    def per_tensor_s(self) -> float:
-        return float(np.mean([work.per_tensor_ for work in self.work.values()]))
-
-    @property
-    def per_byte_s(self) -> float:
-        return float(np.mean([work.per_byte_ for work in self.work.values()]))
+    relative_residual: float
 
 
-def _times(measured: Measurements) -> Times:
-    calls: dict[tuple[str, Setting], dict[int, list[float]]] = {}
-    for one in measured.of(Exchange):
-        calls.setdefault((one.direction, (one.tensors, one.size_bytes)), {}).setdefault(one.round, []).append(one.seconds)
-    return {key: {turn: float(np.median(seconds)) for turn, seconds in its.items()} for key, its in calls.items()}
+def _mean(works: Iterable[HostWork]) -> tuple[float, float]:
+    """Mean seconds a tensor and a byte."""
+    per_tensor, per_byte = zip(*((work.per_tensor, work.per_byte) for work in works), strict=True)
+    return float(np.mean(per_tensor)), float(np.mean(per_byte))
 
 
-def _fitted(times: Times, wire: Wire, rng: np.random.Generator) -> _Fitted:
-    settings = {direction: sorted(setting for which, setting in times if which == direction) for direction in _DIRECTIONS}
-    rounds = sorted({turn for its in times.values() for turn in its})
-    work = {direction: _work(times, direction, settings[direction], rounds, wire) for direction in _DIRECTIONS}
+def _fitted(measured: Measurements, wire: Wire, rng: np.random.Generator) -> _Fitted:
+    calls: dict[str, dict[Setting, dict[int, list[float]]]] = {direction: {} for direction in _DIRECTIONS}
+    for record in measured.of(Exchange):
+        calls[record.direction].setdefault((record.tensors, record.size_bytes), {}).setdefault(record.round, []).append(record.seconds)
+    times = {
+        direction: {
+            setting: {turn: float(np.median(seconds)) for turn, seconds in by_round.items()}
+            for setting, by_round in sorted(settings.items())
+        }
+        for direction, settings in calls.items()
+    }
+    rounds = sorted({record.round for record in measured.of(Exchange)})
+    medians = {direction: _medians(times[direction], list(times[direction]), rounds) for direction in _DIRECTIONS}
+    works = {direction: _host_work(medians[direction], wire) for direction in _DIRECTIONS}
 
-    def draw() -> Array:
-        # rounds, which all settings and both directions have in common, and settings, which the law fits more or less well
+    def draw() -> tuple[float, float]:
+        # rounds, which all settings and both directions have in common, and settings, which the cost model fits more or less well
         some = [rounds[index] for index in rng.integers(len(rounds), size=len(rounds))]
         each = []
-        for direction in _DIRECTIONS:
-            ours = settings[direction]
-            chosen = [ours[index] for index in rng.integers(len(ours), size=len(ours))]
-            each.append(_work(times, direction, chosen, some, wire, work[direction]))
-        return np.array([np.mean([one.per_tensor_ for one in each]), np.mean([one.per_byte_ for one in each])])
+        for direction, by_round in times.items():
+            settings = list(by_round)
+            chosen = [settings[index] for index in rng.integers(len(settings), size=len(settings))]
+            each.append(_host_work(_medians(by_round, chosen, some), wire, works[direction]))
+        return _mean(each)
 
-    table = np.maximum(bootstrapped(draw, "pulls and pushes"), _SMALLEST)
-    per_byte = float(np.mean([one.per_byte_ for one in work.values()]))
-    knows_bytes = float(np.quantile(table[:, 1], 0.05)) > _SMALLEST and per_byte > wire(per_byte)
-    points = tuple(
-        ExchangePoint(
-            direction=direction, tensors=tensors, size_bytes=size, median_s=digits(_median(times, direction, (tensors, size), rounds)),
-            fitted_s=digits(float(work[direction](tensors, size))),
-        )
+    draws = np.maximum(bootstrapped(draw, "pulls and pushes"), _SMALLEST)
+    _, per_byte = _mean(works.values())
+    compared = [
+        (direction, tensors, size, time_s, float(works[direction](tensors, size)))
         for direction in _DIRECTIONS
-        for tensors, size in settings[direction]
-    )  # fmt: skip
-    return _Fitted(work, table, knows_bytes, points)
+        for (tensors, size), time_s in medians[direction]
+    ]
+    return _Fitted(
+        works,
+        draws,
+        float(np.quantile(draws[:, 1], 0.05)) > _SMALLEST and per_byte > wire(per_byte),
+        tuple(
+            ExchangePoint(direction=direction, tensors=tensors, size_bytes=size, median_s=digits(time_s), fitted_s=digits(fitted_s))
+            for direction, tensors, size, time_s, fitted_s in compared
+        ),
+        max(abs(fitted_s / time_s - 1.0) for *_, time_s, fitted_s in compared),
+    )
 
 
-def _work(times: Times, direction: str, settings: list[Setting], rounds: list[int], wire: Wire, near: HostWork | None = None) -> HostWork:
-    counts, sizes = zip(*settings, strict=True) if settings else ((), ())
-    return HostWork(wire).fit(counts, sizes, [_median(times, direction, setting, rounds) for setting in settings], near)
-
-
-def _median(times: Times, direction: str, setting: Setting, rounds: list[int]) -> float:
-    its = times[direction, setting]
-    here = [its[turn] for turn in rounds if turn in its]
-    if not here:
-        raise CalibrationError("a pull or push was measured in none of the rounds")
-    return float(np.median(here))
+def _medians(times: Times, settings: Sequence[Setting], rounds: Sequence[int]) -> list[tuple[Setting, float]]:
+    medians = []
+    for setting in settings:
+        here = [times[setting][turn] for turn in rounds if turn in times[setting]]
+        if not here:
+            raise CalibrationError("a pull or push was measured in none of the rounds")
+        medians.append((setting, float(np.median(here))))
+    return medians
 
 
 # -- the cluster ---------------------------------------------------------------------------
@@ -288,10 +282,10 @@ class _Link:
     @classmethod
     def of(cls, base: Cluster) -> _Link:
         """That of a cluster, which an earlier fit may have put a server into."""
-        its, facts = base.inter_node, base.provenance
-        share = {"ethernet": "ethernet_share", "rdma": "rdma_share"}.get(its.sort)
+        between, facts = base.inter_node, base.provenance
+        share = {"ethernet": "ethernet_share", "rdma": "rdma_share"}.get(between.sort)
         achieved = constants()[share].value if share else 1.0
-        latency_s, byte_s = its.latency_s, 1.0 / its.bandwidth_bytes_per_s
+        latency_s, byte_s = between.latency_s, 1.0 / between.bandwidth_bytes_per_s
         columns = {key: np.array(column) for key, column in _columns(base).items()}
         draws = np.column_stack([columns[_LATENCY], 1.0 / columns[_RATE]]) if {_LATENCY, _RATE} <= columns.keys() else None
         if base.fit_hosts is not None and f"{_OF_LINK}latency_s" in facts:  # what was taken out is put back
@@ -300,7 +294,7 @@ class _Link:
                 for column, (cost, least, whole) in enumerate(((_TENSOR, _SHORTEST_S, latency_s), (_BYTE, _LEAST_SHARE * byte_s, byte_s))):
                     known = draws[:, column] + 2 * columns.get(cost, 0.0)
                     draws[:, column] = np.where(draws[:, column] > 1.2 * least, known, whole)
-        return cls(latency_s, byte_s, draws, base.fit is not None and its.sort == "given", achieved)
+        return cls(latency_s, byte_s, draws, base.fit is not None and between.sort == "given", achieved)
 
     def wire(self, per_byte_s: float) -> float:
         """Seconds that a byte takes between the hosts, which each work on it for so long."""
@@ -326,25 +320,26 @@ def _columns(base: Cluster) -> dict[str, tuple[float, ...]]:
 
 
 def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: dict[str, str]) -> Cluster:
-    per_tensor_s, per_byte_s = fitted.per_tensor_s, fitted.per_byte_s if fitted.knows_bytes else 0.0
-    costs = fitted.draws * [1.0, 1.0 if fitted.knows_bytes else 0.0]
-    known = [_TENSOR, _BYTE] if fitted.knows_bytes else [_TENSOR]
-    intervals = intervals_90(known, costs[:, : len(known)], [per_tensor_s, per_byte_s][: len(known)])
-    columns = {key: np.resize(np.array(its), len(costs)) for key, its in _columns(base).items() if key not in (_TENSOR, _BYTE)}
+    center, costs, known = np.array(_mean(fitted.work.values())), fitted.draws, [_TENSOR, _BYTE]
+    if not fitted.knows_bytes:
+        center, costs, known = center * [1.0, 0.0], costs * [1.0, 0.0], [_TENSOR]
+    per_tensor_s, per_byte_s = (float(value) for value in center)
+    intervals = intervals_90(known, costs[:, : len(known)], center[: len(known)].tolist())
+    columns = {key: np.resize(np.array(column), len(costs)) for key, column in _columns(base).items() if key not in (_TENSOR, _BYTE)}
     changes: dict[str, object] = {}
     between_nodes = base.inter_node
     if link.holds_hosts:
-        center = _Link(link.latency_s, link.byte_s, None, True, 1.0).without_hosts(np.array([[per_tensor_s, per_byte_s]]))[0]
+        whole = replace(link, draws=None).without_hosts(center[None])[0]
         links = link.without_hosts(costs)
-        between_nodes = base.inter_node.model_copy(update={"latency_s": digits(center[0]), "bandwidth_bytes_per_s": digits(center[1])})
+        between_nodes = base.inter_node.model_copy(update={"latency_s": digits(whole[0]), "bandwidth_bytes_per_s": digits(whole[1])})
         if link.draws is not None:
             columns |= {_LATENCY: links[:, 0], _RATE: links[:, 1]}
-        between = intervals_90((_LATENCY, _RATE), links, [float(value) for value in center])
+        between = intervals_90((_LATENCY, _RATE), links, whole.tolist())
         if base.fit is not None:
             changes["fit"] = base.fit.model_copy(update={"intervals_90": {**base.fit.intervals_90, **between}})
         if base.calibrated is not None and base.calibrated.bandwidth_bytes_per_s is not None:
             changes["calibrated"] = base.calibrated.model_copy(update={"bandwidth_bytes_per_s": between[_RATE]})
-    columns |= {_TENSOR: costs[:, 0], **({_BYTE: costs[:, 1]} if fitted.knows_bytes else {})}
+    columns |= {key: costs[:, place] for place, key in enumerate(known)}
     transport = {"software": "grpc", "cpu_per_message_s": digits(per_tensor_s), "copy_per_byte_s": digits(per_byte_s)}
     a_byte = f" and {per_byte_s * 1e9:.3g} ns a byte" if fitted.knows_bytes else ""
     changes |= {
@@ -357,7 +352,7 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
         "fit_hosts": CalibrationFitHosts(
             **{direction: _cost(work, fitted.knows_bytes) for direction, work in fitted.work.items()},
             points=fitted.points,
-            relative_residual=digits(max(work.relative_residual_ for work in fitted.work.values())),
+            relative_residual=digits(fitted.relative_residual),
             intervals_90=intervals,
         ),
         "provenance": facts,
@@ -366,8 +361,8 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
 
 
 def _cost(work: HostWork, knows_bytes: bool) -> HostCost:
-    per_byte_s = digits(work.per_byte_) if knows_bytes else None
-    return HostCost(per_tensor_s=digits(work.per_tensor_), per_byte_s=per_byte_s, base_s=digits(work.base_))
+    per_byte_s = digits(work.per_byte) if knows_bytes else None
+    return HostCost(per_tensor_s=digits(work.per_tensor), per_byte_s=per_byte_s, base_s=digits(work.base))
 
 
 def _facts(base: Cluster, measured: Measurements, command: str, link: _Link, fitted: _Fitted) -> dict[str, str]:
@@ -381,10 +376,10 @@ def _facts(base: Cluster, measured: Measurements, command: str, link: _Link, fit
         facts["bytes"] = "the link is slower than the hosts, so that copy_per_byte_s is not known: it is taken from practice"
     if left_out := [str(extra["left_out"]) for note in measured.of(Note) if (extra := note.model_extra or {}).get("left_out")]:
         facts["left_out"] = "; ".join(left_out)
-    off = float(np.median([abs(point.fitted_s / point.median_s - 1.0) for point in fitted.points]))
-    if off > _POOR:
+    error = float(np.median([abs(point.fitted_s / point.median_s - 1.0) for point in fitted.points]))
+    if error > _POOR:
         whose = f" (is the link between these two hosts that of {base.name!r}?)" if measured.header.arguments.get("peer") else ""
-        facts["weak"] = f"half of the pulls and pushes are off the fit by more than {format_share(off)}{whose}"
+        facts["weak"] = f"half of the pulls and pushes are off the fit by more than {format_share(error)}{whose}"
     if base.fit_hosts is not None:  # a server was put into it before
         facts |= {key: value for key, value in base.provenance.items() if key.startswith(_OF_LINK)}
     else:

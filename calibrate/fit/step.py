@@ -1,25 +1,25 @@
 """Fits a workload to the measurement files of a training step, with intervals and provenance.
 
-This module checks the files, reads their records and puts the workload together. The estimates are beside it: ``disturbance``
-(what may be used), ``step_times`` (cost and law), ``layers``, ``overheads``, ``concurrent``.
+This module checks the files, reads their records and puts the workload together, with its variables, its layers, and what a job
+costs besides its steps. What may be used of the files is decided in :mod:`calibrate.fit.runs`; the cost of a step and the
+distribution around it are fitted in :mod:`calibrate.fit.step_times`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy import stats
 
-from calibrate.fit.estimators import DRAWS_KEPT, AffineCost, AffineMean, ChainSlope, drawn, intervals_90
+from calibrate.fit.estimators import DRAWS_KEPT, MessageCosts, drawn, intervals_90, line_of_means, line_of_medians
 from calibrate.fit.runs import ConcurrentProcesses, DisturbedError, check_levels, choose_rounds, concurrent_processes, is_concurrent
-from calibrate.fit.step_times import StepFit, StepTable, smooth
+from calibrate.fit.step_times import StepTable, fit_steps, smooth
 from calibrate.fit.writing import provenance
 from calibrate.measurements import (
     CUT_SHORT,
@@ -35,6 +35,7 @@ from calibrate.measurements import (
     MeasurementsError,
     Memory,
     Ready,
+    RecordT,
     Rows,
     ServerTime,
     StartUpTime,
@@ -51,201 +52,6 @@ from simulator.job.costs import longest_wait_s
 from simulator.spec.job import Duration, IteratorEnds, Overheads
 from simulator.spec.layers import Layer
 from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
-
-
-def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
-    """What the runs measured beside steps, and what the provenance says of it.
-
-    Parameters
-    ----------
-    runs
-        Measurements of one step, each of a process of its own.
-    table
-        Their plain steps, in the same order of runs.
-
-    Returns
-    -------
-    Overheads or None
-        None where the files have none of it.
-    dict of str to str
-        ``overheads``: how often it was measured; ``unmeasured``: what could not be, and why.
-    """
-    startups = [record.seconds for run in runs for record in run.of(StartUpTime)]
-    tracings = _tracings(runs, table) if startups else []
-    evaluations = [seconds for run in runs if (seconds := _first_evaluation(run)) is not None]
-    written = [record for run in runs for record in run.of(CheckpointTime)]
-    facts: dict[str, str] = {}
-    if startups:
-        checkpoints = f", {len(written)} checkpoints" if written else ""
-        facts["overheads"] = f"{len(startups)} process{'es' if len(startups) > 1 else ''}{checkpoints}"
-        if not all(record.of_process for run in runs for record in run.of(StartUpTime)):
-            facts["overheads"] += "; start-up without that of the interpreter, which this system does not tell"
-        if written and not all(record.cold for record in written):
-            facts["overheads"] += "; checkpoints were read from the page cache"
-    if failures := {record.what: record.why for run in runs for record in run.of(Unmeasured)}:
-        facts["unmeasured"] = "; ".join(f"{what} could not be measured ({why})" for what, why in failures.items())
-    fields: dict[str, Any] = {
-        "startup": duration_of(startups),
-        "tracing": duration_of(tracings),
-        "evaluation_tracing": duration_of(evaluations),
-        "iterators": iterator_ends([record for run in runs for record in run.of(IteratorEnd)]),
-        **_of_checkpoints(runs, written),
-    }
-    found = {key: value for key, value in fields.items() if value is not None}
-    return (Overheads(**found) if found else None), facts
-
-
-def duration_of(values: Sequence[float]) -> Duration | None:
-    """Mean of a time over runs, and the 90% prediction interval for one run more.
-
-    The interval is Student's, of logarithms: ``mean ± t s sqrt(1 + 1/n)`` (as of a lognormal
-    law, since a time is above zero); of times of which one is zero, it is taken without
-    logarithms and cut off at zero. One value is taken as it is: it says nothing of a spread.
-
-    >>> duration_of([2.0, 2.0, 2.0]).high_s
-    2.0
-    """
-    if not values:
-        return None
-    times = np.asarray(values, dtype=float)
-    mean = float(times.mean())
-    low = high = mean
-    if times.size > 1:
-        t = float(stats.t.ppf(0.95, times.size - 1)) * math.sqrt(1.0 + 1.0 / times.size)
-        if times.min() > 0:
-            logs = np.log(times)
-            half = t * float(logs.std(ddof=1))
-            low, high = math.exp(float(logs.mean()) - half), math.exp(float(logs.mean()) + half)
-        else:
-            half = t * float(times.std(ddof=1))
-            low, high = max(0.0, mean - half), mean + half
-    value = digits(mean)
-    return Duration(value_s=value, low_s=min(value, digits(low)), high_s=max(value, digits(high)))
-
-
-def iterator_ends(records: Sequence[IteratorEnd]) -> IteratorEnds | None:
-    """How many ends of iterators waited for the next turn of the thread that tunes them, of those that came well before it.
-
-    One that waited took as long as was left until that turn, half of which nothing else takes; None without any that can be judged.
-    """
-    judged = [(record.wait_s, left_s) for record in records if (left_s := longest_wait_s(record.age_s)) >= _JUDGED_S]
-    if not judged:
-        return None
-    return IteratorEnds(ended=len(judged), waited=sum(1 for wait_s, left_s in judged if wait_s > left_s / 2))
-
-
-_JUDGED_S = 0.02
-"""Time to the next turn from which on a wait for it can be distinguished from the work of ending an iterator, a millisecond or so."""
-
-
-def _tracings(runs: Sequence[Measurements], table: StepTable) -> list[float]:
-    """By which the first step of each run takes longer than the plain steps of the same batch size and run."""
-    found = []
-    for number, run in enumerate(runs):
-        first = next(iter(run.of(WarmUp)), None)
-        rounds = [] if first is None else [its for its, of in zip(table.rounds[first.batch], table.runs, strict=True) if of == number]
-        if first is not None and rounds:
-            found.append(max(0.0, first.seconds - float(np.concatenate(rounds).mean())))
-    return found
-
-
-def _first_evaluation(run: Measurements) -> float | None:
-    """By which the first evaluation step of a run takes longer than the others."""
-    times = [record.seconds for record in sorted(run.of(EvaluationTime), key=lambda record: record.index)]
-    return max(0.0, times[0] - float(np.mean(times[1:]))) if len(times) > 1 else None
-
-
-def _of_checkpoints(runs: Sequence[Measurements], written: Sequence[CheckpointTime]) -> dict[str, Any]:
-    if not written:
-        return {}
-    size = float(np.mean([record.size_bytes for record in written]))
-    writing = float(np.mean([record.write_s + record.sync_s for record in written]))
-    reading = float(np.mean([record.restore_s for record in written]))
-    # copies of one process are alike; processes differ
-    snapshots = [float(np.mean([one.snapshot_s for one in its])) for run in runs if (its := run.of(CheckpointTime))]
-    return {
-        "checkpoint_bytes": digits(size),
-        "write_bytes_per_s": digits(size / writing) if writing > 0 else None,
-        "restore_bytes_per_s": digits(size / reading),
-        "snapshot": duration_of(snapshots),
-    }
-
-
-def fit_layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int]) -> tuple[tuple[Layer, ...], str]:
-    """Layers with the time of each pass, what they hand on and keep, and their operations; empty where none were measured.
-
-    Times are means over all steps with clocks between the layers, at the middle one of the
-    batch sizes; steps that took more than 1.5 times as long as the fastest are left out. Bytes
-    and operations for each sample are slopes between the smallest and the largest batch, so
-    that what does not grow with the batch is no sample's.
-
-    Parameters
-    ----------
-    runs
-        The measurements, one a run.
-    table
-        The same runs' whole steps, to which the sum of the layers is compared.
-    creation
-        Place of each variable in the workload's order of creation, by the order that the records tell.
-
-    Returns
-    -------
-    (tuple of Layer, str)
-        The layers in the order of the forward pass; and how they were measured, and how far
-        their sum is from forward and backward pass of the whole step, in words.
-
-    Raises
-    ------
-    CalibrationError
-        The records of layers are incomplete.
-    """
-    records = runs[0].of(LayerRecord)
-    if not records:
-        return (), ""
-    times: dict[int, list[tuple[float, ...]]] = defaultdict(list)
-    for run in runs:
-        for one in run.of(LayerTimes):
-            times[one.batch].append((*one.forward_s, *one.backward_s))
-    by_batch = {batch: {one.index: one for one in records if one.batch == batch} for batch in sorted({one.batch for one in records})}
-    small, large = (by_batch[batch] for batch in (min(by_batch), max(by_batch)))
-    whole = len(by_batch) == 2 and list(small) == list(large) == list(range(len(small)))
-    if not whole or any({len(row) for row in times[batch]} != {2 * len(small)} for batch in table.batches):
-        raise CalibrationError(f"holds layers that are not complete: {CUT_SHORT}")
-    means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
-    middle = table.batches[len(table.batches) // 2]
-    forward, backward = means[middle][: len(small)], means[middle][len(small) :]
-    layers = tuple(
-        Layer(
-            name=small[index].name,
-            forward=digits(float(forward[index])),
-            backward=digits(float(backward[index])),
-            variables=tuple(sorted(creation[one] for one in small[index].variables if one in creation)),
-            output_bytes_per_sample=_slope(small[index], large[index], "output_bytes") or 0.0,
-            kept_bytes_per_sample=_slope(small[index], large[index], "kept_bytes") or 0.0,
-            flops_per_sample=_slope(small[index], large[index], "flops"),
-        )
-        for index in range(len(small))
-    )
-    return layers, _in_words(means, table, middle, sum(len(one) for one in times.values()))
-
-
-def _slope(small: LayerRecord, large: LayerRecord, field: str) -> float | None:
-    low, high = getattr(small, field), getattr(large, field)
-    if low is None or high is None:
-        return None
-    return max(0.0, float(high - low) / (large.batch - small.batch))
-
-
-def _in_words(means: Mapping[int, NDArray[np.float64]], table: StepTable, middle: int, steps: int) -> str:
-    ratios = []
-    for batch in table.batches:
-        of_step = table.mean(batch) * (table.share(batch, "forward") + table.share(batch, "backward"))
-        ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
-    return (
-        f"mean seconds at batch {middle}, from {steps} steps with clocks between the layers; "
-        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
-    )
-
 
 _MOST_SLOWDOWN = 10.0
 """By a busy core; no workload takes more."""
@@ -308,7 +114,13 @@ def fit_workload(
             raise MeasurementsError(
                 f"{file}: holds steps of {replicas} replicas on logical devices; a workload is of one: give files measured without"
             )
-    _check_different(runs)
+    # one run counted twice would look like two that agree
+    seen: dict[str, Path] = {}
+    for run in runs:
+        if run.sha256 in seen:
+            before = "given twice" if run.path == seen[run.sha256] else f"the same measurements as {seen[run.sha256]}"
+            raise MeasurementsError(f"{run.path}: {before}, which would count one run as two; leave one of the two out")
+        seen[run.sha256] = run.path
     alone = [run for run in runs if not is_concurrent(run)]
     if not alone:
         raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
@@ -334,19 +146,9 @@ def fit_workload(
         kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
         kept = ""
         if isinstance(error, DisturbedError) and not stored:
-            given = " ".join(f"`from_measurements={str(file)!r}`" for file in files)
-            kept = f"; nothing has to be measured again for that: leave out what is measured and give {given}"
+            again = " ".join(f"`from_measurements={str(file)!r}`" for file in files)
+            kept = f"; nothing has to be measured again for that: leave out what is measured and give {again}"
         raise kind(f"{prefix}{error}{kept}") from None
-
-
-def _check_different(runs: Sequence[Measurements]) -> None:
-    """One run counted twice would look like two that agree."""
-    seen: dict[str, Path] = {}
-    for run in runs:
-        if run.sha256 in seen:
-            before = "given twice" if run.path == seen[run.sha256] else f"the same measurements as {seen[run.sha256]}"
-            raise MeasurementsError(f"{run.path}: {before}, which would count one run as two; leave one of the two out")
-        seen[run.sha256] = run.path
 
 
 def _fitted(
@@ -354,23 +156,24 @@ def _fitted(
 ) -> Workload:
     measured = runs[0]
     rng = np.random.default_rng(seed)
-    times = StepFit().fit(table, rng)
-    assert times.draws_ is not None
-    names, draws = list(times.parameters_), times.draws_
+    times = fit_steps(table, rng)
+    assert times.draws is not None
+    names, draws = list(times.parameters), times.draws
     intervals = intervals_90(names, draws)
     share = slowdown = None
     if together is not None:
-        share, slowdown = together.share, together.slowdown
-        intervals["run_to_run_shared"] = (digits(together.interval_90[0]), digits(together.interval_90[1]))
+        share, slowdown = together.shared.share, together.slowdown
+        intervals["run_to_run_shared"] = _rounded(together.shared.interval_90)
     if slowdown is not None:
-        intervals["busy_core_slowdown"] = (digits(slowdown.interval_90[0]), digits(slowdown.interval_90[1]))
+        intervals["busy_core_slowdown"] = _rounded(slowdown.interval_90)
         draws = draws[:DRAWS_KEPT]
         clipped = np.clip(rng.normal(slowdown.value, slowdown.error, len(draws)), 0.0, _MOST_SLOWDOWN)
         names, draws = [*names, "busy_core_slowdown"], np.column_stack([draws, clipped])
     variables = _variables(measured)
     sizes = [variable.size_bytes for variable in variables]
-    layers, of_layers = fit_layers(runs, table, _creation(measured))
-    overheads, of_overheads = fit_overheads(runs, table)
+    created = sorted(record.created for record in measured.of(VariableRecord))
+    layers, of_layers = _layers(runs, table, {number: place for place, number in enumerate(created)})
+    overheads, of_overheads = _overheads(runs, table)
     fingerprint = measured.fingerprint
     device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
     model, batches = _model(measured), f"{table.batches[0]} to {table.batches[-1]}"
@@ -403,20 +206,27 @@ def _fitted(
     )
 
 
+def _all(runs: Iterable[Measurements], kind: type[RecordT]) -> list[RecordT]:
+    return [record for run in runs for record in run.of(kind)]
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _rounded(interval: tuple[float, float]) -> tuple[float, float]:
+    return digits(interval[0]), digits(interval[1])
+
+
 def _server_cost(measured: Measurements) -> ServerCost:
     """Seconds to apply one gradient tensor on a CPU, per tensor and per byte; zero where it was not measured."""
-    records = measured.of(ServerTime)
-    chain = ChainSlope().fit(
-        [one.size_bytes for one in records],
-        [one.applies for one in records],
-        [one.round for one in records],
-        [one.seconds for one in records],
-    )
-    sizes, seconds, errors = chain.points()
+    sizes, seconds, errors = MessageCosts.of_chains(
+        (record.size_bytes, record.applies, record.round, record.seconds) for record in measured.of(ServerTime)
+    ).points()
     if len(sizes) < 2:
         return ServerCost()
-    cost = AffineCost().fit(sizes, seconds, errors)
-    return ServerCost(base_s=digits(cost.base_), per_byte_s=digits(cost.slope_))
+    line = line_of_medians(sizes, seconds, errors)
+    return ServerCost(base_s=digits(line.base), per_byte_s=digits(line.slope))
 
 
 def _device_work(runs: Sequence[Measurements], table: StepTable) -> Affine | None:
@@ -427,13 +237,12 @@ def _device_work(runs: Sequence[Measurements], table: StepTable) -> Affine | Non
     """
     if runs[0].fingerprint.device_kind != "CPU":
         return None
-    cores = max((record.cores for run in runs for record in run.of(Load)), default=0)
-    used = {batch: [one.cpu_s for run in runs for one in run.of(StepTime) if one.batch == batch] for batch in table.batches}
-    seconds = {batch: [one for one in each if one is not None] for batch, each in used.items()}
+    cores = max((record.cores for record in _all(runs, Load)), default=0)
+    used = {batch: [step.cpu_s for step in _all(runs, StepTime) if step.batch == batch] for batch in table.batches}
+    seconds = {batch: [cpu_s for cpu_s in each if cpu_s is not None] for batch, each in used.items()}
     if not cores or any(len(seconds[batch]) < len(used[batch]) for batch in used):
         return None
-    line = AffineMean().fit(list(seconds), [math.fsum(each) / len(each) / cores for each in seconds.values()])
-    return Affine(base_s=digits(line.base_), per_sample_s=digits(line.slope_))
+    return line_of_means(list(seconds), [math.fsum(each) / len(each) / cores for each in seconds.values()]).affine()
 
 
 def _model(measured: Measurements) -> str:
@@ -445,14 +254,11 @@ def _model(measured: Measurements) -> str:
 
 def _counted(measured: Measurements) -> Counted | None:
     """Operations and bytes as a line through the smallest and the largest batch; none where a step could not be counted."""
-    found = [
-        (record.batch, record.flops, record.bytes, record.kernels)
-        for record in sorted(measured.of(CountedStep), key=lambda record: record.batch)
-        if record.flops and record.bytes and record.kernels
-    ]
-    if len(found) < 2 or len(found) < len(measured.of(CountedStep)):
+    steps = sorted(measured.of(CountedStep), key=lambda record: record.batch)
+    counted = [(step.batch, step.flops, step.bytes, step.kernels) for step in steps if step.flops and step.bytes and step.kernels]
+    if len(counted) < max(2, len(steps)):
         return None
-    (fewest, _, first_bytes, _), (most, flops, last_bytes, kernels) = found[0], found[-1]
+    (fewest, _, first_bytes, _), (most, flops, last_bytes, kernels) = counted[0], counted[-1]
     slope = max(0.0, (last_bytes - first_bytes) / (most - fewest))
     return Counted(
         flops_per_sample=digits(flops / most),
@@ -462,15 +268,32 @@ def _counted(measured: Measurements) -> Counted | None:
     )
 
 
-def in_order_of_readiness(variables: Sequence[Variable]) -> tuple[Variable, ...]:
+def variable_of(name: str, shape: Sequence[int], size_bytes: float, place: int, ready: float, sparse: float | None = None) -> Variable:
+    """A variable as a workload has it; ``place`` is that in the order of creation, ``sparse`` bytes that a sample touches."""
+    return Variable(
+        name=name,
+        size_bytes=size_bytes,
+        creation_index=place,
+        ready=ready,
+        # a scalar has no rows to be cut between
+        rows=shape[0] if shape and shape[0] > 0 else None,
+        # of a matrix they follow from its rows
+        columns=shape[-1] if len(shape) > 2 and shape[-1] > 0 else None,
+        sparse_bytes_per_sample=sparse,
+    )
+
+
+def in_order_of_readiness(variables: Iterable[Variable]) -> tuple[Variable, ...]:
     """Variables in the order in which their gradients become ready, the last of them at the end of the backward pass.
 
     Where gradients become ready together, that of the variable created last comes first, as backward passes run.
     """
-    ordered = sorted(variables, key=lambda one: (one.ready, -one.creation_index))
+    ordered = sorted(variables, key=lambda variable: (variable.ready, -variable.creation_index))
     # medians of shares end just below 1; the last gradient is ready when the pass ends
     last = ordered[-1].ready
-    return tuple(one.model_copy(update={"ready": min(round(one.ready / last, 6), 1.0) if last > 0 else 1.0}) for one in ordered)
+    return tuple(
+        variable.model_copy(update={"ready": min(round(variable.ready / last, 6), 1.0) if last > 0 else 1.0}) for variable in ordered
+    )
 
 
 def _variables(measured: Measurements) -> tuple[Variable, ...]:
@@ -488,26 +311,11 @@ def _variables(measured: Measurements) -> tuple[Variable, ...]:
     creation = {record.index: place for place, record in enumerate(records)}
     shares, sparse = _ready_shares(measured), _sparse_bytes_per_sample(measured)
     return in_order_of_readiness(
-        [
-            Variable(
-                name=record.name,
-                size_bytes=record.size_bytes,
-                creation_index=creation[record.index],
-                ready=shares.get(record.index, 1.0),
-                # a scalar has no rows to be cut between
-                rows=record.shape[0] if record.shape and record.shape[0] > 0 else None,
-                # of a matrix they follow from its rows
-                columns=record.shape[-1] if len(record.shape) > 2 and record.shape[-1] > 0 else None,
-                sparse_bytes_per_sample=sparse.get(record.index),
-            )
-            for record in records
-        ]
+        variable_of(
+            record.name, record.shape, record.size_bytes, creation[record.index], shares.get(record.index, 1.0), sparse.get(record.index)
+        )
+        for record in records
     )
-
-
-def _creation(measured: Measurements) -> dict[int, int]:
-    """Place of each variable among those of the workload, by its place among those of the model."""
-    return {created: place for place, created in enumerate(sorted(record.created for record in measured.of(VariableRecord)))}
 
 
 def _ready_shares(measured: Measurements) -> dict[int, float]:
@@ -530,3 +338,163 @@ def _sparse_bytes_per_sample(measured: Measurements) -> dict[int, float]:
         if size is not None and record.rows > 0:
             per_sample[record.variable].append(record.rows * size / record.batch)
     return {index: float(np.mean(values)) for index, values in per_sample.items()}
+
+
+# -- layers --------------------------------------------------------------------------------
+
+
+def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int]) -> tuple[tuple[Layer, ...], str]:
+    """Layers with the time of each pass, what they hand on and keep, and their operations; empty where none were measured.
+
+    Times are means over all steps with clocks between the layers, at the middle one of the
+    batch sizes; steps that took more than 1.5 times as long as the fastest are left out. Bytes
+    and operations for each sample are slopes between the smallest and the largest batch, so
+    that what does not grow with the batch is no sample's.
+
+    Also how they were measured, and how far their sum is from forward and backward pass of the whole step, in words.
+    ``creation`` is the place of each variable in the workload's order of creation, by the order that the records tell.
+
+    Raises
+    ------
+    CalibrationError
+        The records of layers are incomplete.
+    """
+    records = runs[0].of(LayerRecord)
+    if not records:
+        return (), ""
+    times: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+    for step in _all(runs, LayerTimes):
+        times[step.batch].append((*step.forward_s, *step.backward_s))
+    by_batch: dict[int, dict[int, LayerRecord]] = defaultdict(dict)
+    for record in records:
+        by_batch[record.batch][record.index] = record
+    small, large = by_batch[min(by_batch)], by_batch[max(by_batch)]
+    whole = len(by_batch) == 2 and list(small) == list(large) == list(range(len(small)))
+    if not whole or any({len(row) for row in times[batch]} != {2 * len(small)} for batch in table.batches):
+        raise CalibrationError(f"holds layers that are not complete: {CUT_SHORT}")
+    means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
+    middle = table.batches[len(table.batches) // 2]
+    forward, backward = means[middle][: len(small)], means[middle][len(small) :]
+    layers = tuple(
+        Layer(
+            name=layer.name,
+            forward=digits(float(forward[index])),
+            backward=digits(float(backward[index])),
+            variables=tuple(sorted(creation[variable] for variable in layer.variables if variable in creation)),
+            output_bytes_per_sample=_slope(layer, large[index], "output_bytes") or 0.0,
+            kept_bytes_per_sample=_slope(layer, large[index], "kept_bytes") or 0.0,
+            flops_per_sample=_slope(layer, large[index], "flops"),
+        )
+        for index, layer in small.items()
+    )
+    ratios = []
+    for batch in table.batches:
+        of_step = table.mean(batch) * (table.share(batch, "forward") + table.share(batch, "backward"))
+        ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
+    return layers, (
+        f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; "
+        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
+    )
+
+
+def _slope(small: LayerRecord, large: LayerRecord, field: str) -> float | None:
+    low, high = getattr(small, field), getattr(large, field)
+    if low is None or high is None:
+        return None
+    return max(0.0, float(high - low) / (large.batch - small.batch))
+
+
+# -- what a job costs besides its steps ----------------------------------------------------
+
+_JUDGED_S = 0.02
+"""Time to the next turn from which on a wait for it can be distinguished from the work of ending an iterator, a millisecond or so."""
+
+
+def _overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
+    """What the runs measured beside steps, None where the files have none of it; and what the provenance says of it.
+
+    ``overheads``: how often it was measured; ``unmeasured``: what could not be, and why.
+    """
+    startups, written = _all(runs, StartUpTime), _all(runs, CheckpointTime)
+    facts: dict[str, str] = {}
+    if startups:
+        checkpoints = f", {len(written)} checkpoints" if written else ""
+        facts["overheads"] = f"{len(startups)} process{'es' if len(startups) > 1 else ''}{checkpoints}"
+        if not all(record.of_process for record in startups):
+            facts["overheads"] += "; start-up without that of the interpreter, which this system does not tell"
+        if written and not all(record.cold for record in written):
+            facts["overheads"] += "; checkpoints were read from the page cache"
+    if failures := {record.what: record.why for record in _all(runs, Unmeasured)}:
+        facts["unmeasured"] = "; ".join(f"{what} could not be measured ({why})" for what, why in failures.items())
+    fields: dict[str, Any] = {
+        "startup": duration_of([record.seconds for record in startups]),
+        "tracing": duration_of(_tracings(runs, table) if startups else []),
+        "evaluation_tracing": duration_of([seconds for run in runs if (seconds := _first_evaluation(run)) is not None]),
+        "iterators": _iterator_ends(_all(runs, IteratorEnd)),
+    }
+    if written:
+        size = _mean(record.size_bytes for record in written)
+        writing_s = _mean(record.write_s + record.sync_s for record in written)
+        fields |= {
+            "checkpoint_bytes": digits(size),
+            "write_bytes_per_s": digits(size / writing_s) if writing_s > 0 else None,
+            "restore_bytes_per_s": digits(size / _mean(record.restore_s for record in written)),
+            # copies of one process are alike; processes differ
+            "snapshot": duration_of([_mean(record.snapshot_s for record in own) for run in runs if (own := run.of(CheckpointTime))]),
+        }
+    known = {key: value for key, value in fields.items() if value is not None}
+    return (Overheads(**known) if known else None), facts
+
+
+def duration_of(values: Sequence[float]) -> Duration | None:
+    """Mean of a time over runs, and the 90% prediction interval for one run more.
+
+    The interval is Student's, of logarithms: ``mean ± t s sqrt(1 + 1/n)`` (as of a lognormal
+    distribution, since a time is above zero); of times of which one is zero, it is taken without
+    logarithms and cut off at zero. One value is taken as it is: it says nothing of a spread.
+
+    >>> duration_of([2.0, 2.0, 2.0]).high_s
+    2.0
+    """
+    if not values:
+        return None
+    times = np.asarray(values, dtype=float)
+    mean = float(times.mean())
+    low = high = mean
+    if times.size > 1:
+        t = float(stats.t.ppf(0.95, times.size - 1)) * math.sqrt(1.0 + 1.0 / times.size)
+        if times.min() > 0:
+            logs = np.log(times)
+            half = t * float(logs.std(ddof=1))
+            low, high = math.exp(float(logs.mean()) - half), math.exp(float(logs.mean()) + half)
+        else:
+            half = t * float(times.std(ddof=1))
+            low, high = max(0.0, mean - half), mean + half
+    value = digits(mean)
+    return Duration(value_s=value, low_s=min(value, digits(low)), high_s=max(value, digits(high)))
+
+
+def _iterator_ends(records: Sequence[IteratorEnd]) -> IteratorEnds | None:
+    """How many ends of iterators waited for the next turn of the thread that tunes them, of those that came well before it.
+
+    One that waited took as long as was left until that turn, half of which nothing else takes; None without any that can be judged.
+    """
+    judged = [(record.wait_s, left_s) for record in records if (left_s := longest_wait_s(record.age_s)) >= _JUDGED_S]
+    return IteratorEnds(ended=len(judged), waited=sum(wait_s > left_s / 2 for wait_s, left_s in judged)) if judged else None
+
+
+def _tracings(runs: Sequence[Measurements], table: StepTable) -> list[float]:
+    """By which the first step of each run takes longer than the plain steps of the same batch size and run."""
+    tracings = []
+    for number, run in enumerate(runs):
+        for first in run.of(WarmUp)[:1]:
+            rounds = [times for times, of in zip(table.rounds[first.batch], table.runs, strict=True) if of == number]
+            if rounds:
+                tracings.append(max(0.0, first.seconds - float(np.concatenate(rounds).mean())))
+    return tracings
+
+
+def _first_evaluation(run: Measurements) -> float | None:
+    """By which the first evaluation step of a run takes longer than the others."""
+    times = [record.seconds for record in sorted(run.of(EvaluationTime), key=lambda record: record.index)]
+    return max(0.0, times[0] - float(np.mean(times[1:]))) if len(times) > 1 else None

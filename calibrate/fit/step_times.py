@@ -1,4 +1,4 @@
-"""Fits the cost of a step, and the law of step times around it, to step times of one or more runs.
+"""Fits the cost of a step, and the distribution of step times around it, to step times of one or more runs.
 
 :class:`StepTable` holds them whether they were measured (:mod:`calibrate.fit.step`) or read from profiles
 (:mod:`calibrate.fit.profile`). Parameters are named as the keys of a workload, ``forward.base_s`` for one, since a file's draws are
@@ -20,10 +20,10 @@ from scipy.optimize import lsq_linear
 from calibrate.fit.estimators import (
     DRAWS,
     FEWEST_FACTORS,
-    AffineMean,
-    Persistence,
-    StepTimeLaw,
-    drawn_laws,
+    distribution_of,
+    drawn_distributions,
+    line_of_means,
+    persistence_of,
     quantiles,
     variance_of_mean,
     with_persistence,
@@ -41,7 +41,7 @@ _PHASES: tuple[Phase, ...] = ("forward", "backward", "apply")
 _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
 _INTERRUPTED = 1.5
-_LAWS_DRAWN = 50
+_DISTRIBUTIONS_DRAWN = 50
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class StepTable:
         """
         times: dict[int, dict[tuple[int, int], list[float]]] = defaultdict(lambda: defaultdict(list))
         shares: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
-        for run, one in enumerate(measured):
-            for step in one.of(StepTime):
-                if (run, step.round) not in left_out:
-                    times[step.batch][run, step.round].append(step.seconds)
-            for split in one.of(Split):
+        for number, run in enumerate(measured):
+            for step in run.of(StepTime):
+                if (number, step.round) not in left_out:
+                    times[step.batch][number, step.round].append(step.seconds)
+            for split in run.of(Split):
                 shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
         batches = sorted(times)
         if not batches:
@@ -97,7 +97,7 @@ class StepTable:
                 "measure again with several, such as `batches=[16, 32, 64]`"
             )
         for batch in batches:
-            count = sum(len(one) for one in times[batch].values())
+            count = sum(map(len, times[batch].values()))
             if count < _FEWEST_STEPS:
                 raise CalibrationError(
                     f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: measure again, and raise `steps`"
@@ -109,9 +109,7 @@ class StepTable:
         if not turns:
             raise CalibrationError(f"no round over all batch sizes was finished: {CUT_SHORT}")
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
-        splits = {}
-        for batch in batches:
-            splits[batch] = smooth(np.array([row for row in shares[batch] if math.fsum(row) > 0]))
+        splits = {batch: smooth(np.array([row for row in shares[batch] if math.fsum(row) > 0])) for batch in batches}
         return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
@@ -176,12 +174,12 @@ class StepTable:
         steps without persistence. None is below :meth:`fastest`: in a round that something has slowed down in part, its normal
         steps would seem faster than any step ever was.
         """
-        found = []
-        least = self.fastest()
+        factors = []
         for turn, group in enumerate(self._by_round()):
-            widened = 1.0 + (group / group.mean() - 1.0) / math.sqrt(1.0 - self._of_mean(turn, persistence)) if len(group) > 1 else group
-            found.append(np.maximum(widened, least))
-        return np.concatenate(found)
+            if len(group) > 1:
+                group = 1.0 + (group / group.mean() - 1.0) / math.sqrt(1.0 - self._of_mean(turn, persistence))
+            factors.append(np.maximum(group, self.fastest()))
+        return np.concatenate(factors)
 
     def _of_mean(self, turn: int, persistence: float) -> float:
         """Variance of the mean of a round's factors over that of one, if those of a batch size persist."""
@@ -214,10 +212,36 @@ class StepTable:
         return float(np.sqrt(within + across))
 
 
+@dataclass(frozen=True)
 class StepCost:
     """Forward and backward as affine functions of the batch, and apply, which does not depend on it.
 
-    The level comes from plain steps alone: :class:`~calibrate.fit.estimators.AffineMean` through
+    Attributes
+    ----------
+    forward, backward
+        Seconds as a function of the batch.
+    apply_s
+        Seconds.
+    relative_residual
+        Largest relative distance of a measured mean from the line.
+    """
+
+    forward: Affine
+    backward: Affine
+    apply_s: float
+    relative_residual: float = 0.0
+
+    def parameters(self, batches: int) -> dict[str, float]:
+        """What was fitted to steps of that number of batch sizes, in seconds by name."""
+        passes = {"forward": self.forward, "backward": self.backward}
+        keys = ("base_s", "per_sample_s") if batches > 1 else ("per_sample_s",)
+        return {f"{name}.{key}": getattr(line, key) for name, line in passes.items() for key in keys} | {"apply_s": self.apply_s}
+
+
+def step_cost(table: StepTable) -> StepCost:
+    """The cost of the steps of one batch size or more.
+
+    The level comes from plain steps alone: :func:`~calibrate.fit.estimators.line_of_means` through
     their means. Steps with clocks inside run slower, or at another time; from them comes
     only how the phases share that line. Apply is the mean of its share over the batch sizes
     (what the optimizer does depends on the variables, not on the batch), and at most the
@@ -227,130 +251,74 @@ class StepCost:
 
     One batch size cannot tell what a step costs whatever the batch: all of forward and
     backward is then counted as the samples'.
-
-    Attributes
-    ----------
-    forward_, backward_
-        Seconds as a function of the batch.
-    apply_s_
-        Seconds.
-    relative_residual_
-        Largest relative distance of a measured mean from the line.
     """
-
-    def __init__(self) -> None:
-        self.forward_ = self.backward_ = Affine(base_s=0.0, per_sample_s=0.0)
-        self.apply_s_ = 0.0
-        self.relative_residual_ = 0.0
-
-    def fit(self, table: StepTable) -> StepCost:
-        """Learn from the steps of one batch size or more."""
-        batches = table.batches
-        if len(batches) == 1:
-            (batch,) = batches
-            forward, backward, self.apply_s_ = (table.share(batch, phase) * table.mean(batch) for phase in ("forward", "backward", "apply"))
-            self.forward_ = Affine(base_s=0.0, per_sample_s=forward / batch)
-            self.backward_ = Affine(base_s=0.0, per_sample_s=backward / batch)
-            self.relative_residual_ = 0.0
-            return self
-        means = np.array([table.mean(batch) for batch in batches])
-        line = AffineMean().fit(batches, means)
-        apply_s = min(float(np.mean([table.share(batch, "apply") * line(batch) for batch in batches])), line.base_)
-        base, slope = line.base_ - apply_s, line.slope_
-        sizes = np.array(batches, float)
-        rest = base + slope * sizes
-        shares = np.array([_forward_of_rest(table, batch) for batch in batches])
-        of_base, of_slope = lsq_linear(np.column_stack([base / rest, slope * sizes / rest]), shares, bounds=(0.0, 1.0), method="bvls").x
-        # least squares may end a rounding error outside
-        of_base, of_slope = min(max(float(of_base), 0.0), 1.0), min(max(float(of_slope), 0.0), 1.0)
-        self.forward_ = Affine(base_s=of_base * base, per_sample_s=of_slope * slope)
-        self.backward_ = Affine(base_s=(1.0 - of_base) * base, per_sample_s=(1.0 - of_slope) * slope)
-        self.apply_s_ = apply_s
-        self.relative_residual_ = max(abs(line(batch) / mean - 1.0) for batch, mean in zip(batches, means, strict=True))
-        return self
-
-    def parameters(self, batches: int) -> dict[str, float]:
-        """What was fitted to steps of that number of batch sizes, in seconds by name."""
-        found = {
-            "forward.base_s": self.forward_.base_s,
-            "forward.per_sample_s": self.forward_.per_sample_s,
-            "backward.base_s": self.backward_.base_s,
-            "backward.per_sample_s": self.backward_.per_sample_s,
-            "apply_s": self.apply_s_,
-        }
-        return {name: value for name, value in found.items() if batches > 1 or not name.endswith(".base_s")}
+    batches = table.batches
+    if len(batches) == 1:
+        (batch,) = batches
+        forward, backward, apply_s = (table.share(batch, phase) * table.mean(batch) for phase in _PHASES)
+        return StepCost(Affine(base_s=0.0, per_sample_s=forward / batch), Affine(base_s=0.0, per_sample_s=backward / batch), apply_s)
+    means = np.array([table.mean(batch) for batch in batches])
+    line = line_of_means(batches, means)
+    apply_s = min(float(np.mean([table.share(batch, "apply") * line(batch) for batch in batches])), line.base)
+    base, slope = line.base - apply_s, line.slope
+    sizes = np.array(batches, float)
+    rest = base + slope * sizes
+    shares = np.array([_forward_of_rest(table, batch) for batch in batches])
+    solution = lsq_linear(np.column_stack([base / rest, slope * sizes / rest]), shares, bounds=(0.0, 1.0), method="bvls").x
+    # least squares may end a rounding error outside
+    of_base, of_slope = (min(max(float(share), 0.0), 1.0) for share in solution)
+    return StepCost(
+        Affine(base_s=of_base * base, per_sample_s=of_slope * slope),
+        Affine(base_s=(1.0 - of_base) * base, per_sample_s=(1.0 - of_slope) * slope),
+        apply_s,
+        max(abs(line(batch) / mean - 1.0) for batch, mean in zip(batches, means, strict=True)),
+    )
 
 
+@dataclass(frozen=True)
 class StepFit:
-    """What step times give of a workload: the cost of a step, the law around it, and joint bootstrap draws of the cost.
+    """What step times give of a workload: the cost of a step, the distribution around it, and joint bootstrap draws of the cost.
 
     One batch size cannot tell the fixed parts of forward and backward from the samples': then
     these are no parameters.
 
-    Parameters
-    ----------
-    few_steps
-        Take few steps as well, as a profile has them: from fewer than 10 the law is constant,
-        and from one round alone nothing is drawn. Else fewer than 10 are refused.
-
     Attributes
     ----------
-    parameters_
-        Seconds by name: ``forward.base_s``, ``forward.per_sample_s``, ``backward.base_s``,
-        ``backward.per_sample_s`` and ``apply_s``.
-    draws_
-        Seconds in the order of ``parameters_``, shape (200, parameters); None where there are none.
-    law_
-        Of step times around their mean.
-    persistence_
-        Of the law; 0 where as much may be chance.
+    table, cost
+        The steps, and what they cost.
+    draws
+        Seconds in the order of :attr:`parameters`, shape (200, parameters); None where there are none.
+    jitter, jitter_draws
+        Distribution of step times around their mean, and as it might have come out.
+    scores
+        Of its candidates.
+    persistence
+        Of the steps; 0 where as much may be chance.
     """
 
-    def __init__(self, few_steps: bool = False) -> None:
-        self.few_steps = few_steps
-        self.parameters_: dict[str, float] = {}
-        self.draws_: Array | None = None
-        self.law_: Distribution = Constant()
-        self.persistence_ = 0.0
-        self._scores: tuple[LawScore, ...] = ()
-        self._law_draws: tuple[Distribution, ...] = ()
+    table: StepTable
+    cost: StepCost
+    draws: Array | None
+    jitter: Distribution
+    jitter_draws: tuple[Distribution, ...]
+    scores: tuple[LawScore, ...]
+    persistence: float
 
-    def fit(self, table: StepTable, rng: np.random.Generator) -> StepFit:
-        """Learn from the steps of one batch size or more.
-
-        Raises
-        ------
-        CalibrationError
-            There are fewer than 10 steps, and ``few_steps`` is not set.
-        """
-        self._table = table
-        self._cost = StepCost().fit(table)
-        self.parameters_ = self._cost.parameters(len(table.batches))
-        copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not self.few_steps else []
-        drawn = [list(StepCost().fit(copy).parameters(len(table.batches)).values()) for copy in copies]
-        self.draws_ = np.array(drawn) if drawn else None
-        self.persistence_ = Persistence().fit(table.stretches()).value_
-        factors = table.factors(self.persistence_)
-        if len(factors) >= FEWEST_FACTORS or not self.few_steps:
-            law = StepTimeLaw().fit(factors)
-            self.law_, self._scores = with_persistence(law.law_, self.persistence_), law.scores_
-        copies = copies[:_LAWS_DRAWN]
-        stays = [Persistence(1.0).fit(copy.stretches()).value_ if self.persistence_ else 0.0 for copy in copies]
-        samples = (copy.factors(each) for copy, each in zip(copies, stays, strict=True))
-        self._law_draws = drawn_laws(self.law_, samples, stays)
-        return self
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Seconds by name: ``forward.base_s``, ``forward.per_sample_s``, ``backward.base_s``, ``backward.per_sample_s`` and ``apply_s``."""
+        return self.cost.parameters(len(self.table.batches))
 
     def fields(self) -> dict[str, Any]:
         """The fields of a workload that step times alone tell, to seven digits."""
-        cost, table = self._cost, self._table
+        passes = {"forward": self.cost.forward, "backward": self.cost.backward}
         return {
-            "forward": Affine(base_s=digits(cost.forward_.base_s), per_sample_s=digits(cost.forward_.per_sample_s)),
-            "backward": Affine(base_s=digits(cost.backward_.base_s), per_sample_s=digits(cost.backward_.per_sample_s)),
-            "apply_s": digits(cost.apply_s_),
-            "jitter": self.law_,
-            "jitter_draws": self._law_draws,
-            "jitter_least": digits(table.fastest()),
-            "run_to_run_cv": round(min(table.run_to_run_cv(self.persistence_), 1.0), 6),
+            **{name: Affine(base_s=digits(line.base_s), per_sample_s=digits(line.per_sample_s)) for name, line in passes.items()},
+            "apply_s": digits(self.cost.apply_s),
+            "jitter": self.jitter,
+            "jitter_draws": self.jitter_draws,
+            "jitter_least": digits(self.table.fastest()),
+            "run_to_run_cv": round(min(self.table.run_to_run_cv(self.persistence), 1.0), 6),
         }
 
     def quality(
@@ -358,12 +326,44 @@ class StepFit:
     ) -> CalibrationFit:
         """How well the curves describe what was measured, beside intervals and peak memory by batch size."""
         return CalibrationFit(
-            points=tuple(_point(self._table, batch) for batch in self._table.batches),
-            relative_residual=digits(self._cost.relative_residual_),
-            laws=self._scores,
+            points=tuple(_point(self.table, batch) for batch in self.table.batches),
+            relative_residual=digits(self.cost.relative_residual),
+            laws=self.scores,
             intervals_90=dict(intervals_90),
             peak_memory_bytes=dict(peak_memory_bytes or {}),
         )
+
+
+def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False) -> StepFit:
+    """Fit the steps of one batch size or more.
+
+    Parameters
+    ----------
+    table
+        The steps.
+    rng
+        Of the bootstrap.
+    few_steps
+        Take few steps as well, as a profile has them: from fewer than 10 the distribution is constant,
+        and from one round alone nothing is drawn. Else fewer than 10 are refused.
+
+    Raises
+    ------
+    CalibrationError
+        There are fewer than 10 steps, and ``few_steps`` is not set.
+    """
+    cost = step_cost(table)
+    copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not few_steps else []
+    draws = [list(step_cost(copy).parameters(len(table.batches)).values()) for copy in copies]
+    persistence = persistence_of(table.stretches()).value
+    factors = table.factors(persistence)
+    fitted = None if few_steps and len(factors) < FEWEST_FACTORS else distribution_of(factors)
+    jitter = Constant() if fitted is None else with_persistence(fitted.distribution, persistence)
+    copies = copies[:_DISTRIBUTIONS_DRAWN]
+    stays = [persistence_of(copy.stretches(), 1.0).value if persistence else 0.0 for copy in copies]
+    samples = (copy.factors(each) for copy, each in zip(copies, stays, strict=True))
+    jitter_draws = drawn_distributions(jitter, samples, stays)
+    return StepFit(table, cost, np.array(draws) if draws else None, jitter, jitter_draws, fitted.scores if fitted else (), persistence)
 
 
 def _point(table: StepTable, batch: int) -> CalibrationPoint:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.items import Array, Table
+from tomlkit.items import Table
 
 from calibrate.measurements import FRAMEWORKS, Measurements, Note, Ready, WarmUp
 from calibrate.xplane.steps import StepsOfProfile
@@ -27,19 +27,12 @@ from simulator.spec.workload import Workload
 WORKLOAD, CLUSTER, INPUT = fitted_kind("workload", "forward"), fitted_kind("cluster", "inter_node"), fitted_kind("input", "work")
 """Files that a new calibration may replace."""
 
-_WORKLOAD_HEAD = (
-    "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
-    'Use it in a scenario: [workload] use = "{name}"',
-)
-_CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
-_SERVER_HEAD = (
-    "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
-    'Use it in a scenario: [cluster] use = "{name}"',
-)
-_INPUT_HEAD = (
-    "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
-    'Use it in a scenario: [input] use = "{name}"',
-)
+_HEADS = {
+    "workload": "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
+    "cluster": "Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.",
+    "server": "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
+    "input": "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
+}
 _INLINE = {"jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one"}
 """Tables that are written one per line, with a comment above."""
 _COMMENTS = {
@@ -86,7 +79,7 @@ def write_input(pipeline: InputPipeline, path: Path, *, force: bool = False) -> 
 
 def workload_text(workload: Workload) -> str:
     """What a workload file holds."""
-    return tomlkit.dumps(_document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name))
+    return _text(workload.model_dump(mode="json", exclude_none=True), "workload", "workload")
 
 
 def cluster_text(cluster: Cluster) -> str:
@@ -96,39 +89,43 @@ def cluster_text(cluster: Cluster) -> str:
     for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
         if key not in cluster.model_fields_set or not data.get(key):
             data.pop(key, None)
-    return tomlkit.dumps(_document(data, _SERVER_HEAD if cluster.fit_hosts is not None else _CLUSTER_HEAD, cluster.name))
+    return _text(data, "cluster" if cluster.fit_hosts is None else "server", "cluster")
 
 
 def input_text(pipeline: InputPipeline) -> str:
     """What the file of an input pipeline holds."""
     data = pipeline.model_dump(mode="json", exclude_none=True)
-    shown: dict[str, Any] = {key: data.pop(key) for key in ("name", "description") if key in data}
+    first: dict[str, Any] = {key: data.pop(key) for key in ("name", "description") if key in data}
     settings = {key: getattr(pipeline, key) for key in ("parallel_calls", "prefetch", "shuffle_buffer")}
-    return tomlkit.dumps(_document({**shown, **settings, **data}, _INPUT_HEAD, pipeline.name))
+    return _text({**first, **settings, **data}, "input", "input")
 
 
-def _document(data: dict[str, Any], head: tuple[str, ...], name: str) -> tomlkit.TOMLDocument:
+def _text(data: dict[str, Any], head: str, kind: str) -> str:
     document = tomlkit.document()
-    for line in head:
-        document.add(tomlkit.comment(line.format(name=name)))
+    document.add(tomlkit.comment(_HEADS[head]))
+    document.add(tomlkit.comment(f'Use it in a scenario: [{kind}] use = "{data["name"]}"'))
     document.add(tomlkit.nl())
-    plain = {key: value for key, value in data.items() if key in _INLINE or not _is_table(value)}
-    for key, value in plain.items():
-        if value in ({}, []):
-            continue
-        if key in _INLINE:
-            document.add(tomlkit.comment(_INLINE[key]))
-        _add(document, key, value)
+    data = {key: value for key, value in data.items() if value not in ({}, [])}
+    tables = {key: value for key, value in data.items() if key not in _INLINE and _is_table(value)}
     for key, value in data.items():
-        if key in plain or value in ({}, []):
-            continue
-        table = _table(value) if isinstance(value, dict) else _tables(value)
-        if key in _COMMENTS and isinstance(table, Table):
-            table.comment(_COMMENTS[key])
-        elif key in _COMMENTS:
-            document.add(tomlkit.comment(_COMMENTS[key]))
-        document.add(key, table)
-    return document
+        if key not in tables:
+            if key in _INLINE:
+                document.add(tomlkit.comment(_INLINE[key]))
+            _add(document, key, value)
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            table = _table(value)
+            if key in _COMMENTS:
+                table.comment(_COMMENTS[key])
+            document.add(key, table)
+        else:
+            if key in _COMMENTS:
+                document.add(tomlkit.comment(_COMMENTS[key]))
+            rows = tomlkit.aot()
+            for row in value:
+                rows.append(_table(row))
+            document.add(key, rows)
+    return tomlkit.dumps(document)
 
 
 def _is_table(value: Any) -> bool:
@@ -145,35 +142,21 @@ def _table(data: dict[str, Any]) -> Table:
     return table
 
 
-def _tables(rows: list[dict[str, Any]]) -> Any:
-    tables = tomlkit.aot()
-    for row in rows:
-        tables.append(_table(row))
-    return tables
-
-
 def _add(table: Any, key: str, value: Any) -> None:
     """One key; long arrays with one item per line, quantities with a comment in the unit that one reads."""
     if isinstance(value, list):
-        table.add(key, _array(value))
+        array = tomlkit.array()
+        for item in value:
+            if isinstance(item, dict):
+                row = tomlkit.inline_table()
+                row.update(item)
+                item = row
+            array.append(item)
+        table.add(key, array.multiline(bool(value) and isinstance(value[0], (list, dict))))
         return
     table.add(key, value)
-    shown = _shown(key, value)
-    if shown:
+    if shown := _shown(key, value):
         table[key].comment(shown)
-
-
-def _array(values: list[Any]) -> Array:
-    array = tomlkit.array()
-    for value in values:
-        if isinstance(value, dict):
-            row = tomlkit.inline_table()
-            row.update(value)
-            array.append(row)
-        else:
-            array.append(value)
-    array.multiline(bool(values) and isinstance(values[0], (list, dict)))
-    return array
 
 
 def _shown(key: str, value: Any) -> str:
@@ -215,12 +198,10 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
             continue
         if known.get(key) not in (None, ""):
             facts[key] = str(known[key])
-    if facts.get("intra_op_threads") == "0":
-        facts["intra_op_threads"] = "0 (as many as cores)"
-    if facts.get("inter_op_threads") == "0":
-        facts["inter_op_threads"] = "0 (as many as cores)"
-    warm_up = measured.of(WarmUp)
-    if warm_up:
+    for key in ("intra_op_threads", "inter_op_threads"):
+        if facts.get(key) == "0":
+            facts[key] = "0 (as many as cores)"
+    if warm_up := measured.of(WarmUp):
         facts["warm_up_steps"] = str(len(warm_up))
     if fingerprint.gpu_unseen:
         blind = FRAMEWORKS[fingerprint.backend]
@@ -243,13 +224,14 @@ def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variab
     command
         The command line, or "" from Python.
     """
+    marks = dict.fromkeys(seen.marks.name for seen in profiles)
     facts = {
         **made(command),
         "runs": str(runs),
-        "profiled": " ".join(filter(None, (one.started for one in profiles))),
-        "profiles": " ".join(str(one.profile.path) for one in profiles),
-        "profiles_sha256": " ".join(one.profile.sha256 for one in profiles),
-        "steps": f"{sum(len(one.steps) for one in profiles)}, marked by {', '.join(dict.fromkeys(one.marks.name for one in profiles))!r}",
+        "profiled": " ".join(filter(None, (seen.started for seen in profiles))),
+        "profiles": " ".join(str(seen.profile.path) for seen in profiles),
+        "profiles_sha256": " ".join(seen.profile.sha256 for seen in profiles),
+        "steps": f"{sum(len(seen.steps) for seen in profiles)}, marked by {', '.join(marks)!r}",
         "device": profiles[0].device_name,
         "variables": variables,
     }
@@ -277,11 +259,7 @@ def _remarks(measured: Measurements) -> dict[str, str]:
             remarks["optimizer"] = str(extra["optimizer"])
         if extra.get("instrumented_without_xla"):
             remarks["split"] = "the steps split into forward, backward and apply ran without XLA; the step times are with it"
-        for key in ("split", "lacking"):
-            if extra.get(key):
-                remarks[key] = str(extra[key])
-        if extra.get("remark"):
-            remarks["remark"] = str(extra["remark"])
+        remarks |= {key: str(extra[key]) for key in ("split", "lacking", "remark") if extra.get(key)}
     if not measured.complete:
         remarks["incomplete"] = "the probe did not come to its end; fitted to what it had measured"
     if measured.truncated:

@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import struct
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,28 +73,22 @@ class EventFiles:
         InputError
             None tells it.
         """
-        by_folder: dict[Path, dict[str, list[_Point]]] = {}
+        by_folder: dict[Path, dict[str, list[_Point]]] = defaultdict(lambda: defaultdict(list))
         for file, stream in self._streams.items():
-            tags = by_folder.setdefault(file.parent, {})
             for tag, points in stream.points.items():
-                tags.setdefault(tag, []).extend(points)
-        found = [(*chosen, folder) for folder, tags in by_folder.items() if (chosen := _chosen(tags)) is not None]
-        if not found:
-            if not any(len(points) for tags in by_folder.values() for points in tags.values()):
+                by_folder[file.parent][tag] += points
+        ranked = [(*chosen, folder) for folder, tags in by_folder.items() if (chosen := _chosen(tags)) is not None]
+        if not ranked:
+            names = sorted({tag for tags in by_folder.values() for tag in tags})
+            if not names:
                 return (Growing(str(self._path), "event files").run(),)
-            raise InputError(
-                f"{self._path}: has scalars of whole epochs alone ({self._tags(by_folder)}), which tell no step's time; {_HOW_TO}"
-            )
-        best = min(rank for rank, *_ in found)
-        kept = [(tag, points, folder) for rank, tag, points, folder in found if rank == best]
+            some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            raise InputError(f"{self._path}: has scalars of whole epochs alone ({some}), which tell no step's time; {_HOW_TO}")
+        best = min(rank for rank, *_ in ranked)
+        kept = [(tag, points, folder) for rank, tag, points, folder in ranked if rank == best]
         return tuple(
             _run(str(self._path), str(folder.relative_to(self._path)) if len(kept) > 1 else "", tag, points) for tag, points, folder in kept
         )
-
-    @staticmethod
-    def _tags(by_folder: dict[Path, dict[str, list[_Point]]]) -> str:
-        names = sorted({tag for tags in by_folder.values() for tag in tags})
-        return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 _Point = tuple[int, float, float]

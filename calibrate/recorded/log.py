@@ -12,12 +12,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from calibrate.recorded.log_formats import PATTERNS, TIMES, Pattern, Told, readings
-from calibrate.recorded.run import Facts, Growing, Lines, RecordedRun
+from calibrate.recorded.run import SECONDS_OF, Facts, Growing, Lines, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import quoted
@@ -349,7 +349,7 @@ class Log:
         samples = _samples(told | groups, self._samples) if name == "throughput" else 1.0
         if samples is None:
             raise InputError(f"{where}: a throughput is a step's time only with the samples of a step, which are not known; give the batch")
-        duration_s = _INTO_S[name](value, samples) / (count if name == "total_s" else 1)
+        duration_s = SECONDS_OF[name](value, samples) / (count if name == "total_s" else 1)
         relative = _half_a_digit(groups[name]) / value if value else math.inf
         part = rank.part(str(self._path), pattern, new=new)
         if "global_batch" in groups:
@@ -373,14 +373,6 @@ class Log:
 
 
 _PRECISIONS = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "float": "float32"}
-_INTO_S: Mapping[str, Callable[[float, float], float]] = {
-    "time_s": lambda value, _: value,
-    "time_ms": lambda value, _: value * 1e-3,
-    "time_us": lambda value, _: value * 1e-6,
-    "total_s": lambda value, _: value,
-    "rate": lambda value, _: 1 / value if value else math.inf,
-    "throughput": lambda value, samples: samples / value if value else math.inf,
-}
 
 
 def _groups(matches: Iterable[re.Match[str] | None]) -> dict[str, str]:

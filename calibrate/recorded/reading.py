@@ -1,13 +1,14 @@
-"""Chooses how a source of step times is read, and reads it, once or as it grows."""
+"""Chooses how a source of step times is read, and reads it, once or as it grows; profiles and documents of JSON are read here."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,10 +68,10 @@ def read_recorded(
         reader.more()
         if isinstance(reader, Log):
             reader.check()
-        found = reader.runs()
-        if not any(len(run) for run in found):
+        made = [run for run in reader.runs() if len(run)]
+        if not made:
             raise InputError(f"{source}: holds no steps yet; give it when the training has made some")
-        runs.extend(run for run in found if len(run))
+        runs += made
     return tuple(runs)
 
 
@@ -99,17 +100,10 @@ def file_and_run(source: Path) -> tuple[Path, int | None]:
 
 
 def _reader(path: Path, chosen: Pattern | None, samples: int | None, python: str | None, number: int | None) -> Reader:
-    if path.is_dir():
-        return _of_folder(path, chosen, python)
-    if path.name.endswith(".xplane.pb"):
-        _no_pattern(path, chosen)
-        return ProfiledSteps(path, python)
-    if path.name.endswith(".json.gz"):
-        _no_pattern(path, chosen)
-        return JsonRecord(path)
-    if is_event_file(path):
-        _no_pattern(path, chosen)
-        return EventFiles(path)
+    if path.is_dir() or is_event_file(path) or path.name.endswith((".xplane.pb", ".json.gz")):
+        if chosen is not None:
+            raise InputError(f"`pattern`: {path} is no log of lines; leave it out")
+        return _of_no_lines(path, python)
     first = _first_line(path)
     if chosen is not None:
         return Log(path, chosen, samples, number)
@@ -118,22 +112,21 @@ def _reader(path: Path, chosen: Pattern | None, samples: int | None, python: str
     if path.suffix.lower() in (".csv", ".tsv") or is_table(first):
         return StepsTable(path, samples)
     if _JSON.match(first) and not fits_a_pattern(first):
-        return JsonRecord(path)
+        return WholeFile(lambda: _document(path))
     return Log(path, None, samples, number)
 
 
-def _of_folder(path: Path, pattern: Pattern | None, python: str | None) -> Reader:
-    _no_pattern(path, pattern)
-    if any(is_event_file(file) for file in path.rglob("*")):
+def _of_no_lines(path: Path, python: str | None) -> Reader:
+    if path.is_dir():
+        if any(is_event_file(file) for file in path.rglob("*")):
+            return EventFiles(path)
+        if not any(path.rglob("*.xplane.pb")):
+            raise InputError(f"{path}: is a folder without TensorBoard's event files or profiles; give the file that steps are recorded in")
+    elif path.name.endswith(".json.gz"):
+        return WholeFile(lambda: _document(path))
+    elif not path.name.endswith(".xplane.pb"):
         return EventFiles(path)
-    if any(path.rglob("*.xplane.pb")):
-        return ProfiledSteps(path, python)
-    raise InputError(f"{path}: is a folder without TensorBoard's event files or profiles; give the file that steps are recorded in")
-
-
-def _no_pattern(path: Path, pattern: Pattern | None) -> None:
-    if pattern is not None:
-        raise InputError(f"`pattern`: {path} is no log of lines; leave it out")
+    return WholeFile(lambda: _profiles(path, python))
 
 
 def _first_line(path: Path) -> str:
@@ -152,19 +145,11 @@ def _first_line(path: Path) -> str:
     return next((line for line in content.decode("utf-8-sig", "replace").splitlines() if line.strip() and not line.startswith("#")), "")
 
 
-class ProfiledSteps:
-    """The newest profile of a log directory, or one file; it does not grow.
+class WholeFile:
+    """A source that does not grow, and is read once."""
 
-    Parameters
-    ----------
-    path
-        As for :func:`calibrate.xplane.reading.profile_files`.
-    python
-        A Python that has TensorFlow; this one, if None.
-    """
-
-    def __init__(self, path: Path, python: str | None = None) -> None:
-        self._path, self._python = path, python
+    def __init__(self, read: Callable[[], tuple[RecordedRun, ...]]) -> None:
+        self._read = read
         self._runs: tuple[RecordedRun, ...] = ()
 
     def more(self) -> None:
@@ -173,30 +158,46 @@ class ProfiledSteps:
         Raises
         ------
         InputError
-            There is no profile, or it cannot be read.
+            It is nothing of its kind, or damaged.
         CalibrationError
-            It has no steps.
+            A profile has no steps.
         """
-        if not self._runs:
-            profiles = read_profiles(profile_files(self._path), self._python)
-            self._runs = tuple(_run(steps_of(profile), several=len(profiles) > 1) for profile in profiles)
+        self._runs = self._runs or self._read()
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """One for each host."""
+        """What was read."""
         return self._runs
 
 
-def _run(found: StepsOfProfile, *, several: bool) -> RecordedRun:
-    profile = found.profile
+# -- profiles ------------------------------------------------------------------------------
+
+
+def _profiles(path: Path, python: str | None) -> tuple[RecordedRun, ...]:
+    """The steps of a profile (XPlane) as :mod:`calibrate.xplane` finds them: of the newest one of a log directory, a run for each host."""
+    profiles = [steps_of(profile) for profile in read_profiles(profile_files(path), python)]
+    return tuple(_of_profile(steps, several=len(profiles) > 1) for steps in profiles)
+
+
+def _of_profile(steps: StepsOfProfile, *, several: bool) -> RecordedRun:
+    profile = steps.profile
     run = Growing(str(profile.path), "profile", profile.host if several else "", ended=True)
-    run.facts = Facts(hostname=profile.host, devices=tuple(profile.devices), started=found.started)
-    run.remark("steps of a profile are somewhat longer than others, since recording takes time")
-    if found.marks.traced:
-        run.remark(f"{found.marks.traced} of its steps traced a graph, and are left out")
-    for step in found.steps:
+    run.facts = Facts(hostname=profile.host, devices=tuple(profile.devices), started=steps.started)
+    run.remark(_SLOWED)
+    if steps.marks.traced:
+        run.remark(f"{steps.marks.traced} of its steps traced a graph, and are left out")
+    for step in steps.steps:
         run.add(step.number, step.whole_s, compute_s=step.compute_s, input_s=step.input_s)
     return run.run()
 
+
+_SLOWED = "steps of a profile are somewhat longer than others, since recording takes time"
+
+
+# -- documents of JSON ---------------------------------------------------------------------
+#
+# Formats: the Trace Event Format of Chrome (``ts`` and ``dur`` in microseconds); Kineto's marks ``ProfilerStep#N``, ``distributedInfo``
+# and ``deviceProperties`` (``output_json.cpp``); ``timeline.json`` of TensorFlow 1 (``tensorflow/python/client/timeline.py``), which is
+# of one ``session.run``; Horovod's ``timeline.cc``, in which each tensor is a process of its own; ``TrainerState`` of transformers.
 
 _KNOWN = (
     "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), the timeline of TensorFlow 1, Horovod's "
@@ -205,87 +206,58 @@ _KNOWN = (
 _MARK = re.compile(r"ProfilerStep#(\d+)")
 
 
-class JsonRecord:
-    """A file that is one JSON document; it does not grow.
+def _document(path: Path) -> tuple[RecordedRun, ...]:
+    """The run of a file that is one JSON document; compressed where its name ends in ``.gz``, as Chrome traces often are."""
+    data = _parsed(path)
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if isinstance(events, list):
+        events = [event for event in events if isinstance(event, dict) and "ph" in event]
+    try:
+        if events:
+            return (_of_trace(path, data if isinstance(data, dict) else {}, events),)
+        if isinstance(data, dict) and isinstance(data.get("log_history"), list):
+            return (_of_trainer(path, data),)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(f"{path}: is damaged, or no trace of a kind that is known ({error!r:.80}); known are {_KNOWN}") from None
+    raise InputError(f"{path}: {mistaken(path) or f'is JSON, but no record of steps; known are {_KNOWN}'}")
 
-    Parameters
-    ----------
-    path
-        The file; compressed where its name ends in ``.gz``, as Chrome traces often are.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._run: RecordedRun | None = None
+def _parsed(path: Path) -> Any:
+    content = b"".join(iter(GrowingFile(path).read, b""))
+    try:
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig").rstrip()
+    except (OSError, EOFError, UnicodeDecodeError):
+        raise InputError(f"{path}: is no text, and no compressed text; give a Chrome trace, a table, a log, or event files") from None
+    # a training that was killed, or is not over, leaves the array of its events open
+    for candidate in (text, text.rstrip(",") + "]"):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(candidate)
+    raise InputError(f"{path}: {mistaken(path) or f'begins as JSON, and is none; known are {_KNOWN}'}")
 
-    def more(self) -> None:
-        """Read it, once.
 
-        Raises
-        ------
-        InputError
-            It is no JSON, or none of those that hold times of steps.
-        """
-        if self._run is not None:
-            return
-        data = self._parsed()
-        events = data.get("traceEvents") if isinstance(data, dict) else data
-        if isinstance(events, list):
-            events = [event for event in events if isinstance(event, dict) and "ph" in event]
-        try:
-            if events:
-                self._run = self._of_trace(data if isinstance(data, dict) else {}, events)
-            elif isinstance(data, dict) and isinstance(data.get("log_history"), list):
-                self._run = self._of_trainer(data)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise InputError(f"{self._path}: is damaged, or no trace of a kind that is known ({error!r:.80}); known are {_KNOWN}") from None
-        if self._run is None:
-            raise InputError(f"{self._path}: {mistaken(self._path) or f'is JSON, but no record of steps; known are {_KNOWN}'}")
+def _of_trace(path: Path, data: dict[str, Any], events: list[dict[str, Any]]) -> RecordedRun:
+    for read in (_profiler_steps, _all_reduces, _session_run):
+        run = Growing(str(path), "profile", ended=True)
+        read(run, data, events)
+        if len(run):
+            return run.run()
+    raise InputError(f"{path}: is a Chrome trace, and nothing in it marks steps; known are {_KNOWN}")
 
-    def runs(self) -> tuple[RecordedRun, ...]:
-        """The one run."""
-        return (Growing(str(self._path), "profile").run() if self._run is None else self._run,)
 
-    def _parsed(self) -> Any:
-        content = b"".join(iter(GrowingFile(self._path).read, b""))
-        try:
-            text = (gzip.decompress(content) if self._path.suffix == ".gz" else content).decode("utf-8-sig").rstrip()
-        except (OSError, EOFError, UnicodeDecodeError):
-            raise InputError(
-                f"{self._path}: is no text, and no compressed text; give a Chrome trace, a table, a log, or event files"
-            ) from None
-        # a training that was killed, or is not over, leaves the array of its events open
-        for candidate in (text, text.rstrip(",") + "]"):
-            try:
-                return json.loads(candidate)
-            except (ValueError, RecursionError):
-                continue
-        said = mistaken(self._path) or f"begins as JSON, and is none; known are {_KNOWN}"
-        raise InputError(f"{self._path}: {said}")
-
-    def _of_trace(self, data: dict[str, Any], events: list[dict[str, Any]]) -> RecordedRun:
-        for read in (_profiler_steps, _all_reduces, _session_run):
-            run = Growing(str(self._path), "profile", ended=True)
-            read(run, data, events)
-            if len(run):
-                return run.run()
-        raise InputError(f"{self._path}: is a Chrome trace, and nothing in it marks steps; known are {_KNOWN}")
-
-    def _of_trainer(self, data: dict[str, Any]) -> RecordedRun:
-        """A mean over the whole run, which the last entry has."""
-        run = Growing(str(self._path), "log", each="interval", ended=True)
-        for entry in data["log_history"]:
-            if "train_runtime" not in entry:
-                continue
-            steps = int(entry.get("step") or data["global_step"])
-            rates = entry.get("train_samples_per_second"), entry.get("train_steps_per_second")
-            batch = round(rates[0] / rates[1]) if all(rates) else None
-            run.facts = Facts(global_batch=batch)
-            run.add(steps, float(entry["train_runtime"]) / steps, count=steps)
-        if not len(run):
-            raise InputError(f"{self._path}: the Trainer's state has no times before the training ends (train_runtime); give it then")
-        run.remark("the Trainer tells one mean over the whole training, with all that lies between steps")
-        return run.run()
+def _of_trainer(path: Path, data: dict[str, Any]) -> RecordedRun:
+    """A mean over the whole run, which the last entry has."""
+    run = Growing(str(path), "log", each="interval", ended=True)
+    for entry in data["log_history"]:
+        if "train_runtime" not in entry:
+            continue
+        steps = int(entry.get("step") or data["global_step"])
+        rates = entry.get("train_samples_per_second"), entry.get("train_steps_per_second")
+        run.facts = Facts(global_batch=round(rates[0] / rates[1]) if all(rates) else None)
+        run.add(steps, float(entry["train_runtime"]) / steps, count=steps)
+    if not len(run):
+        raise InputError(f"{path}: the Trainer's state has no times before the training ends (train_runtime); give it then")
+    run.remark("the Trainer tells one mean over the whole training, with all that lies between steps")
+    return run.run()
 
 
 def _profiler_steps(run: Growing, data: dict[str, Any], events: list[dict[str, Any]]) -> None:
@@ -299,7 +271,7 @@ def _profiler_steps(run: Growing, data: dict[str, Any], events: list[dict[str, A
     devices = data.get("deviceProperties") or []
     run.worker = str(several["rank"]) if several.get("world_size", 1) > 1 else ""
     run.facts = Facts(devices_in_all=several.get("world_size"), devices=tuple(str(device["name"]) for device in devices))
-    run.remark("steps of a profile are somewhat longer than others, since recording takes time")
+    run.remark(_SLOWED)
     for step, event in sorted(marks.items()):
         run.add(step, float(event["dur"]) * 1e-6, end_s=(float(event["ts"]) + float(event["dur"])) * 1e-6)
 

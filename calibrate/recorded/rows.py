@@ -1,4 +1,7 @@
-"""Reads a table (CSV) of steps: :data:`COLUMNS` is its format."""
+"""Reads files whose lines are steps: tables (CSV), of which :data:`COLUMNS` is the format, and lines of JSON of the Keras callback.
+
+What each field of the callback means is said in ``paceline/keras_callback.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from calibrate.recorded.run import MOST_STEPS, Facts, Growing, Lines, RecordedRun
+from calibrate.recorded.run import MOST_STEPS, SECONDS_OF, Facts, Growing, Lines, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.files import mistaken
 from simulator.base.text import did_you_mean, listed
@@ -143,11 +145,11 @@ class StepsTable:
         name = next(name for name in _TIMES if name in row)
         if self._sparse and not row[name]:
             return
-        duration_s = _INTO_S[name](_number(where, name, row[name]), self._samples or 1)
+        duration_s = SECONDS_OF[name](_number(where, name, row[name]), self._samples or 1)
         step = _number(where, "step", row["step"]) if "step" in row else run.last_step + 1
         if not float(step).is_integer() or not 0 <= step <= MOST_STEPS:
             raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 to {MOST_STEPS:,}")
-        beside: dict[str, Any] = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
+        beside = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
         count = int(step) - run.last_step if self._sparse and 0 < run.last_step < step else 1
         run.add(int(step), duration_s, count=count, **beside)
 
@@ -157,14 +159,6 @@ class StepsTable:
                 raise InputError(f"{where}: is the row of more than {_MOST_WORKERS:,} workers; does the column worker hold workers?")
             self._runs[worker] = Growing(str(self._path), "table", worker[:80], Facts(), each="interval" if self._sparse else "step")
         return self._runs[worker]
-
-
-_INTO_S: Mapping[str, Callable[[float, int], float]] = {
-    "step_time_s": lambda value, _: value,
-    "step_time_ms": lambda value, _: value * 1e-3,
-    "steps_per_s": lambda value, _: 1 / value if value else math.inf,
-    "throughput": lambda value, samples: samples / value if value else math.inf,
-}
 
 
 def _number(where: str, name: str, cell: str) -> float:
@@ -187,11 +181,10 @@ SCHEMA_VERSION = 1
 
 
 class _Line(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class _Header(_Line):
-    kind: Literal["header"]
     format: str
     schema_version: int
     started: str = ""
@@ -208,7 +201,6 @@ class _Header(_Line):
 
 
 class _Step(_Line):
-    kind: Literal["step"]
     step: int = Field(ge=-MOST_STEPS, le=MOST_STEPS)
     end_s: float
     duration_s: float
@@ -220,22 +212,16 @@ class _Step(_Line):
 
 
 class _Machine(_Line):
-    kind: Literal["machine"]
     busy_s: float
     own_s: float
 
 
 class _Mark(_Line):
-    kind: Literal["mark"]
     what: str = Field(max_length=40)
     duration_s: float = math.nan
 
 
-class _End(_Line):
-    kind: Literal["end"]
-
-
-_OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "machine": _Machine, "mark": _Mark, "end": _End}
+_OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "machine": _Machine, "mark": _Mark, "end": _Line}
 
 
 def is_steps_line(line: str) -> bool:
@@ -336,18 +322,8 @@ class StepsFile:
             self._run.mark("restart")
         self._begun, self._run.ended = True, False
         self._run.worker = str(line.worker) if (line.workers or 1) > 1 else ""
-        self._run.facts = Facts(
-            workers=line.workers,
-            batch=line.batch,
-            hostname=line.hostname,
-            cpu=line.cpu,
-            devices=tuple(line.devices),
-            cores=line.cores,
-            model=line.model,
-            parameters=line.parameters,
-            tensorflow=line.tensorflow,
-            started=line.started,
-        )
+        facts = line.model_dump(exclude={"format", "schema_version", "worker", "devices"})
+        self._run.facts = Facts(devices=tuple(line.devices), **facts)
 
     def _step(self, line: _Step) -> None:
         """A step lasts from the end of the one before, unless there is something between that is no part of it."""
@@ -358,7 +334,5 @@ class StepsFile:
             whole_s / line.steps,
             count=line.steps,
             end_s=line.end_s,
-            cpu_s=line.cpu_s / line.steps,
-            sent_bytes=line.sent_bytes / line.steps,
-            received_bytes=line.received_bytes / line.steps,
+            **{key: getattr(line, key) / line.steps for key in ("cpu_s", "sent_bytes", "received_bytes")},
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,6 +118,15 @@ Source = Literal["steps file", "table", "event files", "log", "profile"]
 
 Each = Literal["step", "interval", "epoch"]
 """What a row is the mean of: one step, some steps, or all those of an epoch."""
+
+SECONDS_OF: Mapping[str, Callable[[float, float], float]] = {
+    **dict.fromkeys(("time_s", "step_time_s", "total_s"), lambda value, _: value),
+    **dict.fromkeys(("time_ms", "step_time_ms"), lambda value, _: value * 1e-3),
+    "time_us": lambda value, _: value * 1e-6,
+    **dict.fromkeys(("rate", "steps_per_s"), lambda value, _: 1 / value if value else math.inf),
+    "throughput": lambda value, samples: samples / value if value else math.inf,
+}
+"""Seconds of a step, by what a source calls its time: of the figure and of the samples of a step."""
 
 MOST_ROWS = 2_000_000
 MOST_STEPS = 10**12
@@ -248,16 +258,8 @@ class RecordedRun:
         """Source and worker, for messages."""
         return f"{self.source} (worker {self.worker})" if self.worker else self.source
 
-    def part(self, rows: slice) -> RecordedRun:
-        """The run as if it held these rows alone, with what is marked before each of them."""
-        first, last, _ = rows.indices(len(self))
-        arrays = {key: getattr(self, key)[rows] for key in _ARRAYS}
-        marks = tuple(replace(mark, row=mark.row - first) for mark in self.marks if first <= mark.row < last)
-        return replace(self, **arrays, marks=marks)
-
 
 _NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s", "others_s")
-_ARRAYS = ("steps", "counts", *_NUMBERS)
 
 
 @dataclass
@@ -285,20 +287,8 @@ class Growing:
         """The number of the last row's step; 0 where there is none."""
         return self._wholes["steps"][-1] if len(self) else 0
 
-    def add(
-        self,
-        step: int,
-        duration_s: float,
-        *,
-        count: int = 1,
-        end_s: float = np.nan,
-        cpu_s: float = np.nan,
-        sent_bytes: float = np.nan,
-        received_bytes: float = np.nan,
-        compute_s: float = np.nan,
-        input_s: float = np.nan,
-    ) -> None:
-        """Add a row; figures as of :class:`RecordedRun`.
+    def add(self, step: int, duration_s: float, *, count: int = 1, **numbers: float) -> None:
+        """Add a row; figures as of :class:`RecordedRun`, which are not known where they are left out.
 
         Raises
         ------
@@ -311,9 +301,8 @@ class Growing:
             raise InputError(f"{self.source}: a step is number {step}, of {count} steps; each must be at most {MOST_STEPS:,}")
         self._wholes["steps"].append(step)
         self._wholes["counts"].append(count)
-        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s, np.nan)
-        for name, value in zip(_NUMBERS, values, strict=True):
-            self._numbers[name].append(value)
+        for name, values in self._numbers.items():
+            values.append(duration_s if name == "duration_s" else numbers.get(name, math.nan))
 
     def amend(self, step: int, duration_s: float | None = None, *, count: int | None = None) -> None:
         """The last row ends with another step; None: its mean, or the steps that this is of, stay."""
@@ -331,7 +320,7 @@ class Growing:
             self._numbers["others_s"][row] = taken_s / steps
         self._said = len(self)
 
-    def mark(self, what: str, duration_s: float = np.nan) -> None:
+    def mark(self, what: str, duration_s: float = math.nan) -> None:
         """Something lies between the last row and the next."""
         self.marks.append(Mark(what, len(self), duration_s))
 
@@ -340,19 +329,8 @@ class Growing:
         if sentence not in self.remarks:
             self.remarks.append(sentence)
 
-    def run(self, remarks: Iterable[str] = ()) -> RecordedRun:
+    def run(self) -> RecordedRun:
         """What was read until now."""
-        numbers: dict[str, Any] = {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
-        wholes: dict[str, Any] = {name: np.array(values, dtype=np.int64) for name, values in self._wholes.items()}
-        arrays = {**wholes, **numbers}
-        return RecordedRun(
-            self.source,
-            self.kind,
-            self.worker,
-            self.facts,
-            self.each,
-            **arrays,
-            marks=tuple(self.marks),
-            ended=self.ended,
-            remarks=(*self.remarks, *remarks),
-        )
+        arrays: dict[str, Any] = {name: np.array(values) for name, values in (self._wholes | self._numbers).items()}
+        known = self.source, self.kind, self.worker, self.facts, self.each
+        return RecordedRun(*known, **arrays, marks=tuple(self.marks), ended=self.ended, remarks=tuple(self.remarks))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr, stdtrit
 
-from calibrate.fit.estimators import Persistence, variance_of_mean
+from calibrate.fit.estimators import persistence_of, variance_of_mean
 from calibrate.recorded.run import RecordedRun
 from simulator.base.text import counted, format_seconds, listed
 
@@ -405,8 +405,7 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
     usable = np.isfinite(times) & (times > 0)
     clock = ~usable | _turned_back(run)
     if not (~clock).any():
-        apart = (Apart("clock", np.flatnonzero(clock), 0.0),)
-        return Steadiness(run, apart, (), None, "no step has a time above zero", (), None, 0.0, ())
+        return Steadiness(run, (Apart("clock", np.flatnonzero(clock), 0.0),), (), None, "no step has a time above zero", (), None, 0.0, ())
     first = _first(run, ~clock)
     epochs = _after_epochs(run) & ~first & ~clock
     kept = ~(clock | first | epochs)
@@ -417,11 +416,11 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
     period = _period(run, kept, long) if run.each == "step" else None
     hits = np.zeros(len(run), dtype=bool) if period is None else period[1]
     pause = kept & ~hits & (times > _PAUSE * median) & (times > _PAUSE_S)
-    found: list[Apart] = []
+    apart: list[Apart] = []
     for why, rows in (("first", first), ("epoch", epochs), ("clock", clock), ("pause", pause), ("periodic", hits)):
         if rows.any():
             beyond = 0.0 if why == "clock" else float(np.sum((times[rows] - median) * run.counts[rows]))
-            found.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))  # type: ignore[arg-type]
+            apart.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))  # type: ignore[arg-type]
     counting = np.flatnonzero(~(clock | first | epochs | pause | hits))
     persistence = _persistence(run, counting, long) if run.each == "step" else 0.0
     levels = levels_of(times[counting], counting, persistence, len(run))
@@ -430,11 +429,11 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
         levels, rare = _rare(run, levels, counting)
     if rare is not None:
         counting = np.setdiff1d(counting, rare.rows)
-        found.append(Apart("rare", rare.rows, float(rare.extras_s.sum())))
+        apart.append(Apart("rare", rare.rows, float(rare.extras_s.sum())))
     steady, why_not = _steady(levels, times, counting)
     return Steadiness(
         run,
-        tuple(found),
+        tuple(apart),
         levels,
         steady,
         why_not,
@@ -590,7 +589,7 @@ def _persistence(run: RecordedRun, rows: NDArray[np.int64], long: Bools) -> floa
     stretches = [values / np.std(values) for values in clipped if np.std(values) > _NOTHING]
     if not stretches:
         return 0.0
-    seen = Persistence(significance=1).fit(stretches).seen_
+    seen = persistence_of(stretches, significance=1).seen
     # of independent steps 95% lie within this (Bartlett 1946); shuffling, as a fit does, takes too long for what is asked every second
     return seen if seen > 2 / math.sqrt(sum(map(len, stretches))) else 0.0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibrate.fit.estimators import Persistence, with_persistence
+from calibrate.fit.estimators import persistence_of, with_persistence
 from calibrate.probing import Progress
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
@@ -350,7 +350,7 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
-        law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), Persistence().fit(each).value_),
+        law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), persistence_of(each).value),
         mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
         with_call=found is None and setting.mode == "mirrored",
         busy_core_slowdown=found.slowdown if found is not None else 0.0,

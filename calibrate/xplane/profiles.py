@@ -6,12 +6,13 @@ It works with or without the sizes of the model's variables, which a profile doe
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -55,8 +56,7 @@ _OPERATIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Total:
+class Total(NamedTuple):
     """Operations of one name or kind, as means over the steps.
 
     Attributes
@@ -120,8 +120,9 @@ class ProfileReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
-        plain = {key: value for key, value in vars(self).items() if key not in ("communication", "longest")}
-        return {**plain, "communication": [vars(one) for one in self.communication], "longest": [vars(one) for one in self.longest]}
+        totals = {"communication": self.communication, "longest": self.longest}
+        plain = {key: value for key, value in vars(self).items() if key not in totals}
+        return plain | {key: [total._asdict() for total in operations] for key, operations in totals.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,7 +152,7 @@ class Profiled(Short):
     @property
     def profiles(self) -> list[StepsOfProfile]:
         """All of them, by batch size."""
-        return [one for batch in self.batches for one in self.by_batch[batch]]
+        return [profile for batch in self.batches for profile in self.by_batch[batch]]
 
     @property
     def reports(self) -> list[ProfileReport]:
@@ -161,13 +162,13 @@ class Profiled(Short):
     @property
     def count(self) -> int:
         """Steps in all."""
-        return sum(len(one.steps) for one in self.profiles)
+        return sum(len(profile.steps) for profile in self.profiles)
 
     def tables(self) -> list[Table]:
         """What they tell, for a reader: steps and their parts by batch size, and the operations that take the most time."""
-        reports = [vars(one) for one in self.reports]
+        reports = [vars(report) for report in self.reports]
         steps, parts = (
-            Table(title, columns, tuple(tuple(one[column.name] or None for column in columns) for one in reports), note=note)
+            Table(title, columns, tuple(tuple(report[column.name] or None for column in columns) for report in reports), note=note)
             for title, columns, note in (("Steps in the profiles", _STEPS, ""), ("Parts of a step", _PARTS, "Means over the steps."))
         )
         return [steps, parts, self._operations()]
@@ -218,23 +219,22 @@ def read_steps(
     bad = next((batch for _, batch in places if batch < 1), None)
     if bad is not None:
         raise InputError(f"`profiles`: {bad} samples a step: must be at least 1")
-    found = [(file, batch) for place, batch in places for file in profile_files(place, run)]
-    double = next((file for number, (file, _) in enumerate(found) if file in [one for one, _ in found[:number]]), None)
-    if double is not None:
-        raise InputError(f"`profiles`: {double} is named twice; a profile counts once")
-    by_batch: dict[int, list[StepsOfProfile]] = defaultdict(list)
-    for profile, (_, batch) in zip(read_profiles([file for file, _ in found], python, timeout_s), found, strict=True):
-        by_batch[batch].append(steps_of(profile))
-    return Profiled({batch: tuple(ones) for batch, ones in by_batch.items()})
+    files = [(file, batch) for place, batch in places for file in profile_files(place, run)]
+    for file, count in Counter(file for file, _ in files).items():
+        if count > 1:
+            raise InputError(f"`profiles`: {file} is named twice; a profile counts once")
+    by_batch: dict[int, tuple[StepsOfProfile, ...]] = {}
+    for profile, (_, batch) in zip(read_profiles([file for file, _ in files], python, timeout_s), files, strict=True):
+        by_batch[batch] = (*by_batch.get(batch, ()), steps_of(profile))
+    return Profiled(by_batch)
 
 
 def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
     """Summarise all steps of one batch size; ``profiles`` has at least one, each with at least one step."""
-    steps = [step for one in profiles for step in one.steps]
+    steps = [step for profile in profiles for step in profile.steps]
     whole = np.array([step.whole_s for step in steps])
     p5, median, p95 = (float(value) for value in np.quantile(whole, [0.05, 0.5, 0.95]))
     split = [step for step in steps if step.backward_s is not None]
-    named = bool(split)
     return ProfileReport(
         batch=batch,
         steps=len(steps),
@@ -243,13 +243,13 @@ def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
         median_s=median,
         p95_s=p95,
         input_s=_mean([step.input_s for step in steps]),
-        prepare_s=_mean([one.input.prepare_s for one in profiles]),
+        prepare_s=_mean([profile.input.prepare_s for profile in profiles]),
         forward_s=_mean([step.forward_s for step in split or steps]),
-        backward_s=_mean([step.backward_s or 0.0 for step in split]) if named else None,
-        apply_s=_mean([step.apply_s or 0.0 for step in split]) if named else None,
+        backward_s=_mean([step.backward_s or 0.0 for step in split]) if split else None,
+        apply_s=_mean([step.apply_s or 0.0 for step in split]) if split else None,
         collective_s=_mean([step.collective_s for step in steps]),
-        communication=_totals(steps, lambda op: op.kind if op.role in ("communication", "copy") else ""),
-        longest=_totals(steps, lambda op: op.kind if op.role not in ("communication", "copy") else "")[:_LONGEST],
+        communication=_totals(steps, moving=True),
+        longest=_totals(steps, moving=False)[:_LONGEST],
         gradients=tuple((op.path, round(op.ready, 4)) for op in gradient_ops(steps)),
     )
 
@@ -258,20 +258,17 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _totals(steps: Sequence[MeasuredStep], name_of: Any) -> tuple[Total, ...]:
+def _totals(steps: Sequence[MeasuredStep], *, moving: bool) -> tuple[Total, ...]:
+    """Operations that move data, or those that compute, by kind; those that take most time first."""
     ops: dict[str, list[Op]] = defaultdict(list)
-    for step in steps:
-        for op in step.ops:
-            name = name_of(op)
-            if name:
-                ops[name].append(op)
-    found = [
+    for op in itertools.chain.from_iterable(step.ops for step in steps):
+        if op.kind and moving == (op.role in ("communication", "copy")):
+            ops[op.kind].append(op)
+    count = len(steps)
+    totals = (
         Total(
-            name,
-            len(its) / len(steps),
-            math.fsum(op.end_s - op.start_s for op in its) / len(steps),
-            math.fsum(op.size_bytes for op in its) / len(steps),
+            kind, len(own) / count, math.fsum(op.end_s - op.start_s for op in own) / count, math.fsum(op.size_bytes for op in own) / count
         )
-        for name, its in ops.items()
-    ]
-    return tuple(sorted(found, key=lambda total: (-total.seconds, total.name)))
+        for kind, own in ops.items()
+    )
+    return tuple(sorted(totals, key=lambda total: (-total.seconds, total.name)))

@@ -8,6 +8,7 @@ docstring says what JSON it writes, and its ``KEPT`` which statistics.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -172,21 +173,10 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
         out = folder / "timelines.ndjson"
         run_reader("xplane", [str(file) for file in files], out, python, timeout_s)
         with out.open(encoding="utf-8") as lines:
-            return list(_profiles(json.loads(line) for line in lines))
-
-
-def _profiles(rows: Iterator[dict[str, Any]]) -> Iterator[Profile]:
-    head: dict[str, Any] | None = None
-    lines: list[dict[str, Any]] = []
-    for row in rows:
-        if "file" in row:
-            if head is not None:
-                yield _profile(head, lines)
-            head, lines = row, []
-        else:
-            lines.append(row)
-    if head is not None:
-        yield _profile(head, lines)
+            rows = [json.loads(line) for line in lines]
+    # the row of a file stands before those of its lines
+    heads = [number for number, row in enumerate(rows) if "file" in row]
+    return [_profile(rows[head], rows[head + 1 : end]) for head, end in itertools.pairwise([*heads, len(rows)])]
 
 
 def _profile(head: dict[str, Any], lines: list[dict[str, Any]]) -> Profile:
@@ -285,15 +275,13 @@ def begin(op: Op) -> float:
 
 def host_ops(lines: Iterable[Timeline]) -> list[Op]:
     """Operations that ran on the host's threads, in the order in which they began."""
-    found = []
-    for line in lines:
-        for event in line.events:
-            match = _FULL_NAME.fullmatch(event.name)
-            if match:
-                found.append(Op(match[1], match[2], role_of(match[1], match[2]), event.start_s, event.end_s, _bytes(event)))
-            elif event.name.startswith(_TRANSFER[-2:]):
-                found.append(Op("", event.name, "communication", event.start_s, event.end_s, _bytes(event)))
-    return sorted(found, key=lambda op: (op.start_s, op.end_s))
+    ops = []
+    for event in (event for line in lines for event in line.events):
+        if match := _FULL_NAME.fullmatch(event.name):
+            ops.append(Op(match[1], match[2], role_of(match[1], match[2]), event.start_s, event.end_s, _bytes(event)))
+        elif event.name.startswith(_TRANSFER[-2:]):
+            ops.append(Op("", event.name, "communication", event.start_s, event.end_s, _bytes(event)))
+    return sorted(ops, key=lambda op: (op.start_s, op.end_s))
 
 
 def device_ops(lines: Iterable[Timeline]) -> list[Op]:
@@ -321,9 +309,9 @@ def _of_stream(line: Timeline) -> Iterator[Op]:
 
 def _bytes(event: Event) -> float:
     """Bytes moved: ``memcpy_details`` reads ``kind_src:... kind_dst:... size:4096 dest:0 async:1``."""
-    given = event.number("bytes_transferred")
-    if given is not None:
-        return float(given)
+    transferred = event.number("bytes_transferred")
+    if transferred is not None:
+        return float(transferred)
     match = re.search(r"\bsize:(\d+)", str(event.statistics.get("memcpy_details", "")))
     return float(match[1]) if match else 0.0
 

@@ -137,8 +137,8 @@ class StepsOfProfile:
     @property
     def started(self) -> str:
         """When the profiler was started, as ISO 8601; "" where that was not recorded."""
-        given = whole_number(self.profile.planes.get("Task Environment", {}).get("profile_start_time"))
-        return datetime.fromtimestamp(given * 1e-9).astimezone().isoformat(timespec="seconds") if given else ""
+        begun_ns = whole_number(self.profile.planes.get("Task Environment", {}).get("profile_start_time"))
+        return datetime.fromtimestamp(begun_ns * 1e-9).astimezone().isoformat(timespec="seconds") if begun_ns else ""
 
     @property
     def device_name(self) -> str:
@@ -197,8 +197,8 @@ def _host_marks(profile: Profile) -> Marks:
     """
     name, line, events = _marked(profile)
     traced = [event.start_s for event in line.events if str(event.statistics.get("tf_function_call", "")).startswith("traced")]
-    windows, pauses = _windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(events)])
-    kept = tuple(one for one in windows if not any(one.start_s <= start < one.end_s for start in traced))
+    windows, pauses = _windows_of(events)
+    kept = tuple(window for window in windows if not any(window.start_s <= start < window.end_s for start in traced))
     if not kept:
         raise CalibrationError(
             f"{profile.path}: each of its {len(windows)} steps traced a graph anew, which is no training; profile later steps"
@@ -210,7 +210,7 @@ def _own_windows(profile: Profile, device: str) -> tuple[Window, ...]:
     """The steps of a device's own line of steps; () where it has none."""
     lines = [line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE]
     events = lines[0].events if lines else ()
-    return tuple(_windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(events)])[0])
+    return tuple(_windows_of(events)[0])
 
 
 def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[Op]) -> dict[Window, list[Op]]:
@@ -240,8 +240,8 @@ def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence
     if not owned:
         raise CalibrationError(f"{profile.path}: nothing on {device} was launched within a step ({marks.name}); {_HOW_TO_MARK}")
     launches = sorted(owned.items(), key=lambda item: item[1][0].start_s)
-    windows, _ = _windows([(window.number, its[0].start_s, max(op.end_s for op in its)) for window, its in launches])
-    return dict(zip(windows, (its for _, its in launches), strict=True))
+    windows, _ = _windows([(window.number, ran[0].start_s, max(op.end_s for op in ran)) for window, ran in launches])
+    return dict(zip(windows, (ran for _, ran in launches), strict=True))
 
 
 def _by_time(windows: Iterable[Window], ops: Sequence[Op]) -> dict[Window, list[Op]]:
@@ -264,9 +264,9 @@ def _marked(profile: Profile) -> tuple[str, Timeline, list[Event]]:
             elif event.name == "EagerExecute" and event.statistics.get("is_func"):
                 functions[index, str(event.statistics.get("eager_op", ""))].append(event)
     if numbered:
-        (index, name), events = max(numbered.items(), key=lambda item: (len(item[1]), math.fsum(one.duration_s for one in item[1])))
+        (index, name), events = max(numbered.items(), key=lambda item: (len(item[1]), _total_s(item[1])))
     elif functions:
-        (index, name), events = max(functions.items(), key=lambda item: math.fsum(one.duration_s for one in item[1]))
+        (index, name), events = max(functions.items(), key=lambda item: _total_s(item[1]))
     else:
         count = sum(len(line.events) for line in profile.timelines)
         planes = ", ".join(sorted({line.plane for line in profile.timelines})) or "nothing"
@@ -274,12 +274,19 @@ def _marked(profile: Profile) -> tuple[str, Timeline, list[Event]]:
     return name, lines[index], events
 
 
+def _total_s(events: Iterable[Event]) -> float:
+    return math.fsum(event.duration_s for event in events)
+
+
 def _number(event: Event, turn: int) -> int:
-    given = event.statistics.get("step_num", event.name)
     try:
-        return int(given)
+        return int(event.statistics.get("step_num", event.name))
     except (TypeError, ValueError):
         return turn
+
+
+def _windows_of(events: Sequence[Event]) -> tuple[list[Window], int]:
+    return _windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(events)])
 
 
 def _windows(spans: list[tuple[int, float, float]]) -> tuple[list[Window], int]:
@@ -289,11 +296,11 @@ def _windows(spans: list[tuple[int, float, float]]) -> tuple[list[Window], int]:
         return [Window(*span) for span in spans], 0
     periods = [after[1] - before[1] for before, after in itertools.pairwise(spans)]
     longest = _PAUSE * median(periods)
-    found, pauses = [], 0
-    for (number, start, end), period in zip(spans, [*periods, float("inf")], strict=True):
-        pauses += longest < period < float("inf")
-        found.append(Window(number, start, start + period if period <= longest else end))
-    return found, pauses
+    windows = [
+        Window(number, start, start + period if period <= longest else end)
+        for (number, start, end), period in zip(spans, [*periods, math.inf], strict=True)
+    ]
+    return windows, sum(period > longest for period in periods)
 
 
 def _within(window: Window, spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -349,18 +356,15 @@ def _fetches(lines: Sequence[Timeline]) -> list[tuple[float, float]]:
 
 
 def _pipeline(lines: Sequence[Timeline], marks: Marks, fetches: Sequence[tuple[float, float]]) -> InputPipeline:
-    sizes = [
-        size for line in lines for event in line.events if _is_fetch(event.name) and (size := event.number("element_size")) is not None
-    ]
+    events = [event for line in lines for event in line.events if event.name.startswith("Iterator::")]
+    fetched = [event for line in lines for event in line.events if _is_fetch(event.name)]
+    sizes = [size for event in fetched if (size := event.number("element_size")) is not None]
     stages: dict[str, list[float]] = defaultdict(list)
     shapes = ""
-    for line in lines:
-        for event in line.events:
-            if not event.name.startswith("Iterator::"):
-                continue
-            if event.name == "Iterator::Root":
-                shapes = str(event.statistics.get("shapes", shapes))
-            stages[event.name].append(event.duration_s)
+    for event in events:
+        if event.name == "Iterator::Root":
+            shapes = str(event.statistics.get("shapes", shapes))
+        stages[event.name].append(event.duration_s)
     # the stage that the outermost prefetch calls, in a thread of its own
     behind = [name for name in stages if "Prefetch" in name.rpartition("::")[0]]
     prefetched = any("Prefetch" in name for name in stages)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -100,9 +100,9 @@ def variables_of(
     CalibrationError
         The user's code failed.
     """
-    given = [option for option, value in (("`model`", model), ("`checkpoint`", checkpoint), ("`variables`", listed)) if value]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)}: give one of them, from which the sizes of variables are read")
+    sources = [option for option, value in (("`model`", model), ("`checkpoint`", checkpoint), ("`variables`", listed)) if value]
+    if len(sources) > 1:
+        raise InputError(f"{' and '.join(sources)}: give one of them, from which the sizes of variables are read")
     if listed is not None:
         return ModelVariables(_read_list(listed), str(listed), "creation")
     if model is not None:
@@ -174,43 +174,40 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
         *layer, _ = name.split(":")[0].split("/")
         if layer:
             layers[tuple(layer)].append(name)
-    best = max((_owners(layers, ops, alike) for alike in (_equal, _numbered, _either)), key=_found, default={})
-    return {name: _ready(name.rpartition("/")[2], its) for layer, its in best.items() for name in layers[layer]}
+    best = max((_owners(layers, ops, alike) for alike in (_equal, _numbered, _either)), key=len)
+    return {name: _ready(name.rpartition("/")[2], own) for layer, own in best.items() for name in layers[layer]}
 
 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
     with scratch() as folder:
         out = folder / "variables.json"
         run_reader("xplane_variables", arguments, out, python, timeout_s)
-        found = json.loads(out.read_text(encoding="utf-8"))
-    return ModelVariables(tuple(_LIST.validate_python(found["variables"])), found["source"], found["order"])
+        read = json.loads(out.read_text(encoding="utf-8"))
+    return ModelVariables(tuple(_LIST.validate_python(read["variables"])), read["source"], read["order"])
 
 
 def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     example = '[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}]'
+    option = f"`variables={str(path)!r}`"
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        rows = _LIST.validate_python(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise InputError(f"`variables={str(path)!r}`: cannot be read: {error.strerror or error}; check the path") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"`variables={str(path)!r}`: is no JSON; give a list such as {example}") from None
-    try:
-        rows = _LIST.validate_python(data)
+        raise InputError(f"{option}: cannot be read: {error.strerror or error}; check the path") from None
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"]) or "the file"
-        raise InputError(f"`variables={str(path)!r}`: {place}: {rule_of(problem)}; give a list such as {example}") from None
+        raise InputError(f"{option}: {place}: {rule_of(problem)}; give a list such as {example}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{option}: is no JSON; give a list such as {example}") from None
     if not rows:
-        raise InputError(f"`variables={str(path)!r}`: names no variable; give a list such as {example}")
+        raise InputError(f"{option}: names no variable; give a list such as {example}")
     for row in rows:
         if row.size_bytes is None and row.dtype not in _BYTES:
-            raise InputError(
-                f"`variables={str(path)!r}`: {row.name}: dtype {row.dtype!r} must be one of {', '.join(_BYTES)}, or give size_bytes"
-            )
+            raise InputError(f"{option}: {row.name}: dtype {row.dtype!r} must be one of {', '.join(_BYTES)}, or give size_bytes")
     names = [row.name for row in rows]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise InputError(f"`variables={str(path)!r}`: {double!r} is named twice; a variable has one line")
+        raise InputError(f"{option}: {double!r} is named twice; a variable has one line")
     return tuple(rows)
 
 
@@ -230,15 +227,14 @@ def _owners(
     layers: Iterable[tuple[str, ...]], ops: Sequence[GradientOp], alike: Callable[[str, str], bool]
 ) -> dict[tuple[str, ...], list[GradientOp]]:
     """Operations of each layer under one reading of the names; those that two layers claim go to the one with the longer name."""
-    found: dict[tuple[str, ...], list[GradientOp]] = defaultdict(list)
+    owners: dict[tuple[str, ...], list[GradientOp]] = defaultdict(list)
     ordered = sorted(layers, key=lambda layer: (-len(layer), layer))
     for op in ops:
         scopes = op.path.split("/")
-        for layer in ordered:
-            if _matches(scopes, layer, alike):
-                found[layer].append(op)
-                break
-    return dict(found)
+        owner = next((layer for layer in ordered if _matches(scopes, layer, alike)), None)
+        if owner is not None:
+            owners[owner].append(op)
+    return owners
 
 
 def _matches(scopes: Sequence[str], layer: tuple[str, ...], alike: Callable[[str, str], bool]) -> bool:
@@ -246,14 +242,10 @@ def _matches(scopes: Sequence[str], layer: tuple[str, ...], alike: Callable[[str
     *around, own = layer
     for place, scope in enumerate(scopes):
         if alike(scope, own):
-            before = iter(scopes[:place])
-            outer = around[1:] if around and not any(_either(one, around[0]) for one in scopes[:place]) else around
-            return all(any(_either(one, name) for one in before) for name in outer)
+            remaining = iter(scopes[:place])
+            outer = around[1:] if around and not any(_either(before, around[0]) for before in scopes[:place]) else around
+            return all(any(_either(before, name) for before in remaining) for name in outer)
     return False
-
-
-def _found(owners: dict[tuple[str, ...], list[GradientOp]]) -> int:
-    return len(owners)
 
 
 def _ready(leaf: str, ops: Sequence[GradientOp]) -> float:

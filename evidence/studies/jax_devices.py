@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.calibration import calibrate_step
-from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.estimators import MessageCosts, line_of_medians
 from calibrate.fit.writing import write_workload
 from calibrate.measurements import Load, StepTime, Transfer, new_file, read_measurements
 from calibrate.probing import run_probe
@@ -127,11 +127,9 @@ def link_measured(python: str, measurements: Path) -> None:
     sizes = ",".join(map(str, _SIZES))
     run_probe(_PROBE, ["--devices", "2", "--sizes", sizes, "--rounds", "10"], out, python, 200.0)
     records = read_measurements(out).of(Transfer)
-    chain = ChainSlope().fit(
-        [one.size_bytes for one in records], [one.hops for one in records], [one.round for one in records], [one.seconds for one in records]
-    )
-    cost = AffineCost(0.05).fit(*chain.points())
-    found = {"latency_s": f"{max(cost.base_, 0.0) / 2:.6g}", "bandwidth_bytes_per_s": f"{2 / cost.slope_:.6g}"}
+    costs = MessageCosts.of_chains((record.size_bytes, record.hops, record.round, record.seconds) for record in records)
+    line = line_of_medians(*costs.points(), tolerance=0.05)
+    found = {"latency_s": f"{max(line.base, 0.0) / 2:.6g}", "bandwidth_bytes_per_s": f"{2 / line.slope:.6g}"}
     _written([found], LINK_COLUMNS, FOLDER / LINK)
 
 

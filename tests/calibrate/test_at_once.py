@@ -11,7 +11,7 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
-from calibrate.fit.runs import SharedSpread
+from calibrate.fit.runs import shared_spread
 from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_workload
 from calibrate.measurements import StepTime, read_measurements
@@ -31,8 +31,8 @@ def _levels(rng: np.random.Generator, share: float, launches: int, processes: in
 @pytest.mark.parametrize("noise", [0.0, 0.02**2])
 def test_known_components_are_recovered(share: float, noise: float) -> None:
     rng = np.random.default_rng(3)
-    found = [SharedSpread().fit(_levels(rng, share, 40, 4, noise), noise) for _ in range(60)]
-    values = [one.share_ for one in found]
+    found = [shared_spread(_levels(rng, share, 40, 4, noise), noise) for _ in range(60)]
+    values = [one.share for one in found]
     assert None not in values
     # an intraclass correlation of 40 launches by 4 has a standard error of at most 0.08 (Fisher 1925); 60 of them 0.01
     assert np.mean(values) == pytest.approx(share, abs=0.05)
@@ -42,30 +42,30 @@ def test_known_components_are_recovered(share: float, noise: float) -> None:
 def test_the_interval_covers_with_few_launches_too(share: float) -> None:
     rng = np.random.default_rng(4)
     tries = 400
-    inside = sum(low <= share <= high for low, high in (SharedSpread().fit(_levels(rng, share, 5, 2)).interval_90_ for _ in range(tries)))
+    inside = sum(low <= share <= high for low, high in (shared_spread(_levels(rng, share, 5, 2)).interval_90 for _ in range(tries)))
     # exact: 360 of 400 expected (380 where the share is at its bound), standard deviation 6
     assert inside >= 360 - 24
 
 
 def test_how_fast_processes_are_beside_each_other_does_not_matter() -> None:
     levels = _levels(np.random.default_rng(5), 0.6, 10, 3)
-    assert SharedSpread().fit(1.4 * levels).share_ == pytest.approx(SharedSpread().fit(levels).share_)
+    assert shared_spread(1.4 * levels).share == pytest.approx(shared_spread(levels).share)
 
 
 def test_few_launches_say_little_and_noise_says_nothing() -> None:
     rng = np.random.default_rng(6)
-    widths = [np.subtract(*SharedSpread().fit(_levels(rng, 0.5, 3, 2)).interval_90_[::-1]) for _ in range(40)]
+    widths = [np.subtract(*shared_spread(_levels(rng, 0.5, 3, 2)).interval_90[::-1]) for _ in range(40)]
     assert np.median(widths) > 0.7
     levels = 1.0 + 0.01 * rng.standard_normal((5, 2))
-    found = SharedSpread().fit(levels, noise=0.01**2)
-    assert found.share_ is None
-    assert found.interval_90_ == (0.0, 1.0)
+    found = shared_spread(levels, noise=0.01**2)
+    assert found.share is None
+    assert found.interval_90 == (0.0, 1.0)
 
 
 def test_one_launch_or_one_process_is_too_few() -> None:
     for shape in ((1, 4), (4, 1)):
         with pytest.raises(CalibrationError, match="at least two launches of at least two processes"):
-            SharedSpread().fit(np.ones(shape))
+            shared_spread(np.ones(shape))
 
 
 def _launched(synthetic: Any, share: float, launches: int, processes: int, seed: int = 0) -> list[Path]:

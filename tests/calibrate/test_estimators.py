@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.estimators import MessageCosts, line_of_medians
 from simulator.base.errors import CalibrationError
 
 
@@ -16,7 +16,7 @@ from simulator.base.errors import CalibrationError
 @given(base=st.floats(0.0, 1.0), slope=st.floats(1e-9, 1e-2), scale=st.sampled_from([1e-6, 1e-3, 1.0]))
 def test_exact_data_are_met_exactly(base: float, slope: float, scale: float) -> None:
     sizes = np.array([1.0, 16.0, 64.0, 1024.0])
-    cost = AffineCost().fit(sizes, scale * (base + slope * sizes))
+    cost = line_of_medians(sizes, scale * (base + slope * sizes))
     assert [cost(size) for size in sizes] == pytest.approx(scale * (base + slope * sizes), rel=1e-4)
 
 
@@ -27,10 +27,10 @@ def test_parameters_are_found_within_their_standard_error() -> None:
     errors = cv * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
     for seed in range(10):
         noise = 1.0 + cv * np.random.default_rng(seed).standard_normal(len(sizes))
-        cost = AffineCost().fit(sizes, (1e-3 + 2e-5 * sizes) * noise)
+        cost = line_of_medians(sizes, (1e-3 + 2e-5 * sizes) * noise)
         # 4.5 standard errors: of 20 numbers one lies outside once in 7,000 tries
-        assert abs(cost.base_ - 1e-3) < 4.5 * errors[0]
-        assert abs(cost.slope_ - 2e-5) < 4.5 * errors[1]
+        assert abs(cost.base - 1e-3) < 4.5 * errors[0]
+        assert abs(cost.slope - 2e-5) < 4.5 * errors[1]
 
 
 def test_one_wild_outlier_in_ten_hardly_moves_the_line() -> None:
@@ -38,50 +38,43 @@ def test_one_wild_outlier_in_ten_hardly_moves_the_line() -> None:
     sizes = np.repeat([16.0, 32.0, 64.0], 30)
     seconds = (1e-3 + 2e-5 * sizes) * (1 + 0.02 * rng.standard_normal(90))
     seconds[::10] *= 5
-    cost = AffineCost().fit(sizes, seconds)
+    cost = line_of_medians(sizes, seconds)
     assert cost(32) == pytest.approx(1e-3 + 2e-5 * 32, rel=0.05)
 
 
 def test_falling_times_give_no_negative_slope() -> None:
-    cost = AffineCost().fit([1, 2, 4], [3e-3, 2e-3, 1e-3])
-    assert cost.slope_ == 0
-    assert cost.base_ > 0
+    cost = line_of_medians([1, 2, 4], [3e-3, 2e-3, 1e-3])
+    assert cost.slope == 0
+    assert cost.base > 0
 
 
 def test_a_line_through_zero_has_no_negative_base() -> None:
-    cost = AffineCost().fit([1, 2, 4, 8], [0.9e-3, 2e-3, 4.1e-3, 8.3e-3])
-    assert cost.base_ >= 0
-    assert cost.slope_ == pytest.approx(1e-3, rel=0.1)
+    cost = line_of_medians([1, 2, 4, 8], [0.9e-3, 2e-3, 4.1e-3, 8.3e-3])
+    assert cost.base >= 0
+    assert cost.slope == pytest.approx(1e-3, rel=0.1)
 
 
 @pytest.mark.parametrize("seconds", [[1.0, float("nan")], [1.0, 0.0], [1.0, -1.0], [1.0, float("inf")]])
 def test_unusable_times_are_refused(seconds: list[float]) -> None:
     with pytest.raises(CalibrationError, match="finite times above zero"):
-        AffineCost().fit([1, 2], seconds)
+        line_of_medians([1, 2], seconds)
 
 
 def test_one_size_is_too_few() -> None:
     with pytest.raises(CalibrationError, match="two different sizes"):
-        AffineCost().fit([4, 4, 4], [1, 2, 3])
+        line_of_medians([4, 4, 4], [1, 2, 3])
 
 
 def test_chains_are_free_of_the_cost_of_a_call() -> None:
-    sizes, lengths, rounds, seconds = [], [], [], []
-    for turn in range(3):
-        for size in (10.0, 20.0):
-            for length in (2, 10):
-                sizes.append(size)
-                lengths.append(length)
-                rounds.append(turn)
-                seconds.append(7.0 + length * size * 0.1)
-    found_sizes, costs, errors = ChainSlope().fit(sizes, lengths, rounds, seconds).points()
+    calls = [(size, length, turn, 7.0 + length * size * 0.1) for turn in range(3) for size in (10.0, 20.0) for length in (2, 10)]
+    found_sizes, costs, errors = MessageCosts.of_chains(calls).points()
     assert list(found_sizes) == [10, 20]
     assert costs == pytest.approx([1.0, 2.0])
     assert errors == pytest.approx([0.0, 0.0], abs=1e-9)
 
 
 def test_chains_that_noise_turned_over_are_left_out() -> None:
-    chain = ChainSlope().fit([1, 1, 2, 2], [2, 10, 2, 10], [0, 0, 0, 0], [5.0, 4.0, 5.0, 9.0])
+    chain = MessageCosts.of_chains([(1, 2, 0, 5.0), (1, 10, 0, 4.0), (2, 2, 0, 5.0), (2, 10, 0, 9.0)])
     assert list(chain.points()[0]) == [2]
 
 
@@ -97,8 +90,8 @@ def test_a_size_whose_rounds_disagree_does_not_pull_the_line() -> None:
         8388608: (6979e-6, 4110e-6, 9007e-6),
     }
     rows = [(size, hops, turn, hops * cost) for size, costs in rounds.items() for turn, cost in enumerate(costs) for hops in (0, 1)]
-    sizes, costs, errors = ChainSlope().fit(*zip(*rows, strict=True)).points()
-    alone, weighed = AffineCost(0.05).fit(sizes, costs), AffineCost(0.05).fit(sizes, costs, errors)
-    assert alone.base_ < 1e-5
-    assert weighed.base_ == pytest.approx(280e-6, rel=0.2)
-    assert 1.0 / weighed.slope_ == pytest.approx(1.25e9, rel=0.2)
+    sizes, costs, errors = MessageCosts.of_chains(rows).points()
+    alone, weighed = line_of_medians(sizes, costs, tolerance=0.05), line_of_medians(sizes, costs, errors, tolerance=0.05)
+    assert alone.base < 1e-5
+    assert weighed.base == pytest.approx(280e-6, rel=0.2)
+    assert 1.0 / weighed.slope == pytest.approx(1.25e9, rel=0.2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibrate.fit.step import fit_workload
-from calibrate.fit.step_times import StepCost, StepTable
+from calibrate.fit.step_times import StepTable, step_cost
 from calibrate.measurements import StepTime, read_measurements
 from simulator.spec.workload import Workload
 
@@ -58,8 +58,8 @@ def test_the_mean_over_batch_sizes_is_met_exactly_whatever_the_curve() -> None:
     for _ in range(20):
         rounds = {batch: [rng.lognormal(0.1 * batch**0.5, 0.5, 4) for _ in range(3)] for batch in BATCHES}
         table = StepTable(rounds, {batch: np.array([[1.0, 2.0, 0.3]]) for batch in BATCHES}, (0, 0, 0))
-        cost = StepCost().fit(table)
-        totals = [cost.forward_(batch) + cost.backward_(batch) + cost.apply_s_ for batch in BATCHES]
+        cost = step_cost(table)
+        totals = [cost.forward(batch) + cost.backward(batch) + cost.apply_s for batch in BATCHES]
         assert np.mean([table.mean(batch) / total for batch, total in zip(BATCHES, totals, strict=True)]) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -70,11 +70,11 @@ def test_the_split_moves_nothing_but_shares() -> None:
     plain = {batch: [np.array([mean]), np.array([mean])] for batch, mean in means.items()}
     for _ in range(30):
         slow = {batch: 3.0 * mean * rng.dirichlet([2.0, 4.0, 1.0], 10) for batch, mean in means.items()}
-        cost = StepCost().fit(StepTable(plain, slow, (0, 0)))
+        cost = step_cost(StepTable(plain, slow, (0, 0)))
         for batch, mean in means.items():
-            assert cost.forward_(batch) + cost.backward_(batch) + cost.apply_s_ == pytest.approx(mean, rel=1e-9)
-        assert min(cost.forward_.base_s, cost.forward_.per_sample_s, cost.backward_.base_s, cost.backward_.per_sample_s) >= 0
-        assert cost.apply_s_ <= 1.0 + 1e-9  # the fixed part of the line
+            assert cost.forward(batch) + cost.backward(batch) + cost.apply_s == pytest.approx(mean, rel=1e-9)
+        assert min(cost.forward.base_s, cost.forward.per_sample_s, cost.backward.base_s, cost.backward.per_sample_s) >= 0
+        assert cost.apply_s <= 1.0 + 1e-9  # the fixed part of the line
 
 
 def test_shares_are_those_of_the_summed_time() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.measurements import gamma_of, persistent
 
-from calibrate.fit.estimators import Persistence, StepTimeLaw, drawn_laws, variance_of_mean
+from calibrate.fit.estimators import distribution_of, drawn_distributions, persistence_of, variance_of_mean
 from simulator.base.errors import CalibrationError
 
 
@@ -23,8 +23,8 @@ def _draws(kind: str, rng: np.random.Generator, n: int) -> np.ndarray:
 def test_the_right_law_wins(kind: str) -> None:
     wins = 0
     for seed in range(10):
-        fitted = StepTimeLaw().fit(_draws(kind, np.random.default_rng(seed), 2000))
-        wins += fitted.scores_[0].kind == kind
+        fitted = distribution_of(_draws(kind, np.random.default_rng(seed), 2000))
+        wins += fitted.scores[0].kind == kind
     assert wins >= 9
 
 
@@ -33,15 +33,15 @@ def test_the_right_law_wins(kind: str) -> None:
 )
 def test_parameters_are_recovered(kind: str, name: str, truth: float) -> None:
     n = 4000
-    fitted = StepTimeLaw().fit(_draws(kind, np.random.default_rng(3), n))
+    fitted = distribution_of(_draws(kind, np.random.default_rng(3), n))
     # the relative standard error of each is below 2/sqrt(n)
-    assert getattr(fitted.law_, name) == pytest.approx(truth, rel=4.5 * 2 / np.sqrt(n))
+    assert getattr(fitted.distribution, name) == pytest.approx(truth, rel=4.5 * 2 / np.sqrt(n))
 
 
 def test_two_modes_stay_empirical() -> None:
     rng = np.random.default_rng(0)
     factors = np.where(rng.random(1000) < 0.5, rng.normal(1, 0.02, 1000), rng.normal(2, 0.02, 1000))
-    law = StepTimeLaw().fit(factors).law_
+    law = distribution_of(factors).distribution
     assert law.kind == "empirical"
     assert law.values == tuple(np.round(np.sort(factors / factors.mean()), 5))  # every one of them
     assert law.mean() == pytest.approx(1.0, abs=1e-3)
@@ -49,16 +49,16 @@ def test_two_modes_stay_empirical() -> None:
 
 
 def test_no_spread_is_constant() -> None:
-    assert StepTimeLaw().fit(np.full(50, 0.2)).law_.kind == "constant"
+    assert distribution_of(np.full(50, 0.2)).distribution.kind == "constant"
 
 
 def test_too_few_are_refused() -> None:
     with pytest.raises(CalibrationError, match="at least 10"):
-        StepTimeLaw().fit([1.0, 2.0])
+        distribution_of([1.0, 2.0])
 
 
 def test_the_test_rejects_seldom_what_is_true() -> None:
-    kept = sum(StepTimeLaw().fit(_draws("gamma", np.random.default_rng(seed), 150)).law_.kind != "empirical" for seed in range(60))
+    kept = sum(distribution_of(_draws("gamma", np.random.default_rng(seed), 150)).distribution.kind != "empirical" for seed in range(60))
     # at a level of 5% or less: 60 tries, 8 or more rejections have a chance below 2%
     assert kept >= 52
 
@@ -68,7 +68,7 @@ def test_of_very_many_steps_neighbours_are_averaged() -> None:
     factors = np.where(rng.random(2500) < 0.5, rng.normal(1, 0.02, 2500), rng.normal(2, 0.02, 2500))
     factors[7] = 9.0
     factors /= factors.mean()
-    law = StepTimeLaw().fit(factors).law_
+    law = distribution_of(factors).distribution
     assert len(law.values) == 1000
     assert law.mean() == pytest.approx(1.0, abs=1e-5)
     # the largest 2.5 steps stand behind the last value: their share of the time is kept
@@ -80,11 +80,11 @@ def test_laws_are_drawn_with_their_kind() -> None:
     rng = np.random.default_rng(2)
     factors = rng.gamma(25.0, 1 / 25.0, 100)
     samples = [rng.choice(factors, 100) for _ in range(60)]
-    laws = drawn_laws(StepTimeLaw().fit(factors).law_, samples)
+    laws = drawn_distributions(distribution_of(factors).distribution, samples)
     assert len(laws) == 60
     assert len({law.kind for law in laws}) > 1
-    assert len(drawn_laws(StepTimeLaw().fit(factors).law_, [factors[:8], factors[:10]])) == 1
-    assert drawn_laws(StepTimeLaw().fit(np.full(20, 1.0)).law_, samples) == ()
+    assert len(drawn_distributions(distribution_of(factors).distribution, [factors[:8], factors[:10]])) == 1
+    assert drawn_distributions(distribution_of(np.full(20, 1.0)).distribution, samples) == ()
 
 
 # -- steps that depend on the one before ----------------------------------------------------
@@ -94,7 +94,7 @@ def test_laws_are_drawn_with_their_kind() -> None:
 @pytest.mark.parametrize("truth", [0.0, 0.3, 0.66, 0.9])
 def test_persistence_comes_out_without_bias_however_short_stretches_are(steps: int, stretches: int, truth: float) -> None:
     rng, draw = np.random.default_rng(0), persistent(gamma_of(0.5), truth)
-    found = [Persistence(1.0).fit([draw(rng, steps) for _ in range(stretches)]).seen_ for _ in range(60)]
+    found = [persistence_of([draw(rng, steps) for _ in range(stretches)], 1.0).seen for _ in range(60)]
     # none is below zero, which shifts the mean of what is near it
     assert np.median(found) == pytest.approx(truth, abs=4 * np.std(found) * 1.25 / np.sqrt(60) + 0.01)
 
@@ -102,16 +102,16 @@ def test_persistence_comes_out_without_bias_however_short_stretches_are(steps: i
 def test_a_slow_stretch_is_no_persistence() -> None:
     """Stretches that differ from each other by more than their steps do; within them nothing depends on anything."""
     rng = np.random.default_rng(1)
-    kept = [Persistence().fit([rng.normal(1.0, 0.05, 10) + rng.normal(0.0, 0.5) for _ in range(12)]).value_ for _ in range(40)]
+    kept = [persistence_of([rng.normal(1.0, 0.05, 10) + rng.normal(0.0, 0.5) for _ in range(12)]).value for _ in range(40)]
     assert np.count_nonzero(kept) <= 5  # 2 are expected by chance
 
 
 def test_what_chance_may_show_is_taken_for_none_and_what_it_may_not_is_kept() -> None:
     rng = np.random.default_rng(2)
-    sticky = [Persistence().fit([persistent(gamma_of(0.2), 0.6)(rng, 10) for _ in range(10)]) for _ in range(20)]
-    assert np.count_nonzero([one.value_ for one in sticky]) >= 19
+    sticky = [persistence_of([persistent(gamma_of(0.2), 0.6)(rng, 10) for _ in range(10)]) for _ in range(20)]
+    assert np.count_nonzero([estimate.value for estimate in sticky]) >= 19
     for nothing in ([], [[1.0, 2.0]], [[1.0, 1.0, 1.0]]):
-        assert Persistence().fit(nothing).value_ == 0.0
+        assert persistence_of(nothing).value == 0.0
 
 
 def test_the_mean_of_draws_that_persist_varies_as_it_says() -> None:

@@ -675,11 +675,3 @@ def test_what_reads_a_file_follows_from_its_content(tmp_path: Path) -> None:
     for text, kind in ((lines(HEADER), StepsFile), ("step\tstep_time_s\n", StepsTable), ("step 5 took 3 s, loss 4\n", Log)):
         (tmp_path / "file").write_text(text)
         assert isinstance(reader_of(tmp_path / "file"), kind)
-
-
-def test_part_of_a_run(tmp_path: Path) -> None:
-    path = tmp_path / "run.ndjson"
-    path.write_text(lines(HEADER, step(1), step(2), {"kind": "mark", "what": "epoch"}, step(3), step(4)))
-    part = one(path).part(slice(1, 3))
-    assert part.steps.tolist() == [2, 3]
-    assert [(mark.what, mark.row) for mark in part.marks] == [("epoch", 1)]

@@ -89,8 +89,7 @@ def test_a_run_as_predicted_is_almost_never_called_outside(result: Result, predi
     for seed in range(100, 100 + runs):
         seen = Steps()
         paceline.simulate(SCENARIO, {"run.seed": seed, "run.replications": 2, "run.steps": 400}, observer=seen)
-        run = run_of(seen.times)
-        outside += any(verdict_of(run.part(slice(0, end)), result, predicted).left for end in range(50, 401, 50))
+        outside += any(verdict_of(run_of(seen.times[:end]), result, predicted).left for end in range(50, 401, 50))
     assert outside <= most
 
 
