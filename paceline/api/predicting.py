@@ -280,8 +280,8 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     >>> round(found.tightest.need_bytes / 2**20), found.largest_batch, found.not_checked
     (1057, None, "the workload 'cnn-cpu' has neither layers nor measured peak memory")
     """
+    from simulator.base.validation_errors import warn_of_implausible
     from simulator.memory import memory as made
-    from simulator.spec.plausible import warn_of_implausible
 
     loaded = _loaded(scenario, settings)
     warn_of_implausible(loaded)

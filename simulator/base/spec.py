@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, reduce
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -31,6 +31,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s|_w)$")
-_SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second", "power": "watts"}
-_EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s", "power": "5 kW"}
+SI_NAME: dict[Dimension, str] = {"time": "seconds", "information": "bytes", "rate": "bytes per second", "power": "watts"}
+QUANTITY_EXAMPLE: dict[Dimension, str] = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s", "power": "5 kW"}
 
 
 class _WithUnit:
@@ -55,11 +56,20 @@ class _WithUnit:
         self.value = value
 
 
-class _Quantity:
+class _Quantity(NamedTuple):
     """Field metadata: what the field measures."""
 
-    def __init__(self, dimension: Dimension) -> None:
-        self.dimension = dimension
+    dimension: Dimension
+
+
+class Usual(NamedTuple):
+    """Field metadata: the least and the most that there is, in SI units or US dollars; 0 always is.
+
+    A figure far outside is more likely in another unit, or has another prefix (:func:`simulator.base.validation_errors.implausible`).
+    """
+
+    least: float
+    most: float
 
 
 _SMALLEST, _LARGEST = 1e-100, 1e100
@@ -87,7 +97,7 @@ def _reader(dimension: Dimension) -> BeforeValidator:
             given = value.value
             if not isinstance(given, str):
                 raise PydanticCustomError(
-                    "unit", 'must carry its unit, such as "{example}"', {"example": _EXAMPLE[dimension], "given": given}
+                    "unit", 'must carry its unit, such as "{example}"', {"example": QUANTITY_EXAMPLE[dimension], "given": given}
                 )
             try:
                 return _bearable(parse_quantity(given, dimension), given)
@@ -98,32 +108,50 @@ def _reader(dimension: Dimension) -> BeforeValidator:
             raise PydanticCustomError(
                 "unit",
                 "must be a plain number of {unit} under this name; text with a unit goes under the name without it",
-                {"unit": _SI_NAME[dimension]},
+                {"unit": SI_NAME[dimension]},
             )
         return _bearable(value)
 
     return BeforeValidator(read)
 
 
-def _quantity(dimension: Dimension) -> Any:
-    return Annotated[float, Field(allow_inf_nan=False), _reader(dimension), _Quantity(dimension)]
+def _quantity(dimension: Dimension, *marks: object) -> Any:
+    return Annotated[float, Field(allow_inf_nan=False), _reader(dimension), _Quantity(dimension), *marks]
 
 
 Seconds = _quantity("time")
 """A time in seconds."""
 Bytes = _quantity("information")
 """A size in bytes."""
-Rate = _quantity("rate")
+Rate = _quantity("rate", Usual(1.25e3, 1.25e13))  # 10 kbit/s, 100 Tbit/s: above the memory of any device
 """A bandwidth in bytes per second."""
-Power = _quantity("power")
+Power = _quantity("power", Usual(1.0, 1e6))
 """A power in watts."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A finite number above zero."""
-
-
 Moderate = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_bearable)]
 """A finite number that is neither so large nor so small that arithmetic would lose it."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A share from 0 to 1."""
+Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+"""The smallest and the largest value that was calibrated."""
+
+DAY_S, YEAR_S = 86_400.0, 365.25 * 86_400.0
+Latency = _quantity("time", Usual(1e-9, 1.0))  # light goes 30 cm; round the earth and back it takes a fifth of a second
+"""Of a message."""
+Delay = _quantity("time", Usual(1e-9, 60.0))
+"""In a queue, of storage, or of who hands out steps."""
+WorkTime = _quantity("time", Usual(1e-12, 3600.0))
+"""Of a step or a part of it."""
+Overhead = _quantity("time", Usual(1e-6, 7 * DAY_S))
+"""Of what a job does now and then."""
+MeanLife = _quantity("time", Field(gt=0), Usual(1.0, 300 * YEAR_S))
+"""Until something fails."""
+EACH_BYTE = Usual(1e-15, 1e-3)
+PerByte = Annotated[Moderate, Field(ge=0), EACH_BYTE]
+"""Seconds for a byte."""
+MESSAGE, MEMORY, SAMPLE_BYTES, STEP_FLOPS = Usual(1.0, 2.0**40), Usual(2.0**20, 2.0**53), Usual(1e-3, 2.0**43), Usual(1.0, 1e20)
 
 
 def one_or_two(rule: str) -> WrapValidator:
@@ -145,10 +173,17 @@ def short_name(field: str) -> str:
 
 def _marks(annotation: Any) -> Iterator[Any]:
     """Metadata of an annotation and of all that it is made of, such as the members of a union."""
-    yield from getattr(annotation, "__metadata__", ())
     for part in get_args(annotation):
-        if not isinstance(part, _Quantity):
-            yield from _marks(part)
+        yield from _marks(part)
+    yield from getattr(annotation, "__metadata__", ())
+
+
+MarkT = TypeVar("MarkT")
+
+
+def mark_of(field: FieldInfo, kind: type[MarkT]) -> MarkT | None:
+    """The last metadata of a kind that a field's type has."""
+    return next((mark for mark in (*field.metadata[::-1], *reversed([*_marks(field.annotation)])) if isinstance(mark, kind)), None)
 
 
 def parts_of(annotation: Any) -> Iterator[type]:
@@ -165,7 +200,7 @@ def parts_of(annotation: Any) -> Iterator[type]:
 @cache
 def _plain(spec: type[Spec], field: str) -> str:
     """What the field takes, if nothing but numbers or a truth value: "number", "truth", else ""."""
-    if field in spec._quantities() or field not in spec.model_fields:
+    if field in spec.quantities() or field not in spec.model_fields:
         return ""
     parts = set(parts_of(spec.model_fields[field].annotation)) - {type(None)}
     if parts and parts <= {int, float}:
@@ -273,19 +308,16 @@ class Spec(BaseModel):
 
     @classmethod
     @cache
-    def _quantities(cls) -> dict[str, Dimension]:
-        found: dict[str, Dimension] = {}
-        for name, field in cls.model_fields.items():
-            for mark in (*field.metadata, *_marks(field.annotation)):
-                if isinstance(mark, _Quantity):
-                    found[name] = mark.dimension
-        return found
+    def quantities(cls) -> dict[str, Dimension]:
+        """What each of its quantities measures, by the name of the field."""
+        marks = {name: mark_of(field, _Quantity) for name, field in cls.model_fields.items()}
+        return {name: mark.dimension for name, mark in marks.items() if mark is not None}
 
     @classmethod
     @cache
     def _short_names(cls) -> list[tuple[str, str]]:
         """Of each quantity its name, and that without the unit."""
-        return [(name, short) for name in cls._quantities() if (short := short_name(name)) != name]
+        return [(name, short) for name in cls.quantities() if (short := short_name(name)) != name]
 
     @model_validator(mode="before")
     @classmethod
@@ -311,14 +343,14 @@ class Spec(BaseModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         required = schema.get("required", [])
-        for name, dimension in cls._quantities().items():
+        for name, dimension in cls.quantities().items():
             short = short_name(name)
             if name not in properties or short == name:
                 continue
             properties[short] = {
                 "type": "string",
                 "title": short,
-                "description": f'{name} as text with a unit, such as "{_EXAMPLE[dimension]}"',
+                "description": f'{name} as text with a unit, such as "{QUANTITY_EXAMPLE[dimension]}"',
             }
             if name in required:
                 required.remove(name)
@@ -416,7 +448,7 @@ class Checksummed(Spec):
 
 def keys_of(table: type[BaseModel]) -> dict[str, None]:
     """Every key that a table takes, in order: a quantity's under both of its names."""
-    quantities = table._quantities() if issubclass(table, Spec) else {}
+    quantities = table.quantities() if issubclass(table, Spec) else {}
     names: dict[str, None] = {}
     for field in table.model_fields:
         if field in quantities:

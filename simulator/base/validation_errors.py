@@ -1,19 +1,22 @@
 """Validates tables from files against specifications, and says what is wrong in one line: dotted path, value, rule, what to try.
 
-The rules themselves are in the specifications; ``_RULES`` puts pydantic's complaints, by their types, into our words.
+The rules themselves are in the specifications; ``_RULES`` puts pydantic's complaints, by their types, into our words. Figures that are
+allowed and beyond all that there is are told too (:func:`implausible`).
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_origin
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from simulator.base.errors import ScenarioError
-from simulator.base.spec import keys_of, parts_of, short_name
-from simulator.base.text import did_you_mean, listed, nearest
+from simulator.base.errors import ReadingWarning, ScenarioError
+from simulator.base.spec import QUANTITY_EXAMPLE, SI_NAME, Spec, Usual, keys_of, mark_of, parts_of, short_name
+from simulator.base.text import Kind, did_you_mean, format_interval, kind_of_setting, listed, nearest, written
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Tables = list[type[BaseModel]]
@@ -206,3 +209,81 @@ def quoted(value: object) -> str:
     if len(text) <= 60:
         return text
     return f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"{text[:57]}..."
+
+
+class Implausible(NamedTuple):
+    """A figure that is beyond all that there is."""
+
+    path: str
+    """Dotted path of its key."""
+    value: float
+    """In SI units, or US dollars."""
+    range: Usual
+    text: str
+    """How it is read, what there is, and how it may be written instead."""
+
+
+def implausible(spec: Spec, where: str = "") -> Iterator[Implausible]:
+    """Figures of a specification that are beyond all that there is, the first of each key; ``where`` begins their paths.
+
+    Nothing is refused for it: a reader learns how a figure is read, of a scenario by ``simulator.results.misread``.
+    """
+    seen = set()
+    for path, key, owner, name, value, usual in _figures(spec, where, where):
+        if value and not usual.least <= value <= usual.most and (key, name) not in seen:
+            seen.add((key, name))
+            path = _below(path, name)
+            kind: Kind = "usd" if "usd" in name.split("_") else kind_of_setting(name)
+            text = f"{path} is read as {written(value, kind)}, far outside of what exists ({format_interval(*usual, kind)})"
+            if (dimension := owner.quantities().get(name)) is not None:
+                written_so = f'{short_name(name)} = "{QUANTITY_EXAMPLE[dimension]}"'
+                text += f"; a plain number is in {SI_NAME[dimension]}, and text has its unit: {written_so}"
+            yield Implausible(path, value, usual, text)
+
+
+def warn_of_implausible(spec: Spec, where: str = "", source: str = "") -> None:
+    """Warn of the figures that :func:`implausible` finds, where no result will tell of them; ``source`` begins the messages.
+
+    Warns
+    -----
+    ReadingWarning
+        For each key.
+    """
+    for figure in implausible(spec, where):
+        warnings.warn(f"{source}{figure.text}", ReadingWarning, stacklevel=3)
+
+
+_NOT_BY_HAND = ("fit", "fit_hosts", "uncertainty", "calibrated", "provenance", "computed", "moved", "recast", "passes")
+"""What nobody writes by hand."""
+
+
+def _figures(spec: Spec, path: str, key: str) -> Iterator[tuple[str, str, type[Spec], str, float, Usual]]:
+    """Of each figure that has a range: path of its table, the same without places in lists, its class, name, value and range."""
+    owner = type(spec)
+    for name, usual in _ranges(owner).items():
+        value: Any = getattr(spec, name)
+        if usual is not None:
+            if isinstance(value, (int, float)):
+                yield path, key, owner, name, float(value), usual
+        elif isinstance(value, Spec):
+            yield from _figures(value, _below(path, name), _below(key, name))
+        elif isinstance(value, tuple):
+            for place, each in enumerate(value):
+                if isinstance(each, Spec):
+                    yield from _figures(each, f"{_below(path, name)}.{place}", _below(key, name))
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+@cache
+def _ranges(table: type[BaseModel]) -> dict[str, Usual | None]:
+    """Fields of a table that have a range, with it, and those that hold tables with some, with none."""
+    ranges: dict[str, Usual | None] = {}
+    for name, field in table.model_fields.items():
+        inner = [part for part in parts_of(field.annotation) if issubclass(part, BaseModel)]
+        usual = mark_of(field, Usual)
+        if usual is not None or (name not in _NOT_BY_HAND and any(_ranges(part) for part in inner)):
+            ranges[name] = usual
+    return ranges

@@ -2,7 +2,7 @@
 
 Nothing is refused: keys without effect, multiples that look like percentages and figures beyond all that is in use become
 warnings of the result. Keys stand here as text (``_of_the_cluster``, ``_of_the_strategy``, ``_of_the_rest``); a key that other
-keys can make useless is added there. Ranges of figures are in ``simulator.spec.plausible``.
+keys can make useless is added there. Ranges of figures stand beside them (``Usual``).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from simulator.base.spec import Spec
 from simulator.base.text import counted, written
+from simulator.base.validation_errors import implausible
 from simulator.memory import not_checked
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.figures import Warned
-from simulator.spec.plausible import implausible
 
 
 class LeftOut(Spec):

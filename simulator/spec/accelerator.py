@@ -20,11 +20,10 @@ from pydantic import Field, model_validator
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
-from simulator.base.spec import Bytes, Moderate, Rate, Spec
-from simulator.base.validation_errors import validated
-from simulator.spec.plausible import warn_of_implausible
+from simulator.base.spec import MEMORY, Bytes, Moderate, Rate, Spec, Usual
+from simulator.base.validation_errors import validated, warn_of_implausible
 
-Flops = Annotated[Moderate, Field(gt=0)]
+Flops = Annotated[Moderate, Field(gt=0), Usual(1e9, 1e20)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 Arithmetic = Literal["float32", "tf32", "float16", "bfloat16"]
 """What a device multiplies in: TensorFlow's own words, and the 19-bit TF32 of Ampere and later."""
@@ -46,7 +45,7 @@ class Cores(Spec):
     """What a processor's peak follows from: cores x clock x operations a core does in a cycle."""
 
     count: int = Field(ge=1, le=1_000_000, description="physical cores of all sockets")
-    clock_hz: Annotated[Moderate, Field(gt=0)] = Field(description="that the cores hold while they do such operations")
+    clock_hz: Annotated[Moderate, Field(gt=0), Usual(1e6, 1e11)] = Field(description="that the cores hold while they do such operations")
     float32_flops_per_cycle: int = Field(ge=1, le=1_000_000, description="of one core: vector units x lanes x 2 for multiply-add")
 
     @property
@@ -64,8 +63,8 @@ class Accelerator(Spec):
     description: str = Field(default="", description="for readers")
     generation: str = Field(min_length=1, max_length=100, description="the maker's name of the architecture, such as Volta")
     year: int = Field(ge=1990, le=2100, description="of the first datasheet")
-    memory_bytes: Bytes | None = Field(default=None, gt=0, description="of the device; left out: the host's own")
-    memory_bandwidth_bytes_per_s: Rate = Field(gt=0, description="between the device and its memory")
+    memory_bytes: Annotated[Bytes, MEMORY] | None = Field(default=None, gt=0, description="of the device; left out: the host's own")
+    memory_bandwidth_bytes_per_s: Annotated[Rate, Usual(1e6, 1e15)] = Field(gt=0, description="between the device and its memory")
     peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates, by what is multiplied")
     cores: Cores | None = Field(default=None, description="of a processor, in place of peak_flops_per_s.float32")
     provenance: dict[str, Text] = Field(description="figure -> document and date")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
+from simulator.base.spec import MEMORY, Bytes, Delay, Interval, Latency, Moderate, Rate, Seconds, Spec, Terse, Usual
 from simulator.base.text import Short, counted, format_hourly, format_rate, format_seconds
 from simulator.spec.distributions import Distribution, Slowdown, SlowNodes
 from simulator.spec.paying import Price, Upgrade
@@ -28,14 +28,12 @@ from simulator.spec.uncertainty import Uncertainty
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 
-Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
-
 
 class Link(Terse, only=("sort",)):
     """A full-duplex link: each direction has the whole bandwidth to itself."""
 
     bandwidth_bytes_per_s: Rate = Field(gt=0, description="bandwidth of each direction")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message; it delays, but does not occupy the link")
+    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message; it delays, but does not occupy the link")
     sort: Sort = Field(
         default="given",
         description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
@@ -86,7 +84,7 @@ class Fabric(Terse, only=("rail_optimised", "sharp")):
     nodes_per_leaf: int = Field(ge=1, le=10_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
     spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves, over which these links spread")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to a message that goes by a spine")
+    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to a message that goes by a spine")
     rail_optimised: bool = Field(
         default=False,
         description="a leaf for each rail: NIC i of all nodes_per_leaf nodes hangs on the same leaf; needs cluster.rails; "
@@ -119,8 +117,8 @@ class Nvls(Terse):
 class Protocol(Spec):
     """How a collective library moves bytes: what a message costs, and how many bytes cross the link for each byte of data."""
 
-    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message between nodes")
-    intra_node_latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message inside a node")
+    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message between nodes")
+    intra_node_latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message inside a node")
     wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of data")
 
 
@@ -228,7 +226,7 @@ class Storage(Spec):
     )
     write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by all nodes together; left out: as of reads")
     node_write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by one node; left out: as of reads")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each batch that is read, and to each checkpoint")
+    latency_s: Delay = Field(default=0.0, ge=0, description="latency added to each batch that is read, and to each checkpoint")
     over_network: bool = Field(
         default=False, description="reads and writes cross the nodes' links (inter_node), which they share with gradients; else they do not"
     )
@@ -295,7 +293,7 @@ class Cluster(
         "long; concurrent: each alone keeps it busy for the share of its time that workload.device_work says, "
         "and one computes while others do not need it",
     )
-    device_memory_limit_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    device_memory_limit_bytes: Annotated[Bytes, Field(gt=0), MEMORY] | None = Field(
         default=None,
         description="memory of each replica's logical device (TensorFlow's memory_limit); left out: replicas on a device share all of it",
     )
@@ -322,7 +320,7 @@ class Cluster(
         "servers, the coordinator, input, and with device_is_host the replicas' compute, each on one core at a time; "
         "left out: nodes share none",
     )
-    time_slice_s: Seconds = Field(
+    time_slice_s: Annotated[Seconds, Usual(1e-6, 10.0)] = Field(
         default=3e-3,
         ge=1e-6,
         description="with shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum "

@@ -33,10 +33,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Bytes, Moderate, Spec, Terse
+from simulator.base.spec import MESSAGE, Bytes, PerByte, Spec, Terse
 from simulator.spec.workload import Variable, Workload
-
-PerByte = Annotated[Moderate, Field(ge=0)]
 
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
 _FEEDS_BACK = ("1-bit", "top-k", "powersgd")
@@ -293,7 +291,7 @@ class Partitioner(Spec):
     shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="with fixed-shards: how many shards; with the others: at most this number"
     )
-    shard_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    shard_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
         default=None,
         description="with min-size: shards are about this large or larger (256 KiB if left out); with max-size: at most this large",
     )

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Moderate, Seconds, Spec, Terse
+from simulator.base.spec import SAMPLE_BYTES, Moderate, Seconds, Spec, Terse
 from simulator.base.text import Short, counted
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine
@@ -27,7 +27,7 @@ class InputWork(Spec):
 
     serial: Affine = Field(default=_NOTHING, description="seconds of the iterator, which does one thing after another")
     parallel: Affine = Field(default=_NOTHING, description="CPU seconds of all calls together that parallel_calls may share")
-    read_bytes_per_sample: Annotated[Moderate, Field(ge=0)] = Field(
+    read_bytes_per_sample: Annotated[Moderate, Field(ge=0), SAMPLE_BYTES] = Field(
         default=0.0, description="bytes read from storage (cluster.storage) for each sample"
     )
 

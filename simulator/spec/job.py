@@ -13,9 +13,11 @@ from pydantic import AfterValidator, Field, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
+from simulator.base.spec import DAY_S, YEAR_S, Bytes, MeanLife, Moderate, Overhead, Rate, Seconds, Spec, Terse, Usual
 from simulator.base.validation_errors import rule_of
 from simulator.spec.constants import Known
+
+_CHECKPOINT = Usual(1.0, 2.0**53)
 
 
 class _Exact(Spec):
@@ -27,7 +29,7 @@ class _Exact(Spec):
 class Duration(Spec):
     """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
 
-    value_s: Seconds = Field(ge=0, description="mean time")
+    value_s: Overhead = Field(ge=0, description="mean time")
     low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
     high_s: Seconds = Field(ge=0, description="high end of its 90% interval over runs")
 
@@ -83,7 +85,7 @@ class Overheads(Terse):
     startup: Duration | None = Field(default=None, description="time from the start of a process until its first step begins")
     tracing: Duration | None = Field(default=None, description="by how much the first step takes longer than later ones")
     evaluation_tracing: Duration | None = Field(default=None, description="by how much the first step of the first evaluation takes longer")
-    checkpoint_bytes: Bytes | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
+    checkpoint_bytes: Annotated[Bytes, _CHECKPOINT] | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
     write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was written")
     restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was read again")
     snapshot: Duration | None = Field(
@@ -123,7 +125,9 @@ class Evaluation(Spec):
 class Checkpoint(Terse):
     """``[job.checkpoint]``: how often the state is written, and what that costs."""
 
-    every_s: Often | None = Field(default=None, description="time of steps between checkpoints; this, every_steps or every_epochs")
+    every_s: Annotated[Often, Usual(1e-3, YEAR_S)] | None = Field(
+        default=None, description="time of steps between checkpoints; this, every_steps or every_epochs"
+    )
     every_steps: int | None = Field(default=None, ge=1, description="steps between checkpoints")
     every_epochs: int | None = Field(default=None, ge=1, description="epochs between checkpoints")
     interval: Literal["given", "best"] = Field(
@@ -135,10 +139,10 @@ class Checkpoint(Terse):
         default="blocking",
         description="blocking: training waits until a checkpoint is written; asynchronous: it waits only while the state is copied",
     )
-    size_bytes: Bytes | None = Field(
+    size_bytes: Annotated[Bytes, _CHECKPOINT] | None = Field(
         default=None, gt=0, description="size of a checkpoint; left out: as measured, or that of variables and optimizer slots"
     )
-    duration_s: Often | None = Field(
+    duration_s: Annotated[Often, Usual(1e-6, DAY_S)] | None = Field(
         default=None,
         description="time to write a checkpoint, in place of its size and rates; restoring takes as long unless restore is given",
     )
@@ -195,21 +199,23 @@ class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wa
     of: Literal["nodes", "worker-nodes"] = Field(
         default="nodes", description="what is taken; worker-nodes: servers, and a coordinator, are on nodes that nobody takes"
     )
-    mtbf_s: Often | None = Field(default=None, description="mean life of a node, from when it is there until it is taken")
+    mtbf_s: MeanLife | None = Field(default=None, description="mean life of a node, from when it is there until it is taken")
     shape: Annotated[Moderate, Field(ge=0.1, le=20)] | None = Field(
         default=None,
         description="shape of the Weibull law of a node's life: below 1 many are taken early, and who has lived long lives longer; left "
         "out: that of the other faults",
     )
-    most_s: Often | None = Field(default=None, description="life after which every node is taken, such as 24 h; left out: none")
+    most_s: MeanLife | None = Field(default=None, description="life after which every node is taken, such as 24 h; left out: none")
     rates_90: tuple[Share90, Share90] | None = Field(
         default=None,
         description="from how many times to how many times as often nodes may be taken as mtbf says, 90% sure; each run draws its own; "
         "left out: as it says",
     )
-    notice_s: Seconds = Field(default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
-    wait_s: Seconds = Field(default=0.0, ge=0, description="mean time until another node is to be had, memoryless")
-    replacement_s: Seconds = Field(ge=0, description="time until a node that is to be had is there")
+    notice_s: Overhead = Field(
+        default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work"
+    )
+    wait_s: Overhead = Field(default=0.0, ge=0, description="mean time until another node is to be had, memoryless")
+    replacement_s: Overhead = Field(ge=0, description="time until a node that is to be had is there")
     available: tuple[Nodes, ...] = Field(
         default=(), max_length=100_000, description="a trace of how many nodes are to be had when, in place of laws; its last point ends it"
     )
@@ -245,10 +251,10 @@ class Faults(Terse):
     name: str = Field(default="", max_length=200, description="for readers: whose faults these are")
     description: str = Field(default="", max_length=10_000, description="for readers")
     source: str = Field(default="", max_length=10_000, description="where the figures were published, and how the rates follow from them")
-    worker_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one worker process")
-    server_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one parameter server")
-    node_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")
-    job_mtbf_s: Often | None = Field(
+    worker_mtbf_s: MeanLife | None = Field(default=None, description="mean time between crashes of one worker process")
+    server_mtbf_s: MeanLife | None = Field(default=None, description="mean time between crashes of one parameter server")
+    node_mtbf_s: MeanLife | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")
+    job_mtbf_s: MeanLife | None = Field(
         default=None, description="mean time between faults of the job as a whole, however many nodes it has: its own code, data, storage"
     )
     preemption: Preemption | None = Field(default=None, description="nodes that are taken away, as spot instances are; left out: none")
@@ -266,16 +272,16 @@ class Faults(Terse):
     trace: tuple[Fault, ...] = Field(
         default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
     )
-    detection_s: Seconds = Field(
+    detection_s: Overhead = Field(
         default=0.0, ge=0, description="time until a fault is noticed, such as a time-out of heartbeats or of a collective"
     )
-    restart_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed process runs again, before its start-up")
-    startup_s: Seconds | None = Field(
+    restart_s: Overhead = Field(default=0.0, ge=0, description="time until a crashed process runs again, before its start-up")
+    startup_s: Overhead | None = Field(
         default=None,
         ge=0,
         description="start-up time of what starts again, such as a worker that returns alone; left out: the job's, with its tracing",
     )
-    replacement_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed node is back or replaced, before its start-up")
+    replacement_s: Overhead = Field(default=0.0, ge=0, description="time until a crashed node is back or replaced, before its start-up")
     retries: int | None = Field(default=None, ge=0, description="restarts after which the job is given up; left out: never")
     elastic: bool = Field(
         default=False, description="true: synchronous training goes on with fewer workers until the crashed one is back; false: all wait"

@@ -14,10 +14,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simulator.base.spec import Moderate, Spec, Terse
+from simulator.base.spec import STEP_FLOPS, Moderate, Share, Spec, Terse
 
 PerSample = Annotated[Moderate, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class TensorSplit(Spec):
@@ -73,7 +72,7 @@ class Layer(Terse):
         default=0.0,
         description="what a pass needs besides for a short while, of one micro-batch: logits in 16 bits beside those in 32 (cross-entropy)",
     )
-    flops_per_sample: PerSample | None = Field(
+    flops_per_sample: Annotated[PerSample, STEP_FLOPS] | None = Field(
         default=None,
         description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",
     )

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
+from simulator.base.spec import Moderate, Overhead, Power, Spec, Terse, Usual
 from simulator.base.text import format_seconds
 from simulator.spec.job import Preemption
 
@@ -34,6 +34,7 @@ _DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
 _OTHER_ORDER = r"(?<!\d)(?:\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})|\d{4}[/.]\d{1,2}[/.]\d{1,2})(?!\d)"
 _ROUNDING = 1e-9
 Dollars = Annotated[Moderate, Field(ge=0)]
+_PURCHASE, _HOURLY = Usual(1.0, 1e8), Usual(1e-4, 2000.0)
 
 
 class _Dated(Spec):
@@ -78,7 +79,9 @@ class _Dated(Spec):
 class Owned(Terse):
     """``[cluster.price.owned]``: what a machine costs beside its purchase, and over how many years that is spread."""
 
-    years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="years over which the purchase is spread, in equal parts")
+    years: Annotated[Moderate, Field(gt=0, le=50), Usual(0.25, 20.0)] = Field(
+        description="years over which the purchase is spread, in equal parts"
+    )
     residual_usd: Dollars = Field(default=0.0, description="US dollars that a node is worth at the end")
     power_w: Power | None = Field(
         default=None, ge=0, description="power that a node draws while it works, all of its devices included; left out: not counted"
@@ -86,10 +89,12 @@ class Owned(Terse):
     pue: Annotated[Moderate, Field(ge=1, le=5)] = Field(
         default=1.0, description="power of the whole site for each watt of machines, cooling included (PUE)"
     )
-    usd_per_kwh: Dollars | None = Field(
+    usd_per_kwh: Annotated[Dollars, Usual(1e-3, 10.0)] | None = Field(
         default=None, description=f"US dollars for a kWh; left out: {ELECTRICITY_USD_PER_KWH}, an assumption that the price's terms say"
     )
-    hosting_usd_per_month: Dollars = Field(default=0.0, description="US dollars a month for the place of a node, used or not")
+    hosting_usd_per_month: Annotated[Dollars, Usual(0.1, 1e6)] = Field(
+        default=0.0, description="US dollars a month for the place of a node, used or not"
+    )
     overhead_per_year: Annotated[Moderate, Field(ge=0, le=1)] = Field(
         default=0.0, description="staff, spare parts and maintenance of a year, as one share of the purchase: 0.1 is 10%"
     )
@@ -114,9 +119,11 @@ class Owned(Terse):
 class Reserved(Terse):
     """``[cluster.price.reserved]``: a node that is rented for a term, and paid for at all of its hours."""
 
-    years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="the term")
-    upfront_usd: Dollars = Field(default=0.0, description="US dollars for a node at the beginning")
-    usd_per_hour: Dollars = Field(default=0.0, description="US dollars for a node for each hour of the term, used or not")
+    years: Annotated[Moderate, Field(gt=0, le=50), Usual(1 / 12, 10.0)] = Field(description="the term")
+    upfront_usd: Annotated[Dollars, _PURCHASE] = Field(default=0.0, description="US dollars for a node at the beginning")
+    usd_per_hour: Annotated[Dollars, _HOURLY] = Field(
+        default=0.0, description="US dollars for a node for each hour of the term, used or not"
+    )
 
 
 def _worked_out(known: dict[str, Any]) -> float:
@@ -149,7 +156,7 @@ class Price(
     )
 
     name: str = Field(default="", max_length=60, description="what this way to pay is called; left out: rented, spot, reserved or bought")
-    purchase_usd: Dollars | None = Field(
+    purchase_usd: Annotated[Dollars, _PURCHASE] | None = Field(
         default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
     )
     owned: Owned | None = Field(
@@ -166,7 +173,7 @@ class Price(
         description="with owned or reserved: share of all hours in which the node is expected to work, over which its cost is spread; "
         "left out: 1, an assumption that the price's terms say",
     )
-    usd_per_node_hour: Dollars = Field(
+    usd_per_node_hour: Annotated[Dollars, _HOURLY] = Field(
         default_factory=_worked_out,
         description="US dollars for one node for an hour in use, all of its devices included; left out with owned or reserved, of which it "
         "is worked out",
@@ -177,11 +184,11 @@ class Price(
         description="of a spot price: how often a node at this price is taken away (mtbf: its mean life, so that once in 20 hours is "
         '"20 h"), which a [job] lives through as with job.faults.preemption; left out: never',
     )
-    billing_minimum_s: Seconds = Field(default=0.0, ge=0, description="least time that is billed of each node that is taken")
-    billing_step_s: Seconds = Field(
+    billing_minimum_s: Overhead = Field(default=0.0, ge=0, description="least time that is billed of each node that is taken")
+    billing_step_s: Overhead = Field(
         default=0.0, ge=0, description="time is billed in steps of this length, each begun one whole; 0: exactly"
     )
-    startup_s: Seconds = Field(
+    startup_s: Overhead = Field(
         default=0.0,
         ge=0,
         description="time from when a node is billed until its first training step; a job's own start-up (job.startup) is a part of it and "
@@ -406,7 +413,9 @@ class Upgrade(_Dated):
     """``[[cluster.upgrades]]``: what better parts of each node cost, and what they change; a plan says what they gain and when they pay."""
 
     name: str = Field(min_length=1, max_length=60, description="what it is, such as: 100 Gbit/s NIC")
-    usd_per_node: Annotated[Moderate, Field(gt=0)] = Field(description="US dollars for one node, once, everything included")
+    usd_per_node: Annotated[Moderate, Field(gt=0), Usual(0.1, 1e8)] = Field(
+        description="US dollars for one node, once, everything included"
+    )
     changes: dict[str, Any] = Field(
         default_factory=dict,
         max_length=20,

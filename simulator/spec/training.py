@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Moderate, Seconds, Spec, Terse
+from simulator.base.spec import Moderate, Seconds, Share, Spec, Terse
 
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"]
 """As Keras names its policies. ``bfloat16`` alone has everything in 16 bits: variables, gradients and slots, and no copy in 32."""
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 GROWTH_STEPS = 2000
 """Steps without a gradient that is not finite after which TensorFlow doubles the loss scale

@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Moderate, Rate, Seconds, Terse, one_or_two
+from simulator.base.spec import EACH_BYTE, Delay, Latency, Moderate, Rate, Seconds, Terse, one_or_two
 
 Carrier = Literal["grpc", "given"]
 """What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
@@ -57,28 +57,28 @@ class Transport(Terse, only=("software", "weights_of")):
         description="with discipline = weighted: what draws a weight: each message, or all messages together that a node has asked for, "
         "or sends, at the same time (a pull from all servers, a push to all)",
     )
-    queue_s: Seconds | None = Field(
+    queue_s: Delay | None = Field(
         default=None,
         ge=0,
         description="with discipline = weighted: one queue for all, in which each message on its way keeps so much waiting before its "
         "sender's link, as time at the link's rate; a message that starts later waits behind it, and behind what waits at its receiver",
     )
-    buffer_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
+    buffer_s: Annotated[Delay, Field(gt=0)] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
     requests_per_pull: int = Field(
         default=1, ge=0, le=100, description="with queue_s: short messages to a server, one after the other, that a pull waits for"
     )
     wire_bytes_per_byte: float = Field(
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
     )
-    cpu_per_message_s: Seconds = Field(
+    cpu_per_message_s: Latency = Field(
         default=0.0, ge=0, description="work of each of the two hosts on each tensor of a message, one at a time; 0: as software says"
     )
-    copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1)] = Field(
+    copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
         default=0.0,
         description="work of each of the two hosts on a byte of a tensor besides, before the message stands for the link (serialising) "
         "and after it has come in whole (parsing), as gRPC does: so not while it crosses",
     )
-    cpu_per_byte_s: Annotated[Moderate, Field(ge=0, le=1)] = Field(
+    cpu_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
         default=0.0, description="work of each of the two hosts on a byte, sent or received, while it crosses the link"
     )
     flow_cap_bytes_per_s: Annotated[Rate, Field(gt=0)] | None = Field(

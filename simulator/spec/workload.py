@@ -16,7 +16,21 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import numpy as np
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from simulator.base.spec import Bytes, Moderate, Seconds, Spec, Terse, short_name
+from simulator.base.spec import (
+    SAMPLE_BYTES,
+    STEP_FLOPS,
+    Bytes,
+    Interval,
+    Moderate,
+    PerByte,
+    Seconds,
+    Share,
+    Spec,
+    Terse,
+    Usual,
+    WorkTime,
+    short_name,
+)
 from simulator.base.text import Short, counted, format_bytes, format_seconds
 from simulator.base.validation_errors import is_valid
 from simulator.spec.computed import Computed, known_device, step_of
@@ -28,17 +42,13 @@ from simulator.spec.layers import Layer
 from simulator.spec.training import NoiseScale, Passes, Precision, Recast
 from simulator.spec.uncertainty import Uncertainty
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
-"""The smallest and the largest value that was calibrated."""
-
 
 class Affine(Terse):
     """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
 
-    base_s: Seconds = Field(ge=0, description="time whatever the batch")
-    per_sample_s: Seconds = Field(ge=0, description="time for each sample of the batch")
-    least_s: Seconds = Field(
+    base_s: WorkTime = Field(ge=0, description="time whatever the batch")
+    per_sample_s: WorkTime = Field(ge=0, description="time for each sample of the batch")
+    least_s: WorkTime = Field(
         default=0.0, ge=0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
     )
 
@@ -60,7 +70,9 @@ class Variable(Terse, only=("tensors", "columns")):
     """
 
     name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
-    size_bytes: Bytes = Field(gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16")
+    size_bytes: Annotated[Bytes, Usual(1.0, 2.0**47)] = Field(
+        gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16"
+    )
     creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
     ready: Share = Field(
         description="share of the backward pass after which the gradient is ready; of the last variable taken as 1; with parameter servers "
@@ -122,8 +134,8 @@ class Variable(Terse, only=("tensors", "columns")):
 class ServerCost(Spec):
     """Service time of a parameter server for one gradient tensor: per tensor and per byte."""
 
-    base_s: Seconds = Field(default=0.0, ge=0, description="for each tensor")
-    per_byte_s: Annotated[Moderate, Field(ge=0)] = Field(default=0.0, description="for each of its bytes")
+    base_s: WorkTime = Field(default=0.0, ge=0, description="for each tensor")
+    per_byte_s: PerByte = Field(default=0.0, description="for each of its bytes")
 
     def __call__(self, size_bytes: float) -> float:
         """Seconds to apply (or to add to an accumulator) a gradient of this size."""
@@ -183,7 +195,9 @@ class Counted(Spec):
     reads and writes, as if none were fused with another: an upper bound.
     """
 
-    flops_per_sample: Annotated[Moderate, Field(gt=0)] = Field(description="floating-point operations for each sample of the batch")
+    flops_per_sample: Annotated[Moderate, Field(gt=0), STEP_FLOPS] = Field(
+        description="floating-point operations for each sample of the batch"
+    )
     base_bytes: Bytes = Field(default=0.0, ge=0, description="moved between device and memory whatever the batch")
     per_sample_bytes: Bytes = Field(default=0.0, ge=0, description="moved for each sample of the batch")
     kernels: int = Field(default=0, ge=0, le=10**9, description="operations of a step that a device has to start one by one")
@@ -298,11 +312,11 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         description="what a measured step held. device: computing alone, nothing was sent; servers: all that one worker does in a step "
         "with the strategy's parameter servers, so that its pull and push are in forward and backward, and are taken out once",
     )
-    apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
+    apply_s: WorkTime = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
     input: Affine = Field(
         default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
     )
-    input_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
+    input_bytes_per_sample: Annotated[Moderate, Field(gt=0), SAMPLE_BYTES] | None = Field(
         default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
     )
     jitter: Distribution = Field(default=Constant(), description="law of a step's time around its mean")

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from simulator.base.rng import Streams
-from simulator.base.spec import Bytes, Seconds
+from simulator.base.spec import MESSAGE, Bytes, Seconds, Usual
 from simulator.base.text import format_bytes, format_count, written
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
@@ -96,15 +96,15 @@ class AllReduceStrategy(Strategy, only=("compression",)):
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
     )
-    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0)] = Field(
+    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] = Field(
         default=512 * 1024.0, description="pieces in which the double binary tree, and switches that add, pass a buffer on"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
         default=None,
         description="gradients are fused into all-reduces of at least this size as they become ready "
         "(tf.distribute's bytes_per_pack); with fusion_cycle, of at most this size; left out: one all-reduce after the backward pass",
     )
-    fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6)] | None = Field(
+    fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6), Usual(1e-6, 60.0)] | None = Field(
         default=None,
         description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME); "
         "cycles are counted from 0 s",

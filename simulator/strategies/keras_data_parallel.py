@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from simulator.base.spec import Bytes
+from simulator.base.spec import MESSAGE, Bytes
 from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout
@@ -32,7 +32,7 @@ class KerasDataParallel(AllReduceStrategy):
     replicas_per_worker: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="devices of a process, all on one node; left out: all of its node"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
         default=30.0 * 2**20,
         description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; "
         "left out of a file: 30 MiB; with fusion_cycle, of at most this size",

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from simulator.base.compact import compact
 from simulator.base.records import NOTHING, OWN, Place
 from simulator.base.rng import Streams
-from simulator.base.spec import Seconds, Spec
+from simulator.base.spec import Delay, Spec
 from simulator.base.text import format_bytes, format_count
 from simulator.program.program import (
     Asynchronous,
@@ -71,12 +71,12 @@ _CLIENT = Place("client")
 class Coordinator(Spec):
     """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
 
-    dispatch_s: Seconds | None = Field(
+    dispatch_s: Delay | None = Field(
         default=None,
         ge=0,
         description="the coordinator's own work for a step; it does one at a time; left out: from practice (docs/practice.md)",
     )
-    latency_s: Seconds | None = Field(
+    latency_s: Delay | None = Field(
         default=None,
         ge=0,
         description="further delay between the end of a worker's step and the begin of its next; left out: from practice",

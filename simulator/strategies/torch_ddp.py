@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from simulator.base.spec import Bytes
+from simulator.base.spec import MESSAGE, Bytes
 from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout, Setup
@@ -38,7 +38,7 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
 
     kind: Literal["torch-ddp"] = Field(default="torch-ddp", description="this strategy")
     workers: Count | None = Field(default=None, description="processes, each with one device; left out: as many as fill the cluster")
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
         default=_CAP_BYTES,
         description="bucket_cap_mb: gradients are fused into all-reduces of at least this size as they become ready, and reduced while the "
         "backward pass goes on; with fusion_cycle, of at most this size",

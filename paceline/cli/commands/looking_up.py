@@ -68,7 +68,7 @@ def show(*, name: Annotated[str, Typed(place=True, metavar="NAME")], json: bool 
         Print as JSON, with every default filled in.
     """
     from paceline import api
-    from simulator.spec.plausible import warn_of_implausible
+    from simulator.base.validation_errors import warn_of_implausible
 
     entry = api.models()[name]
     spec = entry.spec  # a file that breaks a rule is not shown as if it could be used

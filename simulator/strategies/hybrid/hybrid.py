@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.base.rng import Streams
-from simulator.base.spec import Bytes
+from simulator.base.spec import MESSAGE, Bytes
 from simulator.base.text import format_share
 from simulator.program.operations import Operation as Does
 from simulator.program.program import Program, Routine, Rules
@@ -163,10 +163,10 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
     )
-    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0)] = Field(
+    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] = Field(
         default=512 * 1024.0, description="pieces in which the double binary tree passes a buffer on"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
         default=None,
         description="gradients are fused into buckets of at least this size, by layers, and reduced while the last backward pass goes on; "
         "left out: all of a stage's when it has ended",
