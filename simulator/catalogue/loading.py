@@ -37,7 +37,6 @@ Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
 Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Values by dotted key; None unsets a key; a section as a whole may be set to a specification."""
 
-_MEASURED_ON_THE_DEVICE = ("precision",)
 _FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
     "workloads": (Workload, "workload"),
     "clusters": (Cluster, "cluster"),
@@ -119,8 +118,8 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     path = find(kind, name, f"{where}.use", beside)
     base = read_toml(path)
     model, wanted = _FORMATS[kind]
-    if (found := kind_of_table(base)) != wanted:
-        what = mistaken_table(base, path, wanted) if found else "is none"
+    if (actual := kind_of_table(base)) != wanted:
+        what = mistaken_table(base, path, wanted) if actual else "is none"
         must = {"input": "an input file", "fault": "a file of faults"}.get(wanted, f"a {wanted} file")
         raise ScenarioError(f"{where}.use: {quoted(name)} must be {must}, but {path} {what}")
     validated(model, base, str(path))  # so that its faults are reported under its own name
@@ -128,20 +127,20 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
         return unset(merged(_not_as_measured(base, own), own))
     if kind == "faults":
         return unset(merged(_not_as_published(base, own), own))
-    for key in _MEASURED_ON_THE_DEVICE:
-        if own.get(key) is not None and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
-            raise ScenarioError(
-                f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
-                f"calibrate it again in that {key}, its cost cannot be guessed"
-            )
+    precision = own.get("precision")
+    if precision is not None and precision != base.get("precision", "float32") and not BY_DIMENSIONS.keys() & base.keys():
+        raise ScenarioError(
+            f"{where}.precision: {precision!r} is not what {name!r} was measured in; "
+            "calibrate it again in that precision, its cost cannot be guessed"
+        )
     known = _without_draws_of(_with_new_figures(base, own), _without_sorts(own), _MEASURED_PARTS)
     return unset(merged(_with_given_rates(known, own), own))
 
 
 def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     """An input pipeline without what was said of its measurements, where the scenario gives its work."""
-    kept = () if not own.keys() & {"work", "cached"} else ("calibrated", "fit", "provenance")
-    return {key: value for key, value in base.items() if key not in kept}
+    gone = ("calibrated", "fit", "provenance") if own.keys() & {"work", "cached"} else ()
+    return {key: value for key, value in base.items() if key not in gone}
 
 
 def _not_as_published(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
@@ -182,25 +181,18 @@ def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 
 def _with_new_figures(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     """A section with the prices or noise scale that the scenario gives: source, terms, date, interval of another figure do not hold."""
-    found = dict(base)
+    result = dict(base)
     for key, figure in _NEW_AS_A_WHOLE.items():
-        its, before = own.get(key), base.get(key)
-        if not isinstance(its, Mapping):
+        new, before = own.get(key), base.get(key)
+        if not isinstance(new, Mapping):
             continue
-        if _is_new(before, its, figure):
-            found[key] = its
-        elif isinstance(before, Mapping) and figure not in before and its.keys() & _WORKED_OUT_OF:
-            found[key] = {name: value for name, value in before.items() if name in its or name not in ("terms", "source", "date")}
-    return found
-
-
-_WORKED_OUT_OF = {"owned", "reserved", "purchase_usd", "share_in_use"}
-"""Keys of a price of which that of an hour is worked out."""
-
-
-def _is_new(base: Any, own: Mapping[str, Any], figure: str) -> bool:
-    """Whether a table gives its figure itself, or something that the figure follows from in place of the one that was given."""
-    return figure in own or (isinstance(base, Mapping) and figure in base and bool(own.keys() & {"owned", "reserved"}))
+        had = before if isinstance(before, Mapping) else {}
+        if figure in new or (figure in had and new.keys() & {"owned", "reserved"}):
+            result[key] = new
+        elif had and figure not in had and new.keys() & {"owned", "reserved", "purchase_usd", "share_in_use"}:
+            # the price of an hour is worked out of these
+            result[key] = {name: value for name, value in had.items() if name in new or name not in ("terms", "source", "date")}
+    return result
 
 
 def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
@@ -221,32 +213,23 @@ def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Se
     # a malformed table is left as it is: validation says what is wrong with it
     drawn = Uncertainty.model_validate(uncertain) if uncertain is not None and is_valid(Uncertainty, uncertain) else None
     names = drawn.parameters if drawn else ()
-    found = {name for name in (*names, *parts) if _sets(own, name.split("."))}
-    if drawn and found:
-        kept = [column for column, name in enumerate(names) if name not in found]
+    replaced = {name for name in (*names, *parts) if _sets(own, name.split("."))}
+    if drawn and replaced:
+        kept = [column for column, name in enumerate(names) if name not in replaced]
         result.pop("uncertainty")
         if kept:
             draws = [[draw[column] for column in kept] for draw in drawn.draws]
             result["uncertainty"] = {"parameters": [names[column] for column in kept], "draws": draws}
-    if found and result.get("basis") != "assumed":  # one assumption may replace another without a word
-        result["overridden"] = sorted(name for name in found if not any(other.startswith(f"{name}.") for other in found))
-        if any(name.startswith("inter_node") for name in found) and "basis" in result:
+    if replaced and result.get("basis") != "assumed":  # one assumption may replace another without a word
+        result["overridden"] = sorted(name for name in replaced if not any(other.startswith(f"{name}.") for other in replaced))
+        if any(name.startswith("inter_node") for name in replaced) and "basis" in result:
             result["basis"] = "assumed"
     return result
 
 
 _MEASURED_PARTS = (
-    "inter_node",
-    "forward",
-    "backward",
-    "apply_s",
-    "jitter",
-    "run_to_run_cv",
-    "busy_core_slowdown",
-    "device_work",
-    "server",
-    "variables",
-)
+    "inter_node", "forward", "backward", "apply_s", "jitter", "run_to_run_cv", "busy_core_slowdown", "device_work", "server", "variables",
+)  # fmt: skip
 
 
 def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
@@ -355,9 +338,9 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
     table = {**table, **{key: plain(value) for key, value in pairs if isinstance(value, Spec)}}
     named = {key for key, _ in pairs}.union(over)
     for path, kept in _KEPT.items():
-        if isinstance(scenario, Scenario) and f"{path}.use" in named and (its := at(table, path)) is not None:
+        if isinstance(scenario, Scenario) and f"{path}.use" in named and (before := at(table, path)) is not None:
             # what was loaded came from another file; the one that is named now gives all but these
-            table = put(table, path, {key: value for key, value in its.items() if key in kept})
+            table = put(table, path, {key: value for key, value in before.items() if key in kept})
     rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
     return apply_settings(table, rest, f"{source}: ", say=True), source, beside
 

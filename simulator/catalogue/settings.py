@@ -69,9 +69,9 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
 
 
 def at(table: Mapping[str, Any], path: str) -> Any:
-    """What a dotted path leads to; None where there is nothing."""
+    """What a dotted path leads to, the table itself for an empty one; None where there is nothing."""
     value: Any = table
-    for key in path.split("."):
+    for key in filter(None, path.split(".")):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
@@ -98,7 +98,7 @@ def without_displaced(table: Mapping[str, Any], settings: Pairs, where: str = ""
     >>> without_displaced(table, [("strategy.kind", "single")])
     ({'strategy': {'kind': 'multi-worker-mirrored'}}, ['strategy.workers = 8 is left out: strategy.kind = "single" has no such key'])
     """
-    given = {_plain(key) for key, _ in settings}
+    own = {_plain(key) for key, _ in settings}
     final = set_in(table, settings, where)
     result = dict(table)
     notes = []
@@ -106,10 +106,10 @@ def without_displaced(table: Mapping[str, Any], settings: Pairs, where: str = ""
         if value is None:
             continue
         for displaced, why in (*_of_others(result, final, key, value), *_excluded(key, value)):
-            gone = _found(result, displaced, given)
+            gone = {name: old for name, old in _under_either_name(result, displaced) if _plain(name) not in own}
             for name in gone:
-                result = _without(result, name.split("."))
-            if told := [f"{name} = {_shown(its)}" for name, its in gone.items() if not _is_default(table, name)]:
+                result = _without(result, name)
+            if told := [f"{name} = {_shown(old)}" for name, old in gone.items() if not _is_default(table, name)]:
                 notes.append(f"{listed(told)} {'is' if len(told) == 1 else 'are'} left out: {why}")
     return result, notes
 
@@ -124,41 +124,36 @@ def check_unset(settings: Pairs, table: Mapping[str, Any], where: str) -> None:
     """
     for key, value in settings:
         path = key.split(".")
-        if value is None and _at(table, path) is None:
-            known = [name for its in tables_at(Scenario, path[:-1])[0] for name in keys_of(its)]
+        if value is None and at(table, key) is None:
+            known = [name for kind in tables_at(Scenario, path[:-1])[0] for name in keys_of(kind)]
             if known and path[-1] not in known:
                 raise ScenarioError(f"{where}{key}: {no_key(Scenario, path)}")
 
 
-Displaced: TypeAlias = tuple[tuple[str, ...], str]
+Displaced: TypeAlias = tuple[Iterable[str], str]
 """Dotted keys, and why there is no place for them."""
 
 
 def _of_others(table: Mapping[str, Any], final: Mapping[str, Any], key: str, value: object) -> Iterator[Displaced]:
     """Keys beside ``key`` that go with other values of it."""
-    *path, choice = key.split(".")
-    beside = _at(table, path)
-    if not isinstance(beside, Mapping):
+    path, _, choice = key.rpartition(".")
+    beside, spec = at(table, path), _spec_at(path, final)
+    if not isinstance(beside, Mapping) or spec is None or choice not in spec.model_fields or beside.get(choice) == value:
         return
-    its = _spec_at(path, final)
-    if its is None or choice not in its.model_fields or beside.get(choice) == value:
-        return
-    start = ".".join(path)
-    if its.model_fields[choice].default == value and choice == "kind":
-        strange = tuple(f"{start}.{name}" for name in beside if name not in keys_of(its))
+    if spec.model_fields[choice].default == value and choice == "kind":
+        strange = [f"{path}.{name}" for name in beside if name not in keys_of(spec)]
         yield strange, f"{key} = {_shown(value)} has no such key"
-    for name, (other, values) in its.goes_with.items():
+    for name, (other, values) in spec.goes_with.items():
         if other == choice and value not in values:
-            yield (f"{start}.{short_name(name)}",), f"it goes with {key} = {listed([_shown(each) for each in values], 'or')} alone"
+            yield [f"{path}.{short_name(name)}"], f"it goes with {key} = {listed([_shown(each) for each in values], 'or')} alone"
 
 
-def _spec_at(path: Sequence[str], table: Mapping[str, Any]) -> type[Spec] | None:
+def _spec_at(path: str, table: Mapping[str, Any]) -> type[Spec] | None:
     """What stands at a place of a scenario; where there are several kinds, that which is there."""
-    specs = [its for its in tables_at(Scenario, path)[0] if issubclass(its, Spec)]
+    specs = [kind for kind in tables_at(Scenario, [*filter(None, path.split("."))])[0] if issubclass(kind, Spec)]
     if len(specs) > 1:
-        beside = _at(table, path)
-        kind = beside.get("kind") if isinstance(beside, Mapping) else None
-        specs = [its for its in specs if "kind" in its.model_fields and its.model_fields["kind"].default == kind]
+        kind = at(table, f"{path}.kind")
+        specs = [spec for spec in specs if "kind" in spec.model_fields and spec.model_fields["kind"].default == kind]
     return specs[0] if len(specs) == 1 else None
 
 
@@ -168,44 +163,33 @@ def _excluded(key: str, value: object) -> Iterator[Displaced]:
         return
     plain = _plain(key)
     others = [other for group in _EITHER_OR if plain in group for other in group if other != plain]
-    if plain in _INSTEAD_OF:
-        others.append(_INSTEAD_OF[plain])
-    for other in others:
-        yield (other,), f"{key} takes its place"
+    for other in (*others, *filter(None, [_INSTEAD_OF.get(plain)])):
+        yield [other], f"{key} takes its place"
 
 
-def _found(table: Mapping[str, Any], keys: Iterable[str], given: set[str]) -> Table:
-    """Those of the keys that a table has, under the names that it has them by, and that are not ``given`` themselves."""
-    found = {}
+def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Those of the keys that a table has, under the names that it has them by, each with its value."""
     for key in keys:
-        *path, last = key.split(".")
-        inner = _at(table, path)
-        if isinstance(inner, Mapping) and _plain(key) not in given:
-            names = [name for name in inner if last in (name, short_name(name))]
-            found.update({".".join([*path, name]): inner[name] for name in names if inner[name] is not None})
-    return found
+        path, _, last = key.rpartition(".")
+        inner = at(table, path)
+        for name, value in inner.items() if isinstance(inner, Mapping) else ():
+            if last in (name, short_name(name)) and value is not None:
+                yield f"{path}.{name}", value
 
 
 def _is_default(table: Mapping[str, Any], key: str) -> bool:
     """Whether a key that is there says no more than its being left out would."""
-    *path, last = key.split(".")
-    its, beside = _spec_at(path, table), _at(table, path)
-    field = its.model_fields.get(last) if its is not None else None
-    if its is None or field is None or field.is_required() or not is_valid(its, beside):
+    path, _, last = key.rpartition(".")
+    spec, beside = _spec_at(path, table), at(table, path)
+    field = spec.model_fields.get(last) if spec is not None else None
+    if spec is None or field is None or field.is_required() or not is_valid(spec, beside):
         return False
-    return bool(getattr(its.model_validate(beside), last) == field.get_default(call_default_factory=True))
+    return bool(getattr(spec.model_validate(beside), last) == field.get_default(call_default_factory=True))
 
 
-def _at(table: Mapping[str, Any], path: Sequence[str]) -> Any:
-    inner: Any = table
-    for part in path:
-        inner = inner.get(part) if isinstance(inner, Mapping) else None
-    return inner
-
-
-def _without(table: Mapping[str, Any], path: Sequence[str]) -> Table:
-    """A copy of a table without the key at a path that it has."""
-    head, *rest = path
+def _without(table: Mapping[str, Any], path: str) -> Table:
+    """A copy of a table without the key at a dotted path that it has."""
+    head, _, rest = path.partition(".")
     return {key: _without(value, rest) if key == head else value for key, value in table.items() if rest or key != head}
 
 

@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.base.errors import InputError, PriceWarning, UnitError
 from simulator.base.text import did_you_mean, format_hourly, listed
@@ -85,7 +85,7 @@ class Prices:
             What the scenario calls it, where that is another name than its own: the path of its file.
         """
         name = str(cluster.get("name", "")) or called or _UNNAMED
-        self._names.update(dict.fromkeys(its for its in (name, called) if its))
+        self._names.update(dict.fromkeys(filter(None, (name, called))))
         own = cluster.get("price")
         key = called if called in self.named else name
         if (price := self.named.get(key)) is not None:
@@ -264,22 +264,56 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
     """
     if text.strip().lower().startswith("buy"):
         return _bought(text.strip(), where)
-    found = _HOURLY.fullmatch(text.strip())
+    hourly = _HOURLY.fullmatch(text.strip())
     rule = f"{where} must be US dollars over a time for one node, such as {_EXAMPLES}"
-    if not found:
+    if not hourly:
         raise InputError(rule, without_separators(text))
     try:
-        over_s = parse_quantity(f"1 {found[2]}", "time")
+        over_s = parse_quantity(f"1 {hourly[2]}", "time")
     except UnitError:
         raise InputError(rule) from None
-    return validated(Price, {"usd_per_node_hour": float(found[1]) / over_s * 3600.0, "source": _GIVEN}, where)
+    return validated(Price, {"usd_per_node_hour": float(hourly[1]) / over_s * 3600.0, "source": _GIVEN}, where)
+
+
+class _Part(NamedTuple):
+    """A part of what a machine that one buys costs: the key of a price, in ``owned`` or not, how it is written, and its bounds."""
+
+    key: str
+    rule: str
+    pattern: re.Pattern[str] = re.compile(_NUMBER, re.ASCII)
+    least: float = math.ulp(0.0)
+    most: float = math.inf
+    of_owned: bool = True
+
+    def read(self, text: str, name: str, where: str) -> float:
+        """Its value in US dollars or as a number; InputError where it is none."""
+        shown = f"{where}: {name} {quoted(text)}"
+        match = self.pattern.fullmatch(text)
+        value = float(match[1]) if match else math.nan
+        if not (self.least <= value <= self.most and math.isfinite(value)):
+            raise InputError(f"{shown} must be {self.rule}")
+        if match and self.pattern is _SUM:
+            check_thousands(match[1], shown)
+        return value
+
+
+_BOUGHT = {
+    "buy": _Part("purchase_usd", "a sum of US dollars for one node, such as BUY:4000USD", _SUM, 0.0, of_owned=False),
+    "years": _Part("years", "a number of years above 0, such as years:4"),
+    "use": _Part("share_in_use", "a share of all hours above 0 and at most 1, such as use:0.6", most=1.0, of_owned=False),
+    "pue": _Part("pue", "a number of at least 1, such as pue:1.4", least=1.0),
+    "electricity": _Part("usd_per_kwh", "US dollars for a kWh, such as electricity:0.30USD/kWh", _ENERGY, 0.0),
+    "hosting": _Part("hosting_usd_per_month", "US dollars a month, such as hosting:80USD/month", _MONTHLY, 0.0),
+    "overhead": _Part("overhead_per_year", "a share of the purchase for each year, above 0 and at most 1, such as overhead:0.1", most=1.0),
+    "residual": _Part("residual_usd", "a sum of US dollars, such as residual:500USD", _SUM, 0.0),
+}
 
 
 def _bought(text: str, where: str) -> Price:
     """An hour of a machine that was bought."""
     parts: dict[str, str] = {}
     for part in text.split(","):
-        key, colon, value = (its.strip() for its in part.partition(":"))
+        key, colon, value = (word.strip() for word in part.partition(":"))
         key = key.lower()
         if not colon or not value or key not in ("buy", *_PARTS):
             parts_are = f"parts are BUY, {', '.join(_PARTS)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
@@ -290,52 +324,25 @@ def _bought(text: str, where: str) -> Price:
         parts[key] = value
     if "years" not in parts:
         raise InputError(f"{where}: says not over how many years the purchase is spread; add such as years:4")
-    if "power" not in parts and (given := [key for key in ("electricity", "pue") if key in parts]):
-        what = "electricity has a price" if given[0] == "electricity" else "pue is of power"
-        raise InputError(f"{where}: {what}, but nothing draws it; add such as power:0.5kW")
-    table: dict[str, Any] = {
-        "purchase_usd": _matched(_SUM, parts["buy"], where, "buy", "a sum of US dollars for one node, such as BUY:4000USD")
-    }
-    owned: dict[str, Any] = {"years": _positive(parts["years"], where, "years", "a number of years above 0, such as years:4")}
-    if "use" in parts:
-        rule = "a share of all hours above 0 and at most 1, such as use:0.6"
-        table["share_in_use"] = _positive(parts["use"], where, "use", rule, at_most=1.0)
-    if "power" in parts:
-        try:
-            owned["power_w"] = parse_quantity(parts["power"], "power")
-        except UnitError as error:
-            raise InputError(f"{where}: power: {error}") from None
-        if owned["power_w"] < 0:
-            raise InputError(f"{where}: power {quoted(parts['power'])} must not be below 0")
-    if "pue" in parts:
-        owned["pue"] = _positive(parts["pue"], where, "pue", "a number of at least 1, such as pue:1.4", at_least=1.0)
-    if "electricity" in parts:
-        rule = "US dollars for a kWh, such as electricity:0.30USD/kWh"
-        owned["usd_per_kwh"] = _matched(_ENERGY, parts["electricity"], where, "electricity", rule)
-    if "hosting" in parts:
-        owned["hosting_usd_per_month"] = _matched(
-            _MONTHLY, parts["hosting"], where, "hosting", "US dollars a month, such as hosting:80USD/month"
-        )
-    if "overhead" in parts:
-        rule = "a share of the purchase for each year, above 0 and at most 1, such as overhead:0.1"
-        owned["overhead_per_year"] = _positive(parts["overhead"], where, "overhead", rule, at_most=1.0)
-    if "residual" in parts:
-        owned["residual_usd"] = _matched(_SUM, parts["residual"], where, "residual", "a sum of US dollars, such as residual:500USD")
+    if "power" not in parts and (idle := [key for key in ("electricity", "pue") if key in parts]):
+        fact = "electricity has a price" if idle[0] == "electricity" else "pue is of power"
+        raise InputError(f"{where}: {fact}, but nothing draws it; add such as power:0.5kW")
+    table: dict[str, Any] = {}
+    owned: dict[str, Any] = {}
+    for name, figure in _BOUGHT.items():
+        if name in parts:
+            (owned if figure.of_owned else table)[figure.key] = figure.read(parts[name], name, where)
+        if name == "use" and "power" in parts:
+            owned["power_w"] = _power_w(parts["power"], where)
     price = validated(Price, {**table, "owned": owned}, where)
     return price.model_copy(update={"terms": price.worked_out_in_words, "source": f"{_GIVEN}: {price.formula}"})
 
 
-def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: str) -> float:
-    found = pattern.fullmatch(text)
-    if not found or not math.isfinite(float(found[1])):
-        raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
-    if pattern is _SUM:
-        check_thousands(found[1], f"{where}: {key} {quoted(text)}")
-    return float(found[1])
-
-
-def _positive(text: str, where: str, key: str, rule: str, at_most: float = math.inf, at_least: float = 0.0) -> float:
-    value = float(text) if re.fullmatch(_NUMBER, text, re.ASCII) else math.nan
-    if not (0 < value <= at_most and value >= at_least and math.isfinite(value)):
-        raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
-    return value
+def _power_w(text: str, where: str) -> float:
+    try:
+        power_w = parse_quantity(text, "power")
+    except UnitError as error:
+        raise InputError(f"{where}: power: {error}") from None
+    if power_w < 0:
+        raise InputError(f"{where}: power {quoted(text)} must not be below 0")
+    return power_w
