@@ -15,8 +15,8 @@ from calibrate.recorded.reading import read_recorded
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline import load, new_scenario, why
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_figures, seen_in_runs
-from paceline.diagnosing.answer import sentences_of
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING
+from paceline.diagnosing.diagnosis import sentences_of
 from paceline.diagnosing.fitting import step_of
 from paceline.sweeping import Runner, Simulations
 from simulator import load_scenario, scenario_from_table, simulate
