@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paceline.planning.tuning import with_buckets
 from simulator.base.text import format_rate, format_seconds, format_share
@@ -27,6 +27,8 @@ from simulator.spec.distributions import Constant
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.workload import Affine
 
+_SIMULATED = (0.7, 2.0)
+"""Strengths at which a cause is simulated, besides the greatest that it may have."""
 _LATENCY_S = 10e-6
 _NONE_AT_ALL = 1e-6
 """Of what takes time, as a factor: gone."""
@@ -57,6 +59,8 @@ class Found:
         What would tell it from others, and how it is measured.
     strongest
         The greatest strength that is tried.
+    shows
+        Figures that are seen and not simulated, each with what a strength of 1 adds to its logarithm.
     """
 
     key: str
@@ -68,6 +72,12 @@ class Found:
     remedy: str
     measure: str
     strongest: float = 4.0
+    shows: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def strengths(self) -> list[float]:
+        """Those at which it is simulated, ascending."""
+        return [*(at for at in _SIMULATED if at < self.strongest), self.strongest]
 
 
 def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
@@ -145,8 +155,8 @@ def _between_nodes(scenario: Scenario) -> bool:
 
 
 FOUND: Mapping[str, Found] = {
-    its.key: its
-    for its in (
+    cause.key: cause
+    for cause in (
         Found(
             "network", "the network is slower than told", _network, _between_nodes, _network_said, 0.25,
             "give the job links of the rate that the scenario tells: look for shared or oversubscribed links, a wrong interface, TCP "
@@ -185,6 +195,7 @@ FOUND: Mapping[str, Found] = {
             "replace that machine, or find what else runs on it",
             "what each worker computes: a profile of each, or the step times of each worker alone",
             strongest=3.0,
+            shows={"uneven": 1.0},
         ),
         Found(
             "compute", "devices compute more slowly than one does alone",
@@ -195,6 +206,7 @@ FOUND: Mapping[str, Found] = {
             "give each process cores and a device of its own; look for several processes on the same cores, devices or power limit",
             "what each worker computes, and its processor time: a profile of each, or the step times of each worker alone",
             strongest=3.0,
+            shows={"busy": -1.0},
         ),
         Found(
             "input", "workers wait for their input", _input, lambda _: True, _input_said, 0.2,
@@ -223,8 +235,11 @@ OUTSIDE = Found(
     "count steps alone: leave out the first of each epoch, and what goes on between epochs",
     "the time of each step (the Keras callback records it)",
     strongest=3.0,
+    shows={"step": 1.0},
 )  # fmt: skip
 """Of a run of which an average is known alone: it makes the time longer, not the scenario's step."""
+CAUSES: Mapping[str, Found] = {**FOUND, OUTSIDE.key: OUTSIDE}
+"""Every cause that a run may have and its scenario does not know of."""
 
 
 @dataclass(frozen=True)
@@ -263,9 +278,9 @@ def _even(scenario: Scenario) -> list[Scenario]:
 def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
     load = scenario.workload
     passes = {name: getattr(load, name) for name in ("forward", "backward")}
-    if not all(its.base_s and its.per_sample_s for its in passes.values()):
+    if not all(work.base_s and work.per_sample_s for work in passes.values()):
         return []
-    lean = {name: its.model_copy(update={"base_s": 0.0}) for name, its in passes.items()}
+    lean = {name: work.model_copy(update={"base_s": 0.0}) for name, work in passes.items()}
     return [changed(scenario, workload=load.model_copy(update=lean))]
 
 
@@ -279,10 +294,20 @@ def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:
 
 def _fused(scenario: Scenario) -> list[Scenario]:
     load = scenario.workload
-    count = math.fsum(its.tensors for its in load.variables)
+    count = math.fsum(variable.tensors for variable in load.variables)
     if count < 2 * scenario.servers or not scenario.servers:
         return []
     return [with_hosts(scenario, 1.0 / _NONE_AT_ALL)]
+
+
+def _without_input(scenario: Scenario) -> list[Scenario]:
+    waits = scenario.input is not None or scenario.workload.input(scenario.batch)
+    return [with_input_times(scenario, _NONE_AT_ALL)] if waits else []
+
+
+def _without_latency(scenario: Scenario) -> list[Scenario]:
+    late = _between_nodes(scenario) and scenario.cluster.inter_node.latency_s
+    return [with_latency(scenario, _NONE_AT_ALL)] if late else []
 
 
 STANDING: tuple[Standing, ...] = (
@@ -318,24 +343,24 @@ STANDING: tuple[Standing, ...] = (
     ),
     Standing(
         "input", "workers wait for their input",
-        lambda its: [with_input_times(its, _NONE_AT_ALL)] if its.input is not None or its.workload.input(its.batch) else [],
+        _without_input,
         FOUND["input"].remedy,
     ),
     Standing(
         "network", "the network takes its time",
-        lambda its: [with_network(its, 1.0 / _NONE_AT_ALL)] if _between_nodes(its) else [],
+        lambda scenario: [with_network(scenario, 1.0 / _NONE_AT_ALL)] if _between_nodes(scenario) else [],
         "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
         sends=True,
     ),
     Standing(
         "latency", "messages are on the way",
-        lambda its: [with_latency(its, _NONE_AT_ALL)] if _between_nodes(its) and its.cluster.inter_node.latency_s else [],
+        _without_latency,
         FOUND["latency"].remedy,
         sends=True,
     ),
     Standing(
         "links-in-a-node", "links inside a node take their time",
-        lambda its: [with_inner_links(its, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(its) else [],
+        lambda scenario: [with_inner_links(scenario, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(scenario) else [],
         "devices that reach each other directly, larger batches",
         sends=True,
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -16,7 +17,7 @@ from pydantic import Field
 from calibrate.observations import Figure, Observed, Predicted, State, alone_step_of, check_units, samples_of_step
 from calibrate.recorded.steadiness import thousand_times
 from paceline.comparing import compare
-from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING, Found
+from paceline.diagnosing.causes import CAUSES, OUTSIDE, STANDING
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as
 from paceline.diagnosing.seen import Seen, check_seen
 from paceline.planning.answer import Improvement
@@ -120,8 +121,17 @@ class Diagnosis(Short, Spec):
             Column("text", "text", "How"),
         )
         rows: list[tuple[Cell, ...]] = [
-            (its.title, its.cost_s.mean, its.cost_s.low, its.cost_s.high, its.probability, its.gain.mean - 1.0, its.known, its.text)
-            for its in self.causes
+            (
+                cause.title,
+                cause.cost_s.mean,
+                cause.cost_s.low,
+                cause.cost_s.high,
+                cause.probability,
+                cause.gain.mean - 1.0,
+                cause.known,
+                cause.text,
+            )
+            for cause in self.causes
         ]
         return Table(f"Where the time of {self.run.name} goes", columns, tuple(rows), "causes")
 
@@ -236,12 +246,15 @@ def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: S
     return _Answer(told, explanations(told.runs, run), run, [*remarks, *told.remarks]).diagnosis()
 
 
+@dataclass
 class _Told:
-    """The runs that are explained, beside what is told of them."""
+    """The runs that are explained, beside what is told of them; of one device alone, its step in seconds and in samples."""
 
-    def __init__(self, runs: Runs, results: list[Result], alone_s: float, alone_samples: int, remarks: list[str]) -> None:
-        self.runs, self.results, self.remarks = runs, results, remarks
-        self.alone_s, self.alone_samples = alone_s, alone_samples
+    runs: Runs
+    results: list[Result]
+    alone_s: float
+    alone_samples: int
+    remarks: list[str]
 
     @classmethod
     def of(cls, scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> _Told:
@@ -251,18 +264,18 @@ class _Told:
         tried_steps = min(scenario.run.steps, _TRIED["steps"])
         first = _simulated(run, told_as(scenario, several, 1.0))
         if alone is None or alone.alone:
-            one_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
+            step_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
             if scenario.workload.global_batch is not None:  # which one device alone computes as a whole
-                computes_s = one_s
+                computes_s = step_s
         else:  # one worker with its servers, or with all its devices
             (own,) = _simulated(run, told_as(scenario, [alone], 1.0))
-            one_s, computes_s = step_of(own), own.breakdown_s.compute
-        factor, remarks = 1.0, list(_asked(scenario, alone, several, one_s, first))
+            step_s, computes_s = step_of(own), own.breakdown_s.compute
+        factor, remarks = 1.0, list(_asked(scenario, alone, several, step_s, first))
         if alone is not None:
-            rest_s = one_s - computes_s if not alone.compute_s else 0.0
+            rest_s = step_s - computes_s if not alone.compute_s else 0.0
             seen_s = math.fsum(alone.compute_s) / len(alone.compute_s) if alone.compute_s else alone.step_s - max((0.0, *alone.input_s))
             factor = max(seen_s - rest_s, 0.02 * seen_s) / computes_s
-            remarks += _alone_remarks(first[0], alone, one_s)
+            remarks += _alone_remarks(first[0], alone, step_s)
         factor = 1.0 if abs(factor - 1.0) < 1e-6 else factor
         results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor))
         spread = tuple(spread_of(result, given_alone=alone is not None) for result in results)
@@ -283,16 +296,17 @@ class _Told:
 
     def state(self, place: int) -> State:
         """Whether a run is as told, by its own step."""
-        mean_s, (low_s, high_s) = step_of(self.results[place]), self.interval(place)
-        wider = NormalDist().inv_cdf(0.5 + _COVERAGE / 2) * self.runs.spread[place]
-        predicted = Predicted(mean_s, low_s, high_s, mean_s * math.exp(-wider), mean_s * math.exp(wider), mean_s, mean_s, _COVERAGE, 1)
-        seen = self.runs.seen[place]
+        step_s, seen, spread = self.step(place), self.runs.seen[place], self.runs.spread[place]
+        ends_s = _interval(step_s.mean, spread, NormalDist().inv_cdf(0.5 + _COVERAGE / 2))
+        predicted = Predicted(step_s.mean, step_s.low, step_s.high, *ends_s, step_s.mean, step_s.mean, _COVERAGE, 1)
         # of an average of which nothing is known but itself no error is known either
         return predicted.state(seen.step_s, 0.0 if seen.is_average else Z_90 * seen.error * seen.step_s)
 
-    def interval(self, place: int) -> tuple[float, float]:
-        """Of the step of a run as it is told, in seconds."""
-        return _interval(step_of(self.results[place]), self.runs.spread[place])
+    def step(self, place: int) -> Estimate:
+        """The step of a run as it is told, in seconds."""
+        mean_s = step_of(self.results[place])
+        low_s, high_s = _interval(mean_s, self.runs.spread[place])
+        return Estimate(mean=mean_s, low=low_s, high=high_s)
 
 
 class _Answer:
@@ -313,7 +327,7 @@ class _Answer:
         base, fitted = self._simulated([self._told.runs.told[-1], best.scenario])
         # by the same draws, so that few are enough: what causes add to the step that is told
         self._scale = step_of(told) / step_of(base)
-        fitted_s = step_of(fitted) * self._scale * math.exp(best.strengths.get(OUTSIDE.key, 0.0))
+        fitted_s = step_of(fitted) * self._scale * best.longer
         ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
         # of a run that nothing here reproduces nobody knows what changes bring
@@ -322,16 +336,15 @@ class _Answer:
         unknown = next(chance for own, chance in self._sets if own.unknown)
         measure = None if self._as_told or unknown >= EVEN else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
-        low_s, high_s = self._told.interval(-1)
         answer = Diagnosis(
             run=seen,
             one_device_s=self._told.alone_s,
-            told_s=Estimate(mean=step_of(told), low=low_s, high=high_s),
+            told_s=self._told.step(-1),
             explained_s=fitted_s,
             unexplained_s=seen.step_s - fitted_s,
             as_told=self._as_told,
             runs=tuple(self._runs()),
-            own_error=self._own_error,
+            own_error=self._no_cause[1],
             unknown=unknown,
             causes=tuple(cause for cause, _ in ranked),
             changes=changes,
@@ -348,25 +361,24 @@ class _Answer:
                 yield change
 
     def _runs(self) -> Iterator[Compared]:
-        none = next(own for own, _ in self._sets if not own.strengths and not own.unknown)
+        none, _ = self._no_cause
         for place, seen in enumerate(self._told.runs.seen):
-            mean_s, (low_s, high_s) = step_of(self._told.results[place]), self._told.interval(place)
+            told_s = self._told.step(place)
             yield Compared(
-                name=seen.name, step_s=seen.step_s, told_s=Estimate(mean=mean_s, low=low_s, high=high_s),
-                efficiency=self._told.efficiency(place), state=self._told.state(place),
-                explained_s=mean_s * self._best.steps_s[place] / none.steps_s[place],
+                name=seen.name, step_s=seen.step_s, told_s=told_s, efficiency=self._told.efficiency(place), state=self._told.state(place),
+                explained_s=told_s.mean * self._best.steps_s[place] / none.steps_s[place],
             )  # fmt: skip
 
     @cached_property
     def _as_told(self) -> bool:
         """Whether every run is as told, and no cause explains them better."""
         states = {self._told.state(place) for place in range(len(self._told.results))}
-        return states <= {"inside", "unclear", "beyond"} and self._own_error >= EVEN
+        return states <= {"inside", "unclear", "beyond"} and self._no_cause[1] >= EVEN
 
-    @cached_property
-    def _own_error(self) -> float:
-        """Chance that no cause is needed."""
-        return next(chance for own, chance in self._sets if not own.strengths and not own.unknown)
+    @property
+    def _no_cause(self) -> tuple[Explanation, float]:
+        """That no cause is needed, and its chance."""
+        return next((own, chance) for own, chance in self._sets if not own.strengths and not own.unknown)
 
     def _simulated(self, scenarios: Sequence[Scenario | None]) -> list[Result]:
         wanted = [changed(scenario, run=scenario.run.model_copy(update=self._compared)) for scenario in scenarios if scenario is not None]
@@ -410,10 +422,9 @@ class _Answer:
         with_it = self._simulated([best[key].scenario for key in likely])
         without = self._simulated([self._without(best[key], key) for key in likely])
         for key, slow, fast in zip(likely, with_it, without, strict=True):
-            own, cause = best[key], _cause(key)
-            outside = own.strengths.get(OUTSIDE.key, 0.0)
-            slow_s = step_of(slow) * self._scale * math.exp(outside)
-            fast_s = step_of(fast) * self._scale * math.exp(0.0 if key == OUTSIDE.key else outside)
+            own, cause = best[key], CAUSES[key]
+            slow_s = step_of(slow) * self._scale * own.longer
+            fast_s = step_of(fast) * self._scale * (1.0 if key == OUTSIDE.key else own.longer)
             text = cause.said(scenario, own.strengths[key], seen.slowest)
             if slow_s - fast_s <= _HIDDEN * slow_s:
                 self._hidden(key, own, text, chances[key], slow_s)
@@ -432,22 +443,22 @@ class _Answer:
 
     def _hidden(self, key: str, own: Explanation, text: str, chance: float, slow_s: float) -> None:
         """Say of a cause that costs the largest run nothing what it would gain beside others, or that smaller runs alone feel it."""
-        what = f"{_cause(key).title} (chance {format_share(chance)}; {text})"
+        what = f"{CAUSES[key].title} (chance {format_share(chance)}; {text})"
         other = next((name for name in own.strengths if name != key), None)
         if other is None:
             self._remarks.append(sentence(f"felt with fewer workers alone: {what}"))
         elif chance >= EVEN:
             (none,) = self._simulated([self._told.runs.told[-1]])
             gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
-            hidden = f"hidden now, and felt once it is no longer so that {_cause(other).title}: {what}"
+            hidden = f"hidden now, and felt once it is no longer so that {CAUSES[other].title}: {what}"
             self._remarks.append(sentence(f"{hidden}. Without both, throughput changes by {gain}"))
 
     def _without(self, own: Explanation, key: str) -> Scenario:
         """The scenario of an explanation without one of its causes."""
         scenario = self._told.runs.told[-1]
         for name, strength in own.strengths.items():
-            if name not in (key, OUTSIDE.key):
-                scenario = FOUND[name].made(scenario, strength, self._seen.slowest)
+            if name != key:
+                scenario = CAUSES[name].made(scenario, strength, self._seen.slowest)
         return scenario
 
     def _standing(self, told: Result) -> Iterator[tuple[Cause, float]]:
@@ -522,7 +533,7 @@ class _Answer:
         differ = sorted(likeliest ^ rival.strengths.keys(), key=lambda key: key not in likeliest)
         if (again := self._again(self._best, rival)) is not None:
             return again
-        first = _cause(differ[0])
+        first = CAUSES[differ[0]]
         return f"{first.measure}; it tells whether {first.title}"
 
     def _again(self, likeliest: Explanation, rival: Explanation) -> str | None:
@@ -540,10 +551,10 @@ class _Answer:
             outcomes = [outcome for outcome in self._run(scenarios) if isinstance(outcome, Result)]
             if len(outcomes) != 2:
                 continue
-            steps = [step_of(result) * math.exp(own.strengths.get(OUTSIDE.key, 0.0)) for result, own in zip(outcomes, pair, strict=True)]
+            steps = [step_of(result) * own.longer for result, own in zip(outcomes, pair, strict=True)]
             apart = abs(math.log(steps[0] / steps[1])) / _OF_A_RUN
             if apart >= _TELLS and (best is None or apart > best[0]):
-                names = [" and ".join(_cause(key).title for key in own.strengths) or "all is as told" for own in pair]
+                names = [" and ".join(CAUSES[key].title for key in own.strengths) or "all is as told" for own in pair]
                 text = f"the same training with {words}: a step would take {format_seconds(steps[0])} if {names[0]}, "
                 best = apart, f"{text}and {format_seconds(steps[1])} if {names[1]}"
         return best[1] if best is not None else None
@@ -551,23 +562,19 @@ class _Answer:
     @staticmethod
     def _of_memory(scenario: Scenario) -> Iterator[str]:
         """Whether memory is near its limit, where devices fall back to slower algorithms, or swap."""
-        its = memory(scenario)
-        capacity = its.tightest.capacity_bytes
-        if its.refused is not None:
-            yield sentence(f"the scenario does not fit into memory: {its.refused}")
-        elif capacity and its.free_bytes is not None and its.free_bytes < _TIGHT * capacity:
+        held = memory(scenario)
+        capacity = held.tightest.capacity_bytes
+        if held.refused is not None:
+            yield sentence(f"the scenario does not fit into memory: {held.refused}")
+        elif capacity and held.free_bytes is not None and held.free_bytes < _TIGHT * capacity:
             yield (
-                f"Memory is near its limit: {format_bytes(its.free_bytes)} of {format_bytes(capacity)} are free, with which libraries may "
+                f"Memory is near its limit: {format_bytes(held.free_bytes)} of {format_bytes(capacity)} are free, with which libraries may "
                 "have to choose slower algorithms. What that costs is not predicted; try a smaller batch."
             )
 
 
 def _with_half(scenario: Scenario) -> Scenario:
     return with_strategy(scenario, scenario.strategy.with_count(max(scenario.workers // 2, 1)))
-
-
-def _cause(key: str) -> Found:
-    return OUTSIDE if key == OUTSIDE.key else FOUND[key]
 
 
 def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
@@ -578,12 +585,12 @@ def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
     SimulationError
         One has none.
     """
-    found = []
+    results = []
     for outcome in run(scenarios):
         if not isinstance(outcome, Result):
             raise SimulationError(f"{outcome.scenario.strategy.in_words}: {outcome.failed.text}")
-        found.append(outcome)
-    return found
+        results.append(outcome)
+    return results
 
 
 def _alone_s(result: Result, alone: Seen | None) -> float:
@@ -595,7 +602,7 @@ def _alone_s(result: Result, alone: Seen | None) -> float:
     return step_s * own / usual
 
 
-def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], one_s: float, first: Sequence[Result]) -> Iterator[str]:
+def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], predicted_s: float, first: Sequence[Result]) -> Iterator[str]:
     """What figures that were typed may mean in place of what they say.
 
     Raises
@@ -603,7 +610,7 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], one_
     InputError
         They are in another unit, as far as predictions can tell.
     """
-    pairs = [*([] if alone is None else [(alone, one_s)]), *zip(several, map(step_of, first), strict=True)]
+    pairs = [*([] if alone is None else [(alone, predicted_s)]), *zip(several, map(step_of, first), strict=True)]
     figures = [
         Figure(seen.source, seen.quantity, seen.step_s, predicted_s, samples_of_step(seen, scenario), seen.workers)
         for seen, predicted_s in pairs
@@ -626,8 +633,8 @@ def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
     return [sentence(f"{many}; devices are taken to be as fast as the one that was seen")]
 
 
-def _interval(mean: float, spread: float) -> tuple[float, float]:
-    return mean * math.exp(-Z_90 * spread), mean * math.exp(Z_90 * spread)
+def _interval(mean: float, spread: float, deviations: float = Z_90) -> tuple[float, float]:
+    return mean * math.exp(-deviations * spread), mean * math.exp(deviations * spread)
 
 
 def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:

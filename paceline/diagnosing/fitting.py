@@ -1,6 +1,6 @@
 """Finds which causes, and how strong, make a scenario do what was seen: sets of at most two, weighed by Bayes' rule.
 
-What was seen are a few logarithms with standard errors (:class:`Evidence`), of which a scenario with causes predicts the same. These
+What was seen are a few logarithms with standard errors (:func:`evidence_of`), of which a scenario with causes predicts the same. These
 are simulated at a few strengths and interpolated, and simulated where they fit best; of two causes where none is enough by itself. The
 weight of a set is how often its causes are the reason, times the mean likelihood of what was seen over the strengths that causes have
 (half-normal ones). Two more sets compete: no cause at all, and something that is none of these.
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.observations import Observed
-from paceline.diagnosing.causes import FOUND, OUTSIDE
+from paceline.diagnosing.causes import CAUSES, OUTSIDE
 from paceline.diagnosing.seen import Seen
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
@@ -29,9 +29,9 @@ from simulator.scenario import Scenario
 from simulator.spec.uncertainty import Z_90
 
 Array = NDArray[np.float64]
+_Key = tuple[tuple[tuple[str, float], ...], int]
+"""Strengths of causes, and the place of a run."""
 
-_SIMULATED = (0.7, 2.0)
-"""Strengths at which a cause is simulated, besides the greatest that it may have."""
 _POINTS = {1: 301, 2: 61}
 """Strengths of each cause over which likelihoods are averaged, by the number of causes."""
 _MODERATE = 2.0
@@ -52,14 +52,6 @@ _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 _UNKNOWN, _ANYTHING = 0.02, 1.0
 """How often none of the known causes is the reason, and how far each figure then is from the prediction: standard deviation of its
 logarithm."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was seen of one run, as numbers that a scenario predicts: ``step`` and others, each with its standard error."""
-
-    values: Mapping[str, float]
-    errors: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -114,6 +106,11 @@ class Explanation:
     error_s: dict[str, float] = field(default_factory=dict)
     scenario: Scenario | None = None
 
+    @property
+    def longer(self) -> float:
+        """By what the time that is counted exceeds that of steps, as a factor."""
+        return math.exp(self.strengths.get(OUTSIDE.key, 0.0))
+
 
 def step_of(result: Result) -> float:
     """Time of a step of every worker, as the throughput tells it."""
@@ -127,23 +124,23 @@ def spread_of(result: Result, *, given_alone: bool) -> float:
     return max(math.log(high / low) / (2.0 * Z_90), 0.01)
 
 
-def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> Evidence:
-    """What was seen, as numbers that a scenario predicts."""
-    values, errors = {"step": math.log(seen.step_s)}, {"step": math.hypot(spread, seen.error)}
+def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> dict[str, tuple[float, float]]:
+    """What was seen, as numbers that a scenario predicts, each with its standard error."""
+    evidence = {"step": (math.log(seen.step_s), math.hypot(spread, seen.error))}
     if seen.compute_s:
-        values["compute"], errors["compute"] = math.log(statistics.fmean(seen.compute_s)), _COMPUTE
+        evidence["compute"] = math.log(statistics.fmean(seen.compute_s)), _COMPUTE
     if seen.uneven is not None:
-        values["uneven"], errors["uneven"] = math.log(seen.uneven), _UNEVEN
+        evidence["uneven"] = math.log(seen.uneven), _UNEVEN
     if seen.input_s:
         # all wait for the one that is last
-        values["input"], errors["input"] = max(seen.input_s) / seen.step_s, _WAIT
+        evidence["input"] = max(seen.input_s) / seen.step_s, _WAIT
     if seen.cpu_s and seen.compute_s and alone is not None and alone.cpu_s and alone.compute_s:
         # where a core is shared, processor time does not grow with the wall clock's; more of it than alone is that of waiting and
         # sending. The median, since one worker may do other things beside, such as checkpoints
         own = statistics.median(map(truediv, seen.cpu_s, seen.compute_s))
         busy = own / (statistics.fmean(alone.cpu_s) / statistics.fmean(alone.compute_s))
-        values["busy"], errors["busy"] = min(math.log(busy), 0.0), _BUSY
-    return Evidence(values, errors)
+        evidence["busy"] = min(math.log(busy), 0.0), _BUSY
+    return evidence
 
 
 def explanations(runs: Runs, run: Simulate) -> list[Explanation]:
@@ -157,19 +154,17 @@ class _Search:
     def __init__(self, runs: Runs, run: Simulate) -> None:
         self._runs, self._run = runs, run
         evidence = [evidence_of(seen, runs.alone, spread) for seen, spread in zip(runs.seen, runs.spread, strict=True)]
-        self._entries = [(place, name) for place, own in enumerate(evidence) for name in own.values]
+        self._entries = [(place, name) for place, own in enumerate(evidence) for name in own]
         """Run and name of each figure; those named ``step`` are added up where causes meet."""
         self._steps = np.array([name == "step" for _, name in self._entries])
-        self._values = np.array([evidence[place].values[name] for place, name in self._entries])
-        self._errors = np.array([evidence[place].errors[name] for place, name in self._entries])
-        self._known: dict[tuple[tuple[tuple[str, float], ...], int], dict[str, float] | None] = {}
+        self._values, self._errors = np.array([evidence[place][name] for place, name in self._entries]).T
+        self._known: dict[_Key, dict[str, float] | None] = {}
 
     def weighed(self) -> list[Explanation]:
         """The sets, the most probable first."""
-        possible = [key for key, cause in FOUND.items() if cause.possible(self._runs.told[-1])]
-        if all(seen.is_average for seen in self._runs.seen):
-            possible.append(OUTSIDE.key)
-        self._simulate([{}, *({key: at} for key in possible for at in _strengths(key))])
+        averages = all(seen.is_average for seen in self._runs.seen)
+        possible = [key for key, cause in CAUSES.items() if cause.possible(self._runs.told[-1]) and (averages or key != OUTSIDE.key)]
+        self._simulate([{}, *({key: at} for key in possible for at in CAUSES[key].strengths)])
         base = self._figures({})
         if base is None:
             raise SimulationError("the scenario cannot be simulated as it was run")
@@ -185,7 +180,9 @@ class _Search:
             pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
             rough = {names: self._averaged(names, _Added([curves[key] for key in names], base, self._steps), None) for names in pairs}
             likely = sorted(rough, key=lambda names: -rough[names].weight)[:_PAIRS]
-            self._simulate(dict(zip(names, at, strict=True)) for names in likely for at in product(*(_strengths(key)[1:] for key in names)))
+            self._simulate(
+                dict(zip(names, at, strict=True)) for names in likely for at in product(*(CAUSES[key].strengths[1:] for key in names))
+            )
             sets += self._fitted({names: surface for names in likely if (surface := self._surface(names)) is not None})
         return sorted(sets, key=lambda own: -own.weight)
 
@@ -196,25 +193,24 @@ class _Search:
         scenario = self._runs.told[place]
         try:
             for key, strength in strengths.items():
-                if strength and key != OUTSIDE.key and FOUND[key].possible(scenario):
-                    scenario = FOUND[key].made(scenario, strength, self._runs.seen[place].slowest)
+                if strength and CAUSES[key].possible(scenario):
+                    scenario = CAUSES[key].made(scenario, strength, self._runs.seen[place].slowest)
         except ScenarioError:
             return None
         return scenario
 
     def _simulate(self, sets: Iterable[Mapping[str, float]]) -> None:
         """Predict what sets of causes make of every run, in one go."""
-        wanted: dict[tuple[tuple[tuple[str, float], ...], int], Scenario] = {}
-        for strengths in sets:
-            for place in range(len(self._runs.seen)):
-                key = tuple(sorted(strengths.items())), place
-                if key in self._known or key in wanted:
-                    continue
-                scenario = self.scenario(strengths, place)
-                if scenario is None:
-                    self._known[key] = None
-                else:
-                    wanted[key] = scenario
+        wanted: dict[_Key, Scenario] = {}
+        for strengths, place in product(sets, range(len(self._runs.seen))):
+            key = tuple(sorted(strengths.items())), place
+            if key in self._known or key in wanted:
+                continue
+            scenario = self.scenario(strengths, place)
+            if scenario is None:
+                self._known[key] = None
+            else:
+                wanted[key] = scenario
         for key, outcome in zip(wanted, self._run(list(wanted.values())), strict=True):
             self._known[key] = None if isinstance(outcome, Failure) else _predicted(dict(key[0]), outcome)
 
@@ -241,14 +237,14 @@ class _Search:
 
     def _curve(self, key: str, base: Array) -> _Surface | None:
         """How figures change with the strength of a cause; None where no step does."""
-        points = [(at, figures) for at in _strengths(key) if (figures := self._figures({key: at})) is not None]
+        points = [(at, figures) for at in CAUSES[key].strengths if (figures := self._figures({key: at})) is not None]
         if not points or float(np.abs(points[-1][1] - base)[self._steps].max()) <= 0.01:
             return None
         return _Surface([[0.0, *(at for at, _ in points)]], np.array([base, *(figures for _, figures in points)]))
 
     def _surface(self, names: tuple[str, ...]) -> _Surface | None:
         """How figures change with the strengths of several causes; None where one of them cannot be simulated."""
-        axes = [[0.0, *_strengths(key)[1:]] for key in names]
+        axes = [[0.0, *CAUSES[key].strengths[1:]] for key in names]
         figures = [self._figures({key: at for key, at in zip(names, each, strict=True) if at}) for each in product(*axes)]
         if any(own is None for own in figures):
             return None
@@ -307,7 +303,7 @@ class _Search:
         best = np.unravel_index(int(np.argmax(logs)), logs.shape)
         top = float(logs[best])
         weights = np.exp(logs - top)
-        share = math.fsum(math.log(_share(key)) for key in names)
+        share = math.fsum(math.log(CAUSES[key].share) for key in names)
         explanation = Explanation(
             {key: round(float(grid[at]), 4) for key, grid, at in zip(names, grids, best, strict=True)},
             share + top + math.log(float(weights.sum())),
@@ -369,25 +365,15 @@ def _along(values: Array, place: int, dimensions: int) -> Array:
     return values.reshape(shape)
 
 
-def _strengths(key: str) -> list[float]:
-    most = OUTSIDE.strongest if key == OUTSIDE.key else FOUND[key].strongest
-    return [*(at for at in _SIMULATED if at < most), most]
-
-
-def _share(key: str) -> float:
-    return OUTSIDE.share if key == OUTSIDE.key else FOUND[key].share
-
-
-def _predicted(strengths: Mapping[str, float], outcome: object) -> dict[str, float]:
-    assert isinstance(outcome, Result)
-    parts, step_s = outcome.breakdown_s, step_of(outcome)
-    return {
-        "step": math.log(step_s) + strengths.get(OUTSIDE.key, 0.0),
-        "compute": math.log(max(parts.compute, 1e-12)),
-        "uneven": strengths.get("slow-worker", 0.0),
-        "input": parts.input / step_s,
-        "busy": -strengths.get("compute", 0.0),
-    }
+def _predicted(strengths: Mapping[str, float], result: Result) -> dict[str, float]:
+    parts, step_s = result.breakdown_s, step_of(result)
+    figures = {
+        "step": math.log(step_s), "compute": math.log(max(parts.compute, 1e-12)), "uneven": 0.0, "input": parts.input / step_s, "busy": 0.0,
+    }  # fmt: skip
+    for key, strength in strengths.items():
+        for name, by in CAUSES[key].shows.items():
+            figures[name] += by * strength
+    return figures
 
 
 def told_as(scenario: Scenario, observed: Sequence[Observed], factor: float, **run: int) -> list[Scenario]:

@@ -274,18 +274,17 @@ def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: 
     )
 
 
-def _steady_mean(its: Steadiness, name: str) -> float:
-    assert its.steady is not None
-    rows = its.rows_of(its.steady)
-    values = getattr(its.run, name)[rows]
+def _steady_mean(record: Steadiness, name: str) -> float:
+    assert record.steady is not None
+    values = getattr(record.run, name)[record.rows_of(record.steady)]
     known = values[values == values]
     return float(known.mean()) if len(known) else math.nan
 
 
-def _start_s(its: Steadiness) -> float:
+def _start_s(record: Steadiness) -> float:
     """What the beginning took longer than steady steps, for each step of the run."""
-    beyond_s = math.fsum(apart.extra_s for apart in its.apart if apart.why in ("first", "epoch"))
-    return beyond_s / max(int(its.run.counts.sum()), 1)
+    beyond_s = math.fsum(apart.extra_s for apart in record.apart if apart.why in ("first", "epoch"))
+    return beyond_s / max(int(record.run.counts.sum()), 1)
 
 
 def check_seen(seen: Sequence[Seen], told: Scenario) -> None:
