@@ -186,16 +186,16 @@ class Space:
     @property
     def searched_together(self) -> list[list[Scenario]]:
         """Configurations of which the search looks for one: a line, or all ways to cut a model alike on a cluster."""
-        found: dict[object, list[Scenario]] = {}
+        together: dict[object, list[Scenario]] = {}
         for line in self.lines:
-            key = (line.cluster, line.scaling, line.way) if line.family is not None else id(line)
-            found.setdefault(key, []).extend(line.scenarios.values())
-        return list(found.values())
+            key = (line.cluster, line.scaling, line.way) if line.family is not None else line
+            together.setdefault(key, []).extend(line.scenarios.values())
+        return list(together.values())
 
     @property
     def considered(self) -> int:
         """Configurations that the ranges name, those that cannot be included."""
-        return sum(len(line.scenarios) for line in self.lines) + sum(one.configurations for one in self.refused)
+        return sum(len(line.scenarios) for line in self.lines) + sum(refusal.configurations for refusal in self.refused)
 
 
 def space_of(
@@ -267,37 +267,35 @@ def space_of(
             raise InputError(f"`{option}` strategy.{name}: is what a plan chooses; leave it out, and name the range by `{argument}`")
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = _base(base_table, source, beside)
-    of_workers = counts_of(_WORKERS if workers is None else workers, "workers")
+    counts = counts_of(_WORKERS if workers is None else workers, "workers")
     if machines is not None:
-        of_workers = Counts(tuple(machines), searched=False, of_machines=True)
+        counts = Counts(tuple(machines), searched=False, of_machines=True)
     of_servers = None if servers is None else counts_of(servers, "servers").values
     own: Scaling = "weak" if base.workload.global_batch is None else "strong"
-    kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
+    scalings: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
     if batches is not None:
-        over = [*over, _batch_axis(batches, kinds, {*given, *tried})]
+        over = [*over, _batch_axis(batches, scalings, {*given, *tried})]
     for name in clusters:
         find("clusters", name, f"`clusters` {quoted(name)}", beside)
     asked_for = list(dict.fromkeys(strategies))
     strategies = asked_for or ("", *(NAMES if base.workload.layers else ()))
-    cells = len(clusters or [""]) * len(strategies) * len(kinds) * len(of_servers or [1])
-    for _, values in over:
-        cells *= len(values)
-    named = cells * len(of_workers.values)
+    cells = len(clusters or [""]) * len(strategies) * math.prod(len(values) for _, values in over)
+    named = cells * len(scalings) * len(of_servers or [1]) * len(counts.values)
     if named > _MOST_CONFIGURATIONS:
         raise InputError(f"{source}: the ranges name {named:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken")
     made_of_named = 0
 
-    def count(more: int) -> None:
+    def made(more: int) -> None:
         nonlocal made_of_named
         made_of_named += more
         if progress is not None:
             progress(made_of_named, named)
 
-    count(0)
-    space = Space([], [], base, source, base_replicas=_own_replicas(base_table, base))
+    made(0)
+    space = Space([], [], base, source, strategies=asked_for, base_replicas=_own_replicas(base_table, base))
     tunable = BUCKET_KEY not in given | tried
     for cluster, short in itertools.product(clusters or ("",), strategies):
-        made, refused = len(space.lines), len(space.refused)
+        lines, refused = len(space.lines), len(space.refused)
         on = _on_cluster(base_table, cluster, settings) if cluster else base_table
         if short:
             on = {**on, "strategy": strategy_table(short, on["strategy"])}
@@ -306,43 +304,48 @@ def space_of(
             chosen = [(key, value) for (key, _), value in zip(over, combination, strict=True)]
             name = ", ".join(filter(None, [short, f"on {cluster}" if cluster else "", *(f"{key}={value}" for key, value in chosen)]))
             where = f"{source}{f' ({name})' if name else ''}"
-            configurations = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
+            kind = kind_of(on["strategy"])
+            configurations = len(scalings) * (len(counts.values) if kind.count_key else 1)
+            configurations *= len(of_servers or [1]) if kind.has_servers else 1
             table = apply_settings(on, chosen, f"{source}: ")
             keys = given | _keys_of(chosen)
-            fixed = Fixed.of(table, keys)
+            problem: ScenarioError | None = None
             try:
-                template = _template(Fixed.without(table, keys) if spans else table, of_workers, where, beside, prices, whole=spans)
+                template = _template(Fixed.without(table, keys) if spans else table, counts, where, beside, prices, whole=spans)
                 if spans and not template.workload.layers:
-                    raise ScenarioError(without_layers(template.workload))
+                    problem = ScenarioError(without_layers(template.workload))
             except ScenarioError as error:
-                asked = _asked(cluster, chosen, base.cluster.name)
-                space.clusters.append(asked)
+                template, problem = base, error
+            # as ``clusters`` or ``over`` with ``cluster.use`` name it, or by its own name
+            used = next((str(value) for key, value in chosen if key == "cluster.use"), "")
+            asked = used or cluster or (base if problem is not None else template).cluster.name
+            space.clusters.append(asked)
+            if problem is not None:
                 if prices is not None:
                     prices.mention(asked)
-                space.refused.append(Refused(name=name or source, cluster=asked, text=error.reasons[0], configurations=configurations))
-                count(configurations)
+                space.refused.append(Refused(name=name or source, cluster=asked, text=problem.reasons[0], configurations=configurations))
+                made(configurations)
                 continue
-            asked = _asked(cluster, chosen, template.cluster.name)
-            space.clusters.append(asked)
+            cell = _Cell(space, template, asked, tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen), counts, where)
             if spans:
-                for kind in kinds:
-                    _add_ways(space, short, template, asked, kind, of_workers, chosen, fixed, where, count)
+                for each in scalings:
+                    cell.add_ways(short, each, Fixed.of(table, keys), made)
                 continue
-            for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
-                _add_line(space, template, asked, kind, server, of_workers, chosen, where)
-            count(configurations)
-        for line in space.lines[made:]:
+            numbers = of_servers if of_servers is not None and template.strategy.has_servers else (template.servers,)
+            for each, number in itertools.product(scalings, numbers):
+                cell.add_line(each, number)
+            made(configurations)
+        for line in space.lines[lines:]:
             line.asked, line.tunable = short, tunable
-        space.refused[refused:] = [one.model_copy(update={"asked": short}) for one in space.refused[refused:]]
+        space.refused[refused:] = [refusal.model_copy(update={"asked": short}) for refusal in space.refused[refused:]]
     _keep_runnable(space, runs_on)
     space.clusters = list(dict.fromkeys(space.clusters))
-    space.strategies = asked_for
     if prices is not None:
         prices.check()
         space.price_notes = prices.notes()
     if not space.lines:
         told = refused_once(space.refused)[:_MOST_REASONS]
-        raise ScenarioError(*(f"{source}{f' ({one.name})' if one.name != source else ''}: {one.text}" for one in told))
+        raise ScenarioError(*(f"{source}{f' ({refusal.name})' if refusal.name != source else ''}: {refusal.text}" for refusal in told))
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
             f"`servers` {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
@@ -351,12 +354,104 @@ def space_of(
     return space
 
 
+@dataclass
+class _Cell:
+    """One strategy on one cluster with one combination of further values: it adds lines to a space.
+
+    Attributes
+    ----------
+    template
+        All else of the configurations.
+    asked
+        What the cluster was asked for as.
+    others
+        The further values in words.
+    counts
+        Numbers of workers or machines.
+    where
+        For messages.
+    """
+
+    space: Space
+    template: Scenario
+    asked: str
+    others: tuple[str, ...]
+    counts: Counts
+    where: str
+
+    def add_line(self, scaling: Scaling, servers: int) -> None:
+        """Make a line of configurations, and note which of it cannot be."""
+        workload = _scaled(self.template.workload, scaling, self.space.base_replicas)
+        start = self.template.strategy.with_servers(servers)
+        scenarios: dict[int, Scenario] = {}
+        problems: list[str] = []
+        for count, none in self.counts.workers(start, self.template.cluster):
+            if none:
+                problems.append(none)
+                continue
+            parts = {**self.template.sections, "workload": workload, "strategy": start.with_count(count)}
+            try:
+                scenarios[count] = validated(Scenario, parts, self.where)
+            except ScenarioError as error:
+                problems.append(error.reasons[0])
+        line = self._line(next(iter(scenarios.values()), self.template.model_copy(update={"strategy": start})), scaling)
+        line.scenarios = scenarios
+        if problems:
+            name = configuration_name(line.what, self.template.cluster.name, self.others, scaling=scaling)
+            self.space.refused.append(Refused(name=name, cluster=self.asked, text=problems[0], configurations=len(problems)))
+        if scenarios:
+            self.space.lines.append(line)
+
+    def add_ways(self, short: str, scaling: Scaling, fixed: Fixed, made: Callable[[int], None]) -> None:
+        """Make a line of each way in which a model is cut, and note which cannot be; ``made`` is told of each number of workers."""
+        space, template = self.space, self.template
+        workload = _scaled(template.workload, scaling, space.base_replicas)
+        each = workload.batch_per_replica
+        device_batch = None if each is None else Fraction(each, space.base.layout.ranks_per_replica)
+        lines: dict[str, Line] = {}
+        refused: dict[tuple[Way, bool], list[tuple[str, str]]] = {}
+        known = {line.name: line for line in space.lines if line.cluster == self.asked and line.scaling == scaling}
+        family = object()
+        maker = Maker(short, template, workload, device_batch, fixed, self.where)
+        per_node = template.cluster.devices_per_node
+        for count, _ in self.counts.workers(template.strategy, template.cluster):
+            made(1)
+            if self.counts.searched and count % per_node and per_node % count:
+                continue  # of a range, whole nodes, or a part that divides one
+            for tried in maker.tried(count):
+                made(0)  # which takes a while for a large model
+                new = self._line(tried, scaling, family)
+                name = configuration_name(new.what, template.cluster.name, self.others)
+                if tried.scenario is None:
+                    reason = f"{name}, {counted(count, 'worker')}", tried.refused
+                    refused.setdefault((way_of(tried.strategy), tried.by_memory), []).append(reason)
+                elif name not in known or count not in known[name].scenarios:
+                    lines.setdefault(name, new).scenarios[count] = tried.scenario
+        space.lines += lines.values()
+        for (way, by_memory), reasons in refused.items():
+            (name, text), many = reasons[0], len(reasons)
+            name = f"{way} under {short!r}, such as {name}" if many > 1 else name
+            name = f"{name}, {scaling} scaling"
+            space.refused.append(Refused(name=name, cluster=self.asked, text=text, configurations=many, by_memory=by_memory, way=way))
+        total = sum(len(line.scenarios) for line in space.lines)
+        if total > _MOST_CONFIGURATIONS:
+            raise InputError(
+                f"{self.where}: the ranges name more than {total:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a "
+                "list of `workers`, or fewer `strategies`"
+            )
+
+    def _line(self, first: Scenario | Tried, scaling: Scaling, family: object = None) -> Line:
+        """An empty line that is named after a configuration of it."""
+        what = ", ".join(filter(None, (first.strategy.in_words, trained_in_words(first.training))))
+        return Line(what, self.others, self.asked, scaling, {}, self.counts.searched, max(self.counts.values), family)
+
+
 def _keys_of(pairs: Iterable[tuple[str, Any]]) -> set[str]:
     """Dotted keys that settings name, those inside of tables included, under the names that a person writes."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for key, value in pairs:
-        found |= _keys_of((f"{key}.{name}", inner) for name, inner in value.items()) if isinstance(value, Mapping) else {short_name(key)}
-    return found
+        keys |= _keys_of((f"{key}.{name}", inner) for name, inner in value.items()) if isinstance(value, Mapping) else {short_name(key)}
+    return keys
 
 
 def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Iterable[str]) -> Axis:
@@ -366,7 +461,7 @@ def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: I
             "`batches`: counts samples of each replica with weak scaling, of all together with strong; give `scaling` as one of them"
         )
     key = "workload.global_batch" if kinds[0] == "strong" else "workload.batch_per_replica"
-    if any(its in ("workload.global_batch", "workload.batch_per_replica") for its in given):
+    if not {"workload.global_batch", "workload.batch_per_replica"}.isdisjoint(given):
         raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")
     text = batches if isinstance(batches, str) else ",".join(str(value) for value in batches)
     such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on and its end are taken, or a list such as `batches='16,128'`"
@@ -425,16 +520,10 @@ def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[st
         return dict(table)
     moved = {**table, "cluster": {"use": name}}
     tables = [value for key, value in settings if key == "cluster" and isinstance(value, Mapping)]
-    inside = [(f"cluster.{key}", value) for its in tables for key, value in its.items()]
+    inside = [(f"cluster.{key}", value) for own_table in tables for key, value in own_table.items()]
     return apply_settings(
         moved, [(key, value) for key, value in (*inside, *settings) if key.startswith("cluster.") and key != "cluster.use"]
     )
-
-
-def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
-    """What the cluster of a line is called: as ``clusters`` or ``over`` with ``cluster.use`` name it, or by its own name."""
-    by_axis = next((str(value) for key, value in chosen if key == "cluster.use"), "")
-    return by_axis or cluster or own
 
 
 def base_of(scenario: Source, settings: Iterable[tuple[str, Any]]) -> Scenario:
@@ -510,112 +599,6 @@ def _first_valid(
             problem = problem or error
     assert problem is not None
     raise problem
-
-
-def _counted(strategy: Mapping[str, Any], workers: Counts, servers: Sequence[int] | None) -> int:
-    """How many configurations a strategy's numbers of workers and servers make."""
-    kind = kind_of(strategy)
-    return (len(workers.values) if kind.count_key else 1) * (len(servers or [1]) if kind.has_servers else 1)
-
-
-def _servers_for(template: Scenario, given: Sequence[int] | None) -> Sequence[int]:
-    """Numbers of servers to try: those given, or the template's own; a strategy without servers has one line."""
-    return given if given is not None and template.strategy.has_servers else (template.servers,)
-
-
-def _add_line(
-    space: Space,
-    template: Scenario,
-    asked: str,
-    scaling: Scaling,
-    servers: int,
-    counts: Counts,
-    chosen: Sequence[tuple[str, Any]],
-    where: str,
-) -> None:
-    """Make a line of configurations, and note which of it cannot be."""
-    workload = _scaled(template.workload, scaling, space.base_replicas)
-    start = template.strategy.with_servers(servers)
-    scenarios: dict[int, Scenario] = {}
-    problems: list[str] = []
-    for count, none in counts.workers(start, template.cluster):
-        if none:
-            problems.append(none)
-            continue
-        parts = {**template.sections, "workload": workload, "strategy": start.with_count(count)}
-        try:
-            scenarios[count] = validated(Scenario, parts, where)
-        except ScenarioError as error:
-            problems.append(error.reasons[0])
-    line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
-    what, others = _what(line_of), _others(chosen)
-    if problems:
-        name = configuration_name(what, template.cluster.name, others, scaling=scaling)
-        space.refused.append(Refused(name=name, cluster=asked, text=problems[0], configurations=len(problems)))
-    if scenarios:
-        space.lines.append(Line(what, others, asked, scaling, scenarios, counts.searched, max(counts.values)))
-
-
-def _add_ways(
-    space: Space,
-    short: str,
-    template: Scenario,
-    asked: str,
-    scaling: Scaling,
-    counts: Counts,
-    chosen: Sequence[tuple[str, Any]],
-    fixed: Fixed,
-    where: str,
-    made: Callable[[int], None],
-) -> None:
-    """Make a line of each way in which a model is cut, and note which of them cannot be; ``made`` is told of each number of workers."""
-    base = space.base
-    workload = _scaled(template.workload, scaling, space.base_replicas)
-    each = workload.batch_per_replica
-    device_batch = None if each is None else Fraction(each, base.layout.ranks_per_replica)
-    lines: dict[str, Line] = {}
-    refused: dict[tuple[Way, bool], list[tuple[str, str]]] = {}
-    known = {line.name: line for line in space.lines if line.cluster == asked and line.scaling == scaling}
-    family = object()
-    maker = Maker(short, template, workload, device_batch, fixed, where)
-    per_node = template.cluster.devices_per_node
-    for count, _ in counts.workers(template.strategy, template.cluster):
-        made(1)
-        if counts.searched and count % per_node and per_node % count:
-            continue  # of a range, whole nodes, or a part that divides one
-        for its in maker.tried(count):
-            made(0)  # which takes a while for a large model
-            what, others = _what(its), _others(chosen)
-            name = configuration_name(what, template.cluster.name, others)
-            if its.scenario is None:
-                refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {counted(count, 'worker')}", its.refused))
-                continue
-            if name not in known or count not in known[name].scenarios:
-                line = lines.setdefault(name, Line(what, others, asked, scaling, {}, counts.searched, max(counts.values), family))
-                line.scenarios[count] = its.scenario
-    space.lines += lines.values()
-    for (way, by_memory), its_texts in refused.items():
-        (name, text), many = its_texts[0], len(its_texts)
-        what = f"{way} under {short!r}, such as {name}" if many > 1 else name
-        space.refused.append(
-            Refused(name=f"{what}, {scaling} scaling", cluster=asked, text=text, configurations=many, by_memory=by_memory, way=way)
-        )
-    total = sum(len(line.scenarios) for line in space.lines)
-    if total > _MOST_CONFIGURATIONS:
-        raise InputError(
-            f"{where}: the ranges name more than {total:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a list of "
-            "`workers`, or fewer `strategies`"
-        )
-
-
-def _what(its: Scenario | Tried) -> str:
-    """The strategy in words, and how it is trained."""
-    return ", ".join(filter(None, (its.strategy.in_words, trained_in_words(its.training))))
-
-
-def _others(chosen: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
-    """What was chosen by further keys, in words."""
-    return tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen)
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:
@@ -708,48 +691,42 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
         A workload names no device, and its clusters have several, on which it cannot be equally
         fast; or one factor, given by hand, would move it to several devices alike.
     """
-    scenarios = [resolve(scenario) for scenario in scenarios]
-    _check_given(scenarios, source)
+    pairs = [(resolved.workload, resolved.cluster) for resolved in map(resolve, scenarios)]
     unsaid: dict[str, dict[object, str]] = {}
-    for scenario in scenarios:
-        load, name = scenario.workload, scenario.cluster.device
-        if load.moved is None and not load.device and name:
-            unsaid.setdefault(load.name, {}).setdefault(device_kind_of(name), name)
-    for workload, its in unsaid.items():
-        if len(its) > 1:
-            names = list(its.values())
-            shown = ", ".join(map(repr, names[:4]))
-            setting = f'`settings` workload.calibrated={{batch=[1,64],device="{names[0][:60]}"}}'
+    moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
+    for load, cluster in pairs:
+        if load.moved is None and not load.device and cluster.device:
+            unsaid.setdefault(load.name, {}).setdefault(device_kind_of(cluster.device), cluster.device)
+        elif load.moved is not None and load.moved.applied and load.moved.rule == "given":
+            to = load.moved.to_device
+            moved.setdefault((load.name, load.moved.factor), {}).setdefault(device_kind_of(to), to)
+    for (workload, factor), kinds in moved.items():
+        if len(kinds) > 1:
+            ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
             raise InputError(
-                f"{source}: the workload {workload!r} names no device, but the clusters have several ({shown}), on which it cannot be "
-                f"equally fast: say on which it was measured, such as {setting}, or plan for one of them at a time"
+                f"{source}: workload.moved gives the workload {workload!r} one factor ({ends}), but the clusters have several devices "
+                f"({_quoted(kinds)}), to which it cannot be the same: plan for each cluster by itself, "
+                "with `clusters` and its own factor, or leave workload.moved out where a published rule leads there"
+            )
+    for workload, kinds in unsaid.items():
+        if len(kinds) > 1:
+            setting = f'`settings` workload.calibrated={{batch=[1,64],device="{next(iter(kinds.values()))[:60]}"}}'
+            raise InputError(
+                f"{source}: the workload {workload!r} names no device, but the clusters have several ({_quoted(kinds)}), on which it "
+                f"cannot be equally fast: say on which it was measured, such as {setting}, or plan for one of them at a time"
             )
     notes = [
         f"the workload {workload!r} names no device; its times are taken to be those on {name!r}"
-        for workload, its in unsaid.items()
-        for name in its.values()
+        for workload, kinds in unsaid.items()
+        for name in kinds.values()
     ]
-    some_name_one = any(scenario.cluster.device for scenario in scenarios)
-    for scenario in scenarios:
-        load, cluster = scenario.workload, scenario.cluster
-        device, moved = load.device, load.moved is not None and load.moved.applied
-        if device and not cluster.device and (moved or some_name_one):
-            notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {device!r}")
+    some_name_one = any(cluster.device for _, cluster in pairs)
+    for load, cluster in pairs:
+        is_moved = load.moved is not None and load.moved.applied
+        if load.device and not cluster.device and (is_moved or some_name_one):
+            notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {load.device!r}")
     return list(dict.fromkeys(notes))
 
 
-def _check_given(scenarios: Iterable[Scenario], source: str) -> None:
-    """Refuse a factor that was given by hand, which holds for one device, where the clusters have more."""
-    moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
-    for load in (scenario.workload for scenario in scenarios):
-        if load.moved is not None and load.moved.applied and load.moved.rule == "given":
-            to = load.moved.to_device
-            moved.setdefault((load.name, load.moved.factor), {}).setdefault(device_kind_of(to), to)
-    for (name, factor), its in moved.items():
-        if len(its) > 1:
-            ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
-            raise InputError(
-                f"{source}: workload.moved gives the workload {name!r} one factor ({ends}), but the clusters have several devices "
-                f"({', '.join(map(repr, list(its.values())[:4]))}), to which it cannot be the same: plan for each cluster by itself, "
-                "with `clusters` and its own factor, or leave workload.moved out where a published rule leads there"
-            )
+def _quoted(kinds: Mapping[object, str]) -> str:
+    return ", ".join(map(repr, list(kinds.values())[:4]))
