@@ -109,8 +109,9 @@ class Candidate(Short, Spec):
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
         """A row each: how it stands to the goal, then its result's settings and :data:`simulator.results.rows.COLUMNS`."""
-        held = list(items)
-        return [its._standing() | row for its, row in zip(held, Result.rows_of([its.result for its in held]), strict=True)]
+        every = list(items)
+        results = Result.rows_of([candidate.result for candidate in every])
+        return [candidate._standing() | row for candidate, row in zip(every, results, strict=True)]
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
@@ -190,8 +191,20 @@ class JobCount(Spec):
     goodput: float = Field(description="mean share of the time in which steps are made that are kept")
 
 
-class WorkerCount(Spec):
+class _Sparse(Spec):
+    """What is written without those of its parts that say nothing, so that plans which have none are written as before."""
+
+    sparse: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value or name not in self.sparse}
+
+
+class WorkerCount(_Sparse):
     """Throughput of the chosen configuration with another number of workers."""
+
+    sparse = ("job",)
 
     workers: int
     replicas: int
@@ -203,14 +216,11 @@ class WorkerCount(Spec):
     placement: str = Field(description="what sits on which machines, in words")
     job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
 
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a job, where there is none."""
-        return _without(handler(self), "job")
 
-
-class Refused(Spec):
+class Refused(_Sparse):
     """Configurations that the ranges name and that cannot be: no such machine, a rule, a failed simulation."""
+
+    sparse = ("by_memory", "way", "asked")
 
     name: str = Field(description="which, in words")
     cluster: str = Field(default="", description="as it was asked for")
@@ -220,14 +230,11 @@ class Refused(Spec):
     way: str = Field(default="", description="way of training, of ways of cutting a model")
     asked: str = Field(default="", description="short name of the strategy, where several were asked for")
 
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is of ways of cutting a model, or of several strategies, where there are none."""
-        return _without(handler(self), "by_memory", "way", "asked")
 
-
-class Improvement(Spec):
+class Improvement(_Sparse):
     """One change to the chosen configuration, simulated; or the reason why it was not."""
+
+    sparse = ("job_samples_per_s",)
 
     name: str = Field(description="such as: 2x network")
     text: str = Field(description="what was changed, in a sentence, with the source of any figure; or why it is not known")
@@ -247,10 +254,8 @@ class Improvement(Spec):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a job, where there is none, and what is of upgrades alone."""
-        written = _without(handler(self), "job_samples_per_s")
-        of_upgrades = ("usd", "months", "months_low", "months_high")
-        return written if self.usd is not None else {name: value for name, value in written.items() if name not in of_upgrades}
+        of_upgrades = ("usd", "months", "months_low", "months_high") if self.usd is None else ()
+        return {name: value for name, value in super()._written(handler).items() if name not in of_upgrades}
 
     @property
     def effect(self) -> Estimate | None:
@@ -311,19 +316,19 @@ class BreakEven(Spec):
 def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     """Refusals, each reason once: those that share it as one, with all of their configurations."""
     by_text: dict[str, list[Refused]] = {}
-    for one in refused:
-        by_text.setdefault(one.text, []).append(one)
-    return [
-        same[0].model_copy(
-            update={"name": shortly_listed([one.name for one in same], 2), "configurations": sum(one.configurations for one in same)}
-        )
-        for same in by_text.values()
-    ]
+    for refusal in refused:
+        by_text.setdefault(refusal.text, []).append(refusal)
+    once = []
+    for same in by_text.values():
+        name = shortly_listed([refusal.name for refusal in same], 2)
+        once.append(same[0].model_copy(update={"name": name, "configurations": sum(refusal.configurations for refusal in same)}))
+    return once
 
 
-class Plan(Short, Checksummed):
+class Plan(Short, Checksummed, _Sparse):
     """The answer to a goal: the best configuration, and what else was found."""
 
+    sparse = ("ways", "best_way", "for_each_way", "payments", "break_even")
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
@@ -374,11 +379,6 @@ class Plan(Short, Checksummed):
     sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = Field(default=(), description="what else is to be known, in sentences")
 
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is said of ways of training and to pay, where there is one."""
-        return _without(handler(self), "ways", "best_way", "for_each_way", "payments", "break_even")
-
     def _in_short(self) -> Iterator[str]:
         yield self.chosen.name if self.feasible else f"nothing reaches the goal, nearest is {self.chosen.name}"
         yield from list(self.chosen._in_short())[1:]
@@ -393,19 +393,20 @@ class Plan(Short, Checksummed):
         ``best`` and its expected ``regret_share``, time and cost of the training with their intervals, and the
         columns of results.
         """
-        return Table.of(self._rows()).to_frame()
+        return Table.of(self.rows()).to_frame()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, and the first candidates."""
-        rows = self._rows()
+        rows = self.rows()
         columns = Candidate.shown_columns(rows)
         shown = [{name: row.get(name) for name in columns} for row in rows[:_MOST_SHOWN]]
         more = f"and {len(rows) - _MOST_SHOWN:,} more" if len(rows) > _MOST_SHOWN else ""
         return Table.of(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more=more).to_html()
 
-    def _rows(self) -> list[Row]:
-        ranked = {its.key: its for its in (self.chosen, *self.runners_up, *self.candidates)}
-        runners_up, front = {its.key for its in self.runners_up}, {its.key for its in self.pareto}
+    def rows(self) -> list[Row]:
+        """A row a candidate, as :meth:`to_frame` describes them."""
+        ranked = {candidate.key: candidate for candidate in (self.chosen, *self.runners_up, *self.candidates)}
+        runners_up, front = ({candidate.key for candidate in some} for some in (self.runners_up, self.pareto))
         rows: list[Row] = []
         for key, row in zip(ranked, Candidate.rows_of(ranked.values()), strict=True):
             standing = "chosen" if key == self.chosen.key else "runner-up" if key in runners_up else ""
@@ -414,11 +415,6 @@ class Plan(Short, Checksummed):
 
 
 _MOST_SHOWN = 10
-
-
-def _without(written: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Without parts that say nothing, so that plans which have none are written as before."""
-    return {name: value for name, value in written.items() if value or name not in names}
 
 
 # -- the file of a plan ----------------------------------------------------------------------
@@ -471,9 +467,10 @@ def read_plan(path: Path) -> Plan:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
-    held = [plan.chosen, plan.fewest, plan.most, *plan.runners_up, *plan.pareto, *plan.candidates]
-    held += [each.near_miss for each in plan.clusters] + [each.best for each in plan.clusters] + [each.best for each in plan.strategies]
-    held += [each.best for each in plan.ways] + [each.best for each in plan.payments]
-    if not all(one is None or one.result.scenario.hash == one.result.scenario_hash for one in held):
+    every = [plan.chosen, plan.fewest, plan.most, *plan.runners_up, *plan.pareto, *plan.candidates]
+    answers: list[ClusterAnswer | StrategyAnswer | WayAnswer | Payment] = [*plan.clusters, *plan.strategies, *plan.ways, *plan.payments]
+    every += [*(answer.best for answer in answers), *(answer.near_miss for answer in plan.clusters)]
+    results = [candidate.result for candidate in every if candidate is not None]
+    if not all(result.scenario.hash == result.scenario_hash for result in results):
         raise ResultsError(f"{path}: a scenario is not the one of its scenario_hash: it was changed; plan again")
     return plan

@@ -7,31 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
-from paceline.planning.answer import (
-    Candidate,
-    ClusterAnswer,
-    Improvement,
-    Plan,
-    ServerCount,
-    StrategyAnswer,
-    WayAnswer,
-    WorkerCount,
-    refused_once,
-)
+from paceline.planning.answer import Candidate, Payment, Plan, refused_once
 from paceline.sentences import chance_in_words, nodes_beyond, regret_in_words
-from simulator.base.table import Cell, Column, Table
+from simulator.base.table import Column, Row, Table
 from simulator.base.text import format_hourly, written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
-AnswerT = TypeVar("AnswerT", bound=ClusterAnswer | StrategyAnswer | WayAnswer)
 _HOUR_S = 3600.0
 _NAME = Column("name", "text", "Configuration")
-_SCALING = COLUMNS["scaling"]
-_SERVERS = COLUMNS["servers"]
-_NODES = COLUMNS["nodes"]
+_SCALING, _NODES, _PRICE = COLUMNS["scaling"], COLUMNS["nodes"], COLUMNS["usd_per_hour"]
 WORKERS = Column("workers", "count", "Workers")
 RATE = (
     Column("samples_per_s", "throughput", "Throughput (samples/s)"),
@@ -39,15 +26,10 @@ RATE = (
     Column("samples_per_s_high", "throughput", "High"),
 )
 """Throughput and the ends of its interval."""
-_PRICE = COLUMNS["usd_per_hour"]
 _TRAINING = (Column("hours", "number", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
-_OF_JOB = (
-    Column("job_hours", "number", "Hours of the job"),
-    Column("job_cost_usd", "usd", "Cost of the job"),
-    Column("goodput", "share", "Goodput"),
-)
-_UPGRADES = (
-    Column("usd", "usd", "Costs once"),
+_CONFIDENCE = Column("confidence", "share", "Confidence")
+_LIMIT = Column("bottleneck", "text", "Limited by")
+_MONTHS = (
     Column("months", "number", "Pays after (months)"),
     Column("months_low", "number", "Soonest"),
     Column("months_high", "number", "Latest"),
@@ -67,31 +49,131 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
     ``plan-payments``, the answer in each way to pay, and ``plan-break-even``, when what is paid in advance pays;
     ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
     """
+    of_job = (
+        Column("job_hours", "number", "Hours of the job"),
+        Column("job_cost_usd", "usd", "Cost of the job"),
+        Column("goodput", "share", "Goodput"),
+    )
+    of_upgrades = (Column("usd", "usd", "Costs once"), *_MONTHS)
+    jobs, upgrades = any(count.job is not None for count in plan.workers), any(change.usd is not None for change in plan.improvements)
+    changed = (*RATE, *(of_job if jobs else ()), _PRICE, _WHERE)
+
+    def of_changed(item: Any) -> Row:
+        """The answer with something else in it, and which machines it needs besides those of the cluster."""
+        beyond = nodes_beyond(item.nodes, plan.chosen.result.scenario)
+        where = ", ".join(filter(None, (item.placement, beyond))) or None
+        row: Row = {"scaling": plan.chosen.scaling, **_ends(RATE, item.throughput_samples_per_s), "placement": where}
+        if (job := getattr(item, "job", None)) is not None:
+            cost = job.cost_usd.mean if job.cost_usd is not None else None
+            row |= {"job_hours": job.time_s.mean / _HOUR_S, "job_cost_usd": cost, "goodput": job.goodput}
+        return row
+
     tables = (
-        _clusters(plan),
-        _strategies(plan),
-        _ways(plan),
+        _table(
+            "plan-clusters",
+            "Each cluster",
+            (
+                *(COLUMNS["cluster"], _SCALING, WORKERS, _NODES, Column("devices_per_node", "count", "Devices of each")),
+                *(Column("samples_per_s", "throughput", "Samples/s"), Column("hours", "number", "Hours"), _PRICE),
+                *(Column("cost_usd", "usd", "Cost in all"), *_compared("How it compares, or why not")),
+            ),
+            plan.clusters if len(plan.clusters) > 1 else (),
+            _of_best,
+        ),
+        _table(
+            "plan-strategies",
+            "Each strategy",
+            (COLUMNS["strategy"], _SCALING, WORKERS, _NODES, *RATE, *_TRAINING, *_compared("How it compares, or why not")),
+            plan.strategies,
+            _of_best,
+        ),
+        _table(
+            "plan-ways",
+            "The best of each way of training",
+            (
+                *(Column("way", "text", "Way of training"), _SCALING, WORKERS, _NODES, *RATE, *_TRAINING),
+                *(Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)")),
+                *_compared("How it compares, and what limits it"),
+            ),
+            plan.ways,
+            _of_best,
+        ),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
-        _counts(
-            "plan-servers", "The same with other numbers of servers", (_SERVERS,), [((its.servers,), its) for its in plan.servers], plan
+        _table(
+            "plan-servers",
+            "The same with other numbers of servers",
+            (COLUMNS["servers"], _SCALING, *RATE, _PRICE, _WHERE),
+            plan.servers,
+            of_changed,
         ),
-        _counts(
+        _table(
             "plan-workers",
             "The same with other numbers of workers",
-            (WORKERS, COLUMNS["replicas"]),
-            [((its.workers, its.replicas), its) for its in plan.workers],
-            plan,
-            _OF_JOB if any(its.job is not None for its in plan.workers) else (),
+            (WORKERS, COLUMNS["replicas"], _SCALING, *changed),
+            plan.workers,
+            of_changed,
         ),
-        _payments(plan),
-        _break_even(plan),
-        _improvements(plan),
-        Table(
+        _table(
+            "plan-payments",
+            "The answer in each way to pay",
+            (
+                Column("payment", "text", "Way to pay"),
+                *_TRAINING,
+                Column("cost_low_usd", "usd", "Low cost"),
+                Column("cost_high_usd", "usd", "High cost"),
+                Column("capital_usd", "usd", "In advance"),
+                Column("running_usd_per_hour", "hourly", "Running, per hour in use"),
+                _CONFIDENCE,
+                _LIMIT,
+                Column("text", "text", "How it compares, or why not"),
+                Column("price", "text", "Price of a node, and where it is from"),
+            ),
+            plan.payments,
+            _of_payment,
+        ),
+        _table(
+            "plan-break-even",
+            "When paying in advance pays",
+            (
+                Column("own", "text", "In advance"),
+                Column("rented", "text", "Against"),
+                *_MONTHS,
+                Column("lasts_months", "number", "Lasts (months)"),
+                Column("capital_usd", "usd", "Paid in advance"),
+                Column("own_usd_per_month", "usd", "Then a month"),
+                Column("rented_usd_per_month", "usd", "Rented, a month"),
+                Column("share_in_use", "share", "Hours in use"),
+                Column("pays_above", "share", "Pays above"),
+                Column("text", "text", "In words"),
+            ),
+            plan.break_even,
+            lambda pair: {"own_usd_per_month": pair.own_usd_per_month.mean, "rented_usd_per_month": pair.rented_usd_per_month.mean},
+        ),
+        _table(
+            "plan-improvements",
+            "What one improvement would buy",
+            (
+                Column("improvement", "text", "Improvement"),
+                _SCALING,
+                Column("gain", "change", "Throughput gained"),
+                Column("gain_low", "change", "Least gained"),
+                Column("gain_high", "change", "Most gained"),
+                *RATE,
+                _PRICE,
+                *(of_upgrades if upgrades else ()),
+                _WHERE,
+                _LIMIT,
+                Column("text", "text", "What it is"),
+            ),
+            plan.improvements,
+            lambda change: {"improvement": change.name, **of_changed(change)},
+        ),
+        _table(
+            "plan-refused",
             "What cannot be",
             (Column("name", "text", "Configurations"), Column("configurations", "count", "How many"), Column("text", "text", "Why")),
-            tuple((each.name, each.configurations, each.text) for each in refused_once(plan.refused)),
-            "plan-refused",
+            refused_once(plan.refused),
         ),
         _candidates("plan-all", "Every configuration simulated", plan.candidates, plan),
     )
@@ -100,20 +182,19 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
 
 def candidates_table(plan: Plan) -> Table:
     """Every configuration that was simulated, the answer first, with its rank and all columns of its result."""
-    front = {its.key for its in plan.pareto}
-    ranks = {its.key: rank for rank, its in enumerate((plan.chosen, *plan.runners_up), 1)}
-    candidates = {its.key: its for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
-    rows = Candidate.rows_of(candidates.values())
-    columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in rows[0]))
-    cells = tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True))
+    rows = plan.rows()
+    known = {**COLUMNS, "pareto": Column("pareto", "text")}
+    columns = (Column("rank", "count"), *(known.get(name, Column(name)) for name in rows[0] if name != "standing"))
+    cells = tuple((rank if standing else None, *row) for rank, (standing, *row) in enumerate((row.values() for row in rows), 1))
     return Table("Candidates", columns, cells, "plan")
 
 
 def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
     """Some configurations, one per row, their names without the number of workers, and without what all of the plan share."""
-    held = (plan.chosen, *plan.candidates)
-    scalings, clusters = {its.scaling for its in held}, {its.result.scenario.cluster.name for its in held}
-    names = [its.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for its in candidates]
+    every = (plan.chosen, *plan.candidates)
+    scalings = {candidate.scaling for candidate in every}
+    clusters = {candidate.result.scenario.cluster.name for candidate in every}
+    names = [candidate.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for candidate in candidates]
     return _candidates("plan-compared", "", candidates, plan, names)
 
 
@@ -133,256 +214,86 @@ def brief(table: Table) -> Table:
     return replace(table.only(*names), title=f"{table.title}, {shared.pop()} scaling")
 
 
-def _clusters(plan: Plan) -> Table:
-    """A line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
-    columns = (
-        Column("devices_per_node", "count", "Devices of each"),
-        Column("samples_per_s", "throughput", "Samples/s"),
-        Column("hours", "number", "Hours"),
-        _PRICE,
-        Column("cost_usd", "usd", "Cost in all"),
-    )
-    answers = plan.clusters if len(plan.clusters) > 1 else ()
-    named = "plan-clusters", "Each cluster", COLUMNS["cluster"]
-    return _best_of_each(*named, columns, answers, lambda _, best: (best.devices_per_node, _rate(best)[0], *_training(best)))
+def _table(name: str, title: str, columns: tuple[Column, ...], items: Iterable[Any], values: Callable[[Any], Row] = lambda _: {}) -> Table:
+    """A row for each item: what ``values`` gives of it by the names of columns, else the item's attribute of that name, else nothing."""
+    rows = [(item, values(item)) for item in items]
+    cells = (tuple(row[key] if key in row else getattr(item, key, None) for key in (each.name for each in columns)) for item, row in rows)
+    return Table(title, columns, tuple(cells), name)
 
 
-def _strategies(plan: Plan) -> Table:
-    """A line for each strategy that was asked for: its best configuration, and how that stands to the goal."""
-    named = "plan-strategies", "Each strategy", COLUMNS["strategy"]
-    return _best_of_each(*named, (*RATE, *_TRAINING), plan.strategies, lambda _, best: (*_rate(best), *_training(best)))
+def _compared(heading: str) -> tuple[Column, ...]:
+    """How the best of something compares, and which that is."""
+    return _CONFIDENCE, Column("text", "text", heading), Column("best", "text", "Best configuration")
 
 
-def _ways(plan: Plan) -> Table:
-    """A line for each way of training: its best configuration, and what limits it."""
-    columns = (*RATE, *_TRAINING, Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)"))
-    named = "plan-ways", "The best of each way of training", Column("way", "text", "Way of training")
-    return _best_of_each(
-        *named,
-        columns,
-        plan.ways,
-        lambda its, best: (*_rate(best), *_training(best), its.memory_bytes, its.waiting),
-        "How it compares, and what limits it",
-    )
+def _of_best(answer: Any) -> Row:
+    """The figures of the best configuration of a cluster, a strategy or a way of training."""
+    best: Candidate | None = answer.best
+    return {"best": None} if best is None else {**_figures(best), "best": best.name}
 
 
-def _best_of_each(
-    name: str,
-    title: str,
-    of: Column,
-    columns: Sequence[Column],
-    answers: Sequence[AnswerT],
-    figures: Callable[[AnswerT, Candidate], tuple[Cell, ...]],
-    what: str = "How it compares, or why not",
-) -> Table:
-    """A line for each answer: the best configuration of what the first column names, its figures, and what is said of it."""
-    every = (
-        of,
-        _SCALING,
-        WORKERS,
-        _NODES,
-        *columns,
-        Column("confidence", "share", "Confidence"),
-        Column("text", "text", what),
-        Column("best", "text", "Best configuration"),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for its in answers:
-        thing, best = getattr(its, of.name), its.best
-        if best is None:
-            rows.append((thing, *(None,) * (len(every) - 3), its.text, None))
-        else:
-            sizes = best.scaling, best.result.scenario.workers, best.nodes
-            rows.append((thing, *sizes, *figures(its, best), best.confidence, its.text, best.name))
-    return Table(title, every, tuple(rows), name)
+def _figures(candidate: Candidate) -> Row:
+    time_s, cost = candidate.time_s, candidate.cost_usd
+    return {
+        "scaling": candidate.scaling,
+        "workers": candidate.result.scenario.workers,
+        "nodes": candidate.nodes,
+        "devices_per_node": candidate.devices_per_node,
+        **_ends(RATE, candidate.result.throughput_samples_per_s),
+        "hours": time_s.mean / _HOUR_S if time_s is not None else None,
+        "usd_per_hour": candidate.usd_per_hour,
+        "cost_usd": cost.mean if cost is not None else None,
+        "confidence": candidate.confidence,
+        "bottleneck": candidate.result.bottleneck.label,
+    }
 
 
-def _rate(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
-    return _ends(candidate.result.throughput_samples_per_s)
+def _ends(columns: Sequence[Column], estimate: Estimate | None) -> Row:
+    values = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
+    return {column.name: value for column, value in zip(columns, values, strict=True)}
 
 
 def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan, names: Sequence[str] = ()) -> Table:
     columns = (
-        Column("rank", "count", "Rank"),
-        _NAME,
-        _SCALING,
-        WORKERS,
-        _NODES,
-        *RATE,
-        *_TRAINING,
-        COLUMNS["usd_per_million_samples"],
+        *(Column("rank", "count", "Rank"), _NAME, _SCALING, WORKERS, _NODES, *RATE, *_TRAINING, COLUMNS["usd_per_million_samples"]),
         Column("staleness", "text", "Staleness (updates)"),
-        Column("confidence", "share", "Confidence"),
+        _CONFIDENCE,
         Column("meets", "text", "Meets the goal"),
         Column("answer_better_in", "text", "Answer better in (paired runs)"),
         Column("best", "text", "Best with probability"),
         Column("regret", "text", "Expected regret"),
         Column("regret_share", "share", "Of the best"),
-        Column("bottleneck", "text", "Limited by"),
+        _LIMIT,
         _WHERE,
     )
-    rows = tuple(
-        (
-            rank,
-            named,
-            each.scaling,
-            each.result.scenario.workers,
-            each.nodes,
-            *_ends(each.result.throughput_samples_per_s),
-            *_training(each),
+
+    def values(ranked: tuple[int, Candidate]) -> Row:
+        place, candidate = ranked
+        paired, decision, stale = candidate.paired, candidate.decision, candidate.result.staleness
+        million = candidate.usd_per_million_samples
+        return {
+            "rank": place + 1,
+            "name": names[place] if names else candidate.name,
+            **_figures(candidate),
             # the cost of the training says the same of its samples
-            each.usd_per_million_samples.mean if each.usd_per_million_samples is not None and each.cost_usd is None else None,
-            _staleness(each),
-            each.confidence,
-            ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
-            f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
-            chance_in_words(each.decision.best, each.decision.runs) if each.decision is not None else None,
-            regret_in_words(each.decision) if each.decision is not None else None,
-            each.decision.regret_share if each.decision is not None else None,
-            each.result.bottleneck.label,
-            each.placement,
-        )
-        for rank, (named, each) in enumerate(zip(names or [its.name for its in candidates], candidates, strict=True), 1)
-    )
-    return Table(title, columns, rows, name)
+            "usd_per_million_samples": million.mean if million is not None and candidate.cost_usd is None else None,
+            "staleness": f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None,
+            "meets": ("yes" if candidate.meets else "no") + (" (the answer)" if candidate == plan.chosen else ""),
+            "answer_better_in": f"{paired.by} in {paired.wins} of {paired.runs}" if paired is not None else None,
+            "best": chance_in_words(decision.best, decision.runs) if decision is not None else None,
+            "regret": regret_in_words(decision) if decision is not None else None,
+            "regret_share": decision.regret_share if decision is not None else None,
+            "placement": candidate.placement,
+        }
+
+    return _table(name, title, columns, enumerate(candidates), values)
 
 
-def _counts(
-    name: str,
-    title: str,
-    counted: tuple[Column, ...],
-    rows: Iterable[tuple[tuple[int, ...], ServerCount | WorkerCount]],
-    plan: Plan,
-    of_job: tuple[Column, ...] = (),
-) -> Table:
-    """The chosen configuration with other numbers of something; where its whole job is predicted, with ``of_job``."""
-    cells = tuple(
-        (
-            *numbers,
-            plan.chosen.scaling,
-            *_ends(its.throughput_samples_per_s),
-            *(_job(its) if of_job else ()),
-            its.usd_per_hour,
-            _where(its, plan),
-        )
-        for numbers, its in rows
-    )
-    return Table(title, (*counted, _SCALING, *RATE, *of_job, _PRICE, _WHERE), cells, name)
-
-
-def _job(its: ServerCount | WorkerCount) -> tuple[Cell, Cell, Cell]:
-    """Hours, cost and goodput of the whole job."""
-    job = its.job if isinstance(its, WorkerCount) else None
-    if job is None:
-        return None, None, None
-    return job.time_s.mean / _HOUR_S, job.cost_usd.mean if job.cost_usd is not None else None, job.goodput
-
-
-def _payments(plan: Plan) -> Table:
-    """A line for each way to pay for the answer: what a training costs, what is paid before that, and what limits it."""
-    columns = (
-        Column("payment", "text", "Way to pay"),
-        Column("hours", "number", "Hours of training"),
-        _PRICE,
-        Column("cost_usd", "usd", "Cost of the training"),
-        Column("cost_low_usd", "usd", "Low cost"),
-        Column("cost_high_usd", "usd", "High cost"),
-        Column("capital_usd", "usd", "In advance"),
-        Column("running_usd_per_hour", "hourly", "Running, per hour in use"),
-        Column("confidence", "share", "Confidence"),
-        Column("bottleneck", "text", "Limited by"),
-        Column("text", "text", "How it compares, or why not"),
-        Column("price", "text", "Price of a node, and where it is from"),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for its in plan.payments:
-        said = f"{format_hourly(its.price.usd_per_node_hour)} an hour in use: {its.price.said}"
-        if (best := its.best) is None:
-            rows.append((its.name, *(None,) * (len(columns) - 3), its.text, said))
-            continue
-        hours, hourly, _ = _training(best)
-        figures = hours, hourly, *_ends(best.cost_usd), its.capital_usd, its.running_usd_per_hour
-        rows.append((its.name, *figures, best.confidence, best.result.bottleneck.label, its.text, said))
-    return Table("The answer in each way to pay", columns, tuple(rows), "plan-payments")
-
-
-def _break_even(plan: Plan) -> Table:
-    """A line for each way to pay in advance beside each by the hour."""
-    columns = (
-        Column("own", "text", "In advance"),
-        Column("rented", "text", "Against"),
-        Column("months", "number", "Pays after (months)"),
-        Column("months_low", "number", "Soonest"),
-        Column("months_high", "number", "Latest"),
-        Column("lasts_months", "number", "Lasts (months)"),
-        Column("capital_usd", "usd", "Paid in advance"),
-        Column("own_usd_per_month", "usd", "Then a month"),
-        Column("rented_usd_per_month", "usd", "Rented, a month"),
-        Column("share_in_use", "share", "Hours in use"),
-        Column("pays_above", "share", "Pays above"),
-        Column("text", "text", "In words"),
-    )
-    rows = tuple(
-        (
-            *(its.own, its.rented, its.months, its.months_low, its.months_high, its.lasts_months, its.capital_usd),
-            *(its.own_usd_per_month.mean, its.rented_usd_per_month.mean, its.share_in_use, its.pays_above, its.text),
-        )
-        for its in plan.break_even
-    )
-    return Table("When paying in advance pays", columns, rows, "plan-break-even")
-
-
-def _improvements(plan: Plan) -> Table:
-    priced = any(each.usd is not None for each in plan.improvements)
-    columns = (
-        Column("improvement", "text", "Improvement"),
-        _SCALING,
-        Column("gain", "change", "Throughput gained"),
-        Column("gain_low", "change", "Least gained"),
-        Column("gain_high", "change", "Most gained"),
-        *RATE,
-        _PRICE,
-        *(_UPGRADES if priced else ()),
-        _WHERE,
-        Column("bottleneck", "text", "Limited by"),
-        Column("text", "text", "What it is"),
-    )
-    rows = tuple(
-        (
-            each.name,
-            plan.chosen.scaling,
-            each.gain,
-            each.gain_low,
-            each.gain_high,
-            *_ends(each.throughput_samples_per_s),
-            each.usd_per_hour,
-            *((each.usd, each.months, each.months_low, each.months_high) if priced else ()),
-            _where(each, plan),
-            each.bottleneck,
-            each.text,
-        )
-        for each in plan.improvements
-    )
-    return Table("What one improvement would buy", columns, rows, "plan-improvements")
-
-
-def _where(its: Improvement | ServerCount | WorkerCount, plan: Plan) -> str | None:
-    """Its machines, and which of them it needs besides those of the cluster."""
-    return ", ".join(filter(None, (its.placement, nodes_beyond(its.nodes, plan.chosen.result.scenario)))) or None
-
-
-def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
-    return (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
-
-
-def _training(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
-    """Hours of the training, price of an hour, and what both make together."""
-    time_s, cost = candidate.time_s, candidate.cost_usd
-    hours = time_s.mean / _HOUR_S if time_s is not None else None
-    return hours, candidate.usd_per_hour, cost.mean if cost is not None else None
-
-
-def _staleness(candidate: Candidate) -> str | None:
-    """Mean and 95th percentile; nothing where no gradient is stale."""
-    stale = candidate.result.staleness
-    return f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None
+def _of_payment(payment: Payment) -> Row:
+    """What a training costs in one way to pay, what is paid before that, and what limits it."""
+    said = {"payment": payment.name, "price": f"{format_hourly(payment.price.usd_per_node_hour)} an hour in use: {payment.price.said}"}
+    if (best := payment.best) is None:
+        return {**said, "capital_usd": None, "running_usd_per_hour": None}
+    cost = best.cost_usd
+    ends = (None, None) if cost is None else (cost.low, cost.high)
+    return {**said, **_figures(best), "cost_low_usd": ends[0], "cost_high_usd": ends[1]}
