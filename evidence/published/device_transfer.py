@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from calibrate.validation.comparison import Compared
-from simulator.resolve.device_transfer import Range, achieved, efficiency, moved_to, pair_range
-from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
+from simulator.resolve.device_transfer import achieved, efficiency, moved_to, pair_range
+from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, Range, load_published_throughputs
 from simulator.spec.accelerator import Accelerator, accelerators, spelled
 from simulator.spec.figures import Estimate
 from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange

@@ -20,7 +20,7 @@ import statistics
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,9 @@ from simulator.resolve.published_throughputs import (
     Pair,
     PublishedThroughput,
     PublishedThroughputs,
+    Range,
     Scatter,
+    grouped,
     kind_of,
     load_published_throughputs,
     plain,
@@ -41,7 +43,7 @@ from simulator.spec.accelerator import Accelerator, accelerator_named, accelerat
 from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import Known
 from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, Counted, DeviceTransfer, Workload
+from simulator.spec.workload import DISTRIBUTION_PARTS, Counted, DeviceTransfer, Workload
 
 LAUNCH_S = 3.8e-6
 """Seconds for each of many short kernels that wait for one another on the device alone."""
@@ -54,14 +56,6 @@ All three: Gray, "Getting Started with CUDA Graphs", NVIDIA, 2019-09-05, V100.
 """
 _USUAL_BATCH = 64
 """Where a source does not state its batch; it only says over how many samples the variables' bytes spread."""
-
-
-class Range(NamedTuple):
-    """Low, middle and high; low and high are the ends of a 90% interval."""
-
-    low: float
-    mid: float
-    high: float
 
 
 class Achieved(NamedTuple):
@@ -95,7 +89,7 @@ def bound_s(counted: Counted, device: Accelerator, precision: str, batch: float)
 @lru_cache(maxsize=32)
 def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
     """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
-    found: dict[tuple[str, str, str, str, str], list[tuple[float, PublishedThroughput]]] = {}
+    rows = []
     devices = accelerators()
     for row in speeds.rows:
         model, device = speeds.model_of(row.model), devices.get(spelled(row.device))
@@ -105,7 +99,7 @@ def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
         best_s = bound_s(model.counted(row.precision), device, row.precision, batch)
         if best_s is not None:
             key = (model.id, row.precision, row.device, row.source, row.software)
-            found.setdefault(key, []).append((best_s * row.throughput / batch, row))
+            rows.append((key, (best_s * row.throughput / batch, row)))
     return tuple(
         Achieved(
             *key,
@@ -114,15 +108,8 @@ def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
             values[0][1].unit,
             values[0][1].url,
         )
-        for key, values in found.items()
+        for key, values in grouped(rows).items()
     )
-
-
-def _by_model(values: Iterable[tuple[str, float]]) -> list[list[float]]:
-    found: dict[str, list[float]] = {}
-    for model, value in values:
-        found.setdefault(model, []).append(value)
-    return list(found.values())
 
 
 @lru_cache(maxsize=32)
@@ -132,14 +119,13 @@ def efficiency(speeds: PublishedThroughputs) -> Range | None:
     Spread between the means of models and spread of rows around their model's mean are
     added, with Student's t for the number of models. None of fewer than three models.
     """
-    models = _by_model((each.model, math.log(each.efficiency)) for each in achieved(speeds))
+    models = grouped((each.model, math.log(each.efficiency)) for each in achieved(speeds)).values()
     if len(models) < _FEWEST_MODELS:
         return None
     means = [statistics.fmean(values) for values in models]
-    mean = statistics.fmean(means)
     inside = statistics.fmean(statistics.pvariance(values) for values in models)
     half = Scatter(math.sqrt(statistics.variance(means) + inside), len(models) - 1).half_width(len(models))
-    return Range(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
+    return Range.of_logs(statistics.fmean(means), half)
 
 
 @lru_cache(maxsize=32)
@@ -150,13 +136,12 @@ def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
     fitted. None of fewer than three models.
     """
     rows = achieved(speeds)
-    distances = [
-        (one.model, math.log(one.efficiency / other.efficiency) ** 2)
-        for number, one in enumerate(rows)
+    models = grouped(
+        (row.model, math.log(row.efficiency / other.efficiency) ** 2)
+        for number, row in enumerate(rows)
         for other in rows[:number]
-        if one[0:2] == other[0:2] and one[3:5] == other[3:5] and not same_device(one.device, other.device)
-    ]
-    models = _by_model(distances)
+        if row[0:2] == other[0:2] and row[3:5] == other[3:5] and not same_device(row.device, other.device)
+    ).values()
     if len(models) < _FEWEST_MODELS:
         return None
     return Scatter(math.sqrt(statistics.fmean(statistics.fmean(values) for values in models)), len(models))
@@ -176,18 +161,16 @@ def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speed
     known = efficiency(speeds)
     if load.counted is None or known is None or is_processor(there):
         return None
-    found = [_at(load, load.counted, here, there, known, speeds, batch) for batch in _batches(load)]
-    kept = [each for each in found if each is not None]
-    if len(kept) < len(found):
+    batches: tuple[float, ...] = (1.0,)  # that a scenario trains with, or the smallest and the largest measured
+    if load.batch_per_replica is not None:
+        batches = (float(load.batch_per_replica),)
+    elif load.calibrated is not None:
+        batches = tuple(dict.fromkeys(load.calibrated.batch))
+    ranges = [_at(load, load.counted, here, there, known, speeds, batch) for batch in batches]
+    kept = [each for each in ranges if each is not None]
+    if len(kept) < len(ranges):
         return None
     return Range(min(each.low for each in kept), statistics.geometric_mean(each.mid for each in kept), max(each.high for each in kept))
-
-
-def _batches(load: Workload) -> Sequence[float]:
-    """The batch that a scenario trains with, or the smallest and the largest measured."""
-    if load.batch_per_replica is not None:
-        return (float(load.batch_per_replica),)
-    return tuple(dict.fromkeys(load.calibrated.batch)) if load.calibrated is not None else (1.0,)
 
 
 def _at(
@@ -224,17 +207,17 @@ class SpeedUp(NamedTuple):
 
 def speed_ups(speeds: PublishedThroughputs) -> list[SpeedUp]:
     """Every model that one software has trained in both precisions on one device."""
-    known: dict[tuple[str, ...], tuple[list[float], str]] = {}
+    rows: list[tuple[tuple[str, ...], PublishedThroughput]] = []
     for row in speeds.rows:
         software = row.software.partition(",")[0]
-        key = (speeds.key_of(row.model), row.device, row.source, software, row.unit, row.setting, row.precision)
-        known.setdefault(key, ([], row.url))[0].append(row.throughput)
-    found = []
-    for (model, device, *rest, precision), (unmixed, _) in known.items():
+        rows.append(((speeds.key_of(row.model), row.device, row.source, software, row.unit, row.setting, row.precision), row))
+    known, gains = grouped(rows), []
+    for (model, device, *rest, precision), plainly in known.items():
         mixed = known.get((model, device, *rest, "mixed_float16"))
         if precision == "float32" and mixed is not None:
-            found.append(SpeedUp(model, device, statistics.geometric_mean(mixed[0]) / statistics.geometric_mean(unmixed), mixed[1]))
-    return found
+            rate, before = (statistics.geometric_mean(row.throughput for row in alike) for alike in (mixed, plainly))
+            gains.append(SpeedUp(model, device, rate / before, mixed[0].url))
+    return gains
 
 
 def precision_gain(
@@ -259,13 +242,11 @@ def precision_gain(
     """
     speeds, kind = load_published_throughputs() if speeds is None else speeds, kind_of(device)
     every = speed_ups(speeds)
-    logs: dict[str, list[float]] = {}
-    for each in every:
-        if speeds.kinds[each.device] == kind:
-            logs.setdefault(each.model, []).append(math.log(each.gain))
-    if len(logs) < _FEWEST_MODELS:
+    logs = grouped((each.model, math.log(each.gain)) for each in every if speeds.kinds[each.device] == kind)
+    # how much sources differ about one model on one device, pooled over all that several have
+    between_sources = Scatter.pooled(grouped(((each.model, each.device), math.log(each.gain)) for each in every).values())
+    if len(logs) < _FEWEST_MODELS or between_sources is None:
         return None
-    between_sources = _scatter(every)
     key = speeds.key_of(model) if model else ""
     if key in logs:
         mean, half = statistics.fmean(logs[key]), between_sources.half_width(len(logs[key]))
@@ -274,17 +255,7 @@ def precision_gain(
         sigma = math.sqrt(statistics.variance(means) + between_sources.sigma**2)
         mean, half = statistics.fmean(means), Scatter(sigma, len(means) - 1).half_width(len(means))
     sources = {each.source for each in every if speeds.kinds[each.device] == kind and (key not in logs or each.model == key)}
-    return math.exp(mean - half), math.exp(mean), math.exp(mean + half), tuple(sorted(sources))
-
-
-def _scatter(every: list[SpeedUp]) -> Scatter:
-    """How much sources differ about one model on one device, pooled over all that several have."""
-    groups: dict[tuple[str, str], list[float]] = {}
-    for each in every:
-        groups.setdefault((each.model, each.device), []).append(math.log(each.gain))
-    several = [values for values in groups.values() if len(values) > 1]
-    freedom = sum(len(values) - 1 for values in several)
-    return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom)
+    return (*Range.of_logs(mean, half), tuple(sorted(sources)))
 
 
 COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
@@ -339,25 +310,25 @@ def moved_to(
     ScenarioError
         No rule leads there; or it was moved already, elsewhere.
     """
-    given = load.moved
-    if load.is_computed and given is None and not _own_times(load):
+    moved = load.moved
+    if load.is_computed and moved is None and not _own_times(load):
         try:
             return load.computed_for(device, own or {})
         except ValueError as error:
             raise ScenarioError(f"cluster.device: {device!r} {error} (the times of the workload {load.name!r} are computed)") from None
     here = load.device
-    if given is not None and given.applied:
-        if same_device(given.to_device, device) or not device:
+    if moved is not None and moved.applied:
+        if same_device(moved.to_device, device) or not device:
             return load
         raise ScenarioError(
-            f"the workload {load.name!r} was moved from {given.from_device!r} to {given.to_device!r} already, so it cannot be moved to "
+            f"the workload {load.name!r} was moved from {moved.from_device!r} to {moved.to_device!r} already, so it cannot be moved to "
             f"{device!r}: give it as it was measured"
         )
     if not here or not device or same_device(here, device) or _own_times(load):
         return load
-    if given is not None:
-        text = f"by the factor that the scenario gives ({given.source})"
-        return _scaled(load, "given", here, device, _Offer(Range(*given.low_mid_high), (given.source,), text))
+    if moved is not None:
+        text = f"by the factor that the scenario gives ({moved.source})"
+        return _scaled(load, "given", here, device, _Offer(Range(*moved.low_mid_high), (moved.source,), text))
     speeds = load_published_throughputs() if speeds is None else speeds
     problems: list[str] = []
     rules: tuple[tuple[str, Callable[[], _Offer | str]], ...] = (
@@ -365,8 +336,8 @@ def moved_to(
         ("published-pair", lambda: _published_pair(load, here, device, speeds)),
         ("roofline", lambda: _by_roofline(load, here, device, speeds)),
     )
-    for rule, found in rules:
-        offer = found()
+    for rule, offer_of in rules:
+        offer = offer_of()
         if isinstance(offer, _Offer):
             return _scaled(load, rule, here, device, offer)
         problems.append(offer)
@@ -430,8 +401,7 @@ def pair_range(pairs: Sequence[Pair], scatter: Scatter) -> Range:
     Student's t; the spread of these few pairs alone would say too little.
     """
     logs = [math.log(pair.factor) for pair in pairs]
-    mean, half = statistics.fmean(logs), scatter.half_width(len(logs))
-    return Range(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
+    return Range.of_logs(statistics.fmean(logs), scatter.half_width(len(logs)))
 
 
 def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
@@ -458,8 +428,8 @@ def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroug
     if is_processor(there):
         return f"no efficiency is published for a processor such as {device!r}"
     known = accelerator_named(here)
-    found = roofline(load, known, there, speeds)
-    if found is None:
+    factor = roofline(load, known, there, speeds)
+    if factor is None:
         return f"no peak of {device!r} for {load.precision}, or too few published rows"
     used = [each for each in (known, there) if each is not None and not is_processor(each)]
     tables = sorted({each.source for each in achieved(speeds)})
@@ -468,7 +438,7 @@ def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroug
         f"models/devices) with the efficiencies of published trainings (models/published/speeds.csv, {len(tables)} sources)"
     )
     sheets = tuple(f"models/devices: {each.name}" for each in used)
-    return _Offer(found, (*sheets, *(f"models/published/speeds.csv: {table}" for table in tables)), text)
+    return _Offer(factor, (*sheets, *(f"models/published/speeds.csv: {table}" for table in tables)), text)
 
 
 _OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "device_work", "uncertainty", "calibrated", "fit", "counted")
@@ -483,11 +453,11 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
     if offer.there is not None:
         other = offer.there
         times = {name: getattr(other, name) for name in _OF_A_DEVICE}
-        # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
-        law = {name: getattr(other, name) for first, *rest in DISTRIBUTION_PARTS if first not in load.overridden for name in (first, *rest)}
-        return load.model_copy(update={**times, **law, "moved": moved})
+        # a distribution that the scenario gives goes before the other workload's; what belongs to it goes with it
+        own = {name: getattr(other, name) for first, *rest in DISTRIBUTION_PARTS if first not in load.overridden for name in (first, *rest)}
+        return load.replaced({**times, **own, "moved": moved})
     # what share of the one device it keeps busy says nothing of the other
-    return scaled(load, offer.factor).model_copy(update={"moved": moved, "device_work": None})
+    return scaled(load, offer.factor).replaced({"moved": moved, "device_work": None})
 
 
 def scaled(load: Workload, factor: Range, stream: bytes = b"moved device") -> Workload:
@@ -504,24 +474,22 @@ def scaled(load: Workload, factor: Range, stream: bytes = b"moved device") -> Wo
         Names the draws: those of two factors of one workload must have different names.
     """
     low, mid, high = factor
-    drawn = _moved_draws(load, factors(low, mid, high, max(_DRAWS, len(load.uncertainty.draws) if load.uncertainty else 0), stream))
-    times = {name: _times(getattr(load, name), mid) for name in ("forward", "backward")}
-    # the curve through what was measured is no longer the workload's
-    fit = load.fit.model_copy(update={"points": (), "laws": (), "intervals_90": {}}) if load.fit is not None else None
-    work = _times(load.device_work, mid) if load.device_work is not None else None
-    update = {"apply_s": load.apply_s * mid, "device_work": work, "uncertainty": drawn, "fit": fit, "jitter_steps": load.steps_seen}
-    return load.model_copy(update={**times, **update})
+    drawn = load.uncertainty
+    count = max(_DRAWS, len(drawn.draws) if drawn else 0)
+    update: dict[str, Any] = {name: load.value_at(name) * mid for name in COMPUTE}
+    update["uncertainty"] = _with_factors(load, factors(low, mid, high, count, stream))
+    if load.device_work is not None:
+        update |= {f"device_work.{name}": load.device_work.value_at(name) * mid for name in ("base_s", "per_sample_s")}
+    if load.fit is not None:  # the curve through what was measured is no longer the workload's
+        update |= {"fit.points": (), "fit.laws": (), "fit.intervals_90": {}}
+    return load.replaced({**update, "jitter_steps": load.steps_seen})
 
 
-def _times(cost: Affine, factor: float) -> Affine:
-    return cost.model_copy(update={"base_s": cost.base_s * factor, "per_sample_s": cost.per_sample_s * factor})
-
-
-def _moved_draws(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:
+def _with_factors(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:
     """Joint draws with the factor in them: those of the fit in turn, each with a draw of the factor; without, the factor's alone."""
     known = load.uncertainty
     names = tuple(dict.fromkeys((*(known.parameters if known else ()), *COMPUTE)))
-    values = {name: _value(load, name) for name in names}
+    values = {name: load.value_at(name) for name in names}
     rows = [dict(zip(known.parameters, draw, strict=True)) for draw in known.draws] if known else [{}]
     draws = []
     for number, factor in enumerate(drawn):
@@ -530,18 +498,10 @@ def _moved_draws(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:
     return Uncertainty(parameters=names, draws=tuple(draws))
 
 
-def _value(load: Workload, name: str) -> float:
-    owner: object = load
-    for part in name.split("."):
-        owner = getattr(owner, part)
-    assert isinstance(owner, float)
-    return owner
-
-
 def factors(low: float, mid: float, high: float, count: int, stream: bytes = b"moved device") -> NDArray[np.float64]:
     """Draws of a factor: lognormal on each side of its middle, with its low and high end as 5% and 95% points, shape (count,).
 
-    The draws are the quantiles of that law at equal steps, in an order drawn from the stream
+    The draws are the quantiles of that distribution at equal steps, in an order drawn from the stream
     of that name, so that the same factor gives the same draws.
     """
     scores = np.array([statistics.NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
-from simulator.spec.accelerator import Accelerator, accelerator_named, spelled
+from simulator.spec.accelerator import accelerator_named, spelled
 from simulator.spec.workload import Counted
 
 
@@ -82,11 +82,33 @@ class Pair(NamedTuple):
     url: str
 
 
+class Range(NamedTuple):
+    """Low, middle and high; low and high are the ends of a 90% interval."""
+
+    low: float
+    mid: float
+    high: float
+
+    @classmethod
+    def of_logs(cls, mean: float, half: float) -> Range:
+        """That of a mean of logarithms, and half the width of its interval."""
+        return cls(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
+
+
 class Scatter(NamedTuple):
     """Spread of logarithms around their mean, and from how many degrees of freedom it is known."""
 
     sigma: float
     freedom: int
+
+    @classmethod
+    def pooled(cls, groups: Iterable[Sequence[float]]) -> Scatter | None:
+        """That around each group's own mean, over all groups of several; None where there is none."""
+        several = [values for values in groups if len(values) > 1]
+        freedom = sum(len(values) - 1 for values in several)
+        if not freedom:
+            return None
+        return cls(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom)
 
     def half_width(self, count: float = math.inf) -> float:
         """Half of the 90% prediction interval of one more value (Student's t).
@@ -99,6 +121,18 @@ class Scatter(NamedTuple):
         from scipy import stats
 
         return float(stats.t.ppf(0.95, self.freedom)) * self.sigma * math.sqrt(1.0 + 1.0 / count)
+
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+def grouped(items: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT]]:
+    """Values by their keys, in order."""
+    groups: dict[KeyT, list[ValueT]] = {}
+    for key, value in items:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 class PublishedThroughputs:
@@ -132,37 +166,29 @@ class PublishedThroughputs:
         return plain(model.id if model else name)
 
     @cached_property
-    def groups(self) -> list[tuple[PublishedThroughput, ...]]:
-        """Rows that differ in device and batch alone."""
-        found: dict[tuple[str, ...], list[PublishedThroughput]] = {}
-        for row in self.rows:
-            key = (row.source, row.software, self.key_of(row.model), row.precision, row.unit, row.setting, str(row.devices))
-            found.setdefault(key, []).append(row)
-        return [tuple(rows) for rows in found.values()]
-
-    @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Every two devices that one source has trained one model on, in both directions."""
-        return tuple(pair for rows in self.groups for pair in self._pairs_of(rows))
+        # rows that differ in device and batch alone
+        alike = grouped(
+            ((row.source, row.software, self.key_of(row.model), row.precision, row.unit, row.setting, row.devices), row)
+            for row in self.rows
+        )
+        return tuple(pair for rows in alike.values() for pair in self._pairs_of(rows))
 
     def _pairs_of(self, rows: Sequence[PublishedThroughput]) -> Iterator[Pair]:
-        by_device: dict[object, list[PublishedThroughput]] = {}
-        for row in rows:
-            by_device.setdefault(self.kinds[row.device], []).append(row)
-        for here, there in itertools.permutations(by_device.values(), 2):
+        for here, there in itertools.permutations(grouped((self.kinds[row.device], row) for row in rows).values(), 2):
             nearest = _nearest(here, there)
-            one, other = nearest[0]
-            factor = statistics.geometric_mean(near.throughput / far.throughput for near, far in nearest)
-            rate = statistics.geometric_mean(near.throughput for near, _ in nearest)
+            near, far = nearest[0]
+            factor = statistics.geometric_mean(here.throughput / there.throughput for here, there in nearest)
+            rate = statistics.geometric_mean(here.throughput for here, _ in nearest)
             yield Pair(
-                one.model, one.precision, one.device, other.device, one.source, one.software, factor,
-                rate, one.unit, one.batch, other.url,
+                near.model, near.precision, near.device, far.device, near.source, near.software, factor,
+                rate, near.unit, near.batch, far.url,
             )  # fmt: skip
 
     def pairs_of(self, model: str, precision: str, here: str, there: str) -> list[Pair]:
         """The pairs of a model on two devices, one a source and software."""
-        wanted = self.key_of(model), precision, kind_of(here), kind_of(there)
-        return self._by_way.get(wanted, [])
+        return self._by_way.get((self.key_of(model), precision, kind_of(here), kind_of(there)), [])
 
     @cached_property
     def kinds(self) -> dict[str, object]:
@@ -172,20 +198,17 @@ class PublishedThroughputs:
     @cached_property
     def _by_way(self) -> dict[tuple[object, ...], list[Pair]]:
         """Pairs of one model on the same two devices."""
-        found: dict[tuple[object, ...], list[Pair]] = {}
-        for pair in self.pairs:
-            found.setdefault((self.key_of(pair.model), pair.precision, self.kinds[pair.here], self.kinds[pair.there]), []).append(pair)
-        return found
+        return grouped(
+            ((self.key_of(pair.model), pair.precision, self.kinds[pair.here], self.kinds[pair.there]), pair) for pair in self.pairs
+        )
 
     @cached_property
     def scatter(self) -> Scatter:
         """How much the factors of one model on the same two devices differ between sources, pooled over all that several have."""
-        several = [[math.log(pair.factor) for pair in pairs] for pairs in self._by_way.values() if len(pairs) > 1]
-        if not several:
+        scatter = Scatter.pooled([math.log(pair.factor) for pair in pairs] for pairs in self._by_way.values())
+        if scatter is None:
             raise ScenarioError("models/published/speeds.csv: no two sources have the same pair, so its scatter is not known")
-        freedom = sum(len(values) - 1 for values in several)
-        # each pair stands in both directions, which is one observation
-        return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom // 2)
+        return scatter._replace(freedom=scatter.freedom // 2)  # each pair stands in both directions, which is one observation
 
 
 def _nearest(
@@ -193,12 +216,12 @@ def _nearest(
 ) -> list[tuple[PublishedThroughput, PublishedThroughput]]:
     """The rows of two devices whose batches are nearest to one another, all that are equally near."""
 
-    def apart(one: PublishedThroughput, other: PublishedThroughput) -> float:
-        return abs(math.log(one.batch / other.batch)) if one.batch and other.batch else 0.0
+    def apart(row: PublishedThroughput, other: PublishedThroughput) -> float:
+        return abs(math.log(row.batch / other.batch)) if row.batch and other.batch else 0.0
 
-    couples = [(apart(one, other), one, other) for one in here for other in there]
+    couples = [(apart(row, other), row, other) for row in here for other in there]
     least = min(distance for distance, *_ in couples)
-    return [(one, other) for distance, one, other in couples if distance <= least + 1e-9]
+    return [(row, other) for distance, row, other in couples if distance <= least + 1e-9]
 
 
 def plain(name: str) -> str:
@@ -206,18 +229,16 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.casefold())
 
 
-def same_device(one: str, other: str) -> bool:
+def same_device(name: str, other: str) -> bool:
     """Whether two names stand for one device, or for two that differ in the size of their memory alone."""
-    return kind_of(one) == kind_of(other)
+    return kind_of(name) == kind_of(other)
 
 
 def kind_of(name: str) -> object:
     """What devices are compared by: the figures of a datasheet, or the name where there is none."""
-    found = accelerator_named(name)
-    return plain(spelled(name)) if found is None else _figures(found)
-
-
-def _figures(device: Accelerator) -> object:
+    device = accelerator_named(name)
+    if device is None:
+        return plain(spelled(name))
     return device.peak_flops_per_s, device.cores, device.memory_bandwidth_bytes_per_s
 
 
@@ -242,13 +263,10 @@ def _loaded(home: Path) -> PublishedThroughputs:
     )
 
 
-_WHOLE = ("devices", "batch")
-
-
 def _row(fields: dict[str, str], where: str) -> PublishedThroughput:
-    given: dict[str, object] = {key: value for key, value in fields.items() if value}
+    row: dict[str, object] = {key: value for key, value in fields.items() if value}
     try:
-        given |= {key: int(fields[key]) for key in _WHOLE if fields[key]} | {"throughput": float(fields["throughput"])}
+        row |= {key: int(fields[key]) for key in ("devices", "batch") if fields[key]} | {"throughput": float(fields["throughput"])}
     except ValueError:
         raise ScenarioError(f"{where}: devices, batch and throughput must be numbers") from None
-    return validated(PublishedThroughput, given, where)
+    return validated(PublishedThroughput, row, where)

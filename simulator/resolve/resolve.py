@@ -23,9 +23,9 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Itself
 from simulator.base.text import format_number
 from simulator.base.validation_errors import validated
-from simulator.resolve.device_transfer import Range, moved_to, precision_gain, scaled
+from simulator.resolve.device_transfer import moved_to, precision_gain, scaled
 from simulator.resolve.practice import assumed_in_practice
-from simulator.resolve.published_throughputs import plain
+from simulator.resolve.published_throughputs import Range, plain
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
 from simulator.spec.computed import CONSTANTS, parameter_bytes_of
