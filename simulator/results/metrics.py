@@ -95,7 +95,6 @@ def summarise(
     samples_per_s = [run.accepted_steps * kept * step_samples / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
     dropped = 1.0 - math.fsum(run.accepted_steps for run in runs) * kept / steps
-    phase = _phase(achieved, runs)
     batch_alone = scenario.workload.global_batch or scenario.batch  # strong scaling gives the one replica the work of all
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
@@ -103,14 +102,13 @@ def summarise(
     relative_error = relative_error_of(applied)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
-    linear = _linear(scenario, alone)
-    stages = _stages(achieved, runs)
-    step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
+    linear, stages, phase = _linear(scenario, alone), _stages(achieved, runs), _phase(achieved, runs)
+    step_time, staleness = _step_time(runs), _staleness(achieved, runs, [stage.staleness for stage in stages])
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains | None = None
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
         waited, numbers = breakdown.waiting / step_time.mean, typical(scenario, samples_per_s)
-        gains = gains_of(scenario, parts, waited, numbers, lambda its, number: _rate(again(its, number)))
+        gains = gains_of(scenario, parts, waited, numbers, lambda changed, number: _rate(again(changed, number)))
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     limit = limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains))
     return Result(
@@ -159,8 +157,8 @@ def _at_most(linear: float, values: Sequence[float], relative_error: RelativeErr
 
     Where runs themselves come out so, by the luck of drawn speeds, it may be more.
     """
-    found = prediction_interval(values, relative_error)
-    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
+    estimate = prediction_interval(values, relative_error)
+    return Estimate(mean=estimate.mean, low=estimate.low, high=max(min(estimate.high, linear), *values))
 
 
 def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
@@ -175,7 +173,7 @@ def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
         speeds = float(np.add.reduce(cluster.speeds_of(np.arange(scenario.ranks) // cluster.replicas_per_node)))
     if not scenario.servers:
         return speeds
-    step_s = math.fsum(its.window_s for its in alone) / sum(its.steps for its in alone)
+    step_s = math.fsum(window.window_s for window in alone) / sum(window.steps for window in alone)
     return float(speeds * step_s / max(step_s - load.apply_s, _SHORTEST_S))
 
 
@@ -232,8 +230,8 @@ def _staleness(scenario: Resolved, runs: Sequence[Measured], late: Sequence[int]
     for run in runs:
         pooled.merge(run.staleness)
         mixed.merge(run.mixed_reads)
-        for server, its in zip(servers, run.server_staleness, strict=True):
-            server.merge(its)
+        for server, counts_of_run in zip(servers, run.server_staleness, strict=True):
+            server.merge(counts_of_run)
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
     if any(late):
@@ -268,10 +266,10 @@ def _phase(scenario: Resolved, runs: Sequence[Measured]) -> Phase | None:
     phases = [run.phases for run in runs if run.phases is not None and run.phases.first is not None]
     if not phases:
         return None
-    mixed = [its.mixed_s for its in phases if its.mixed_s is not None]
+    mixed = [phase.mixed_s for phase in phases if phase.mixed_s is not None]
     return Phase(
-        order_at_start=float(np.mean([its.first for its in phases if its.first is not None])),
-        order_at_end=float(np.mean([its.last for its in phases])),
+        order_at_start=float(np.mean([phase.first for phase in phases if phase.first is not None])),
+        order_at_end=float(np.mean([phase.last for phase in phases])),
         order_of_random_phases=random_order(scenario.replicas),
         mixed_share=len(mixed) / len(phases),
         mixed_after_s=float(np.median(mixed)) if mixed else None,
@@ -293,17 +291,17 @@ def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
     shares = (np.maximum(spent, 0.0) / spent.sum(axis=1, keepdims=True)).tolist()
     return tuple(
         Stage(
-            layers=its.layers,
-            layer_count=its.layer_count,
-            devices=its.devices,
-            parameter_bytes=its.parameter_bytes,
+            layers=stage.layers,
+            layer_count=stage.layer_count,
+            devices=stage.devices,
+            parameter_bytes=stage.parameter_bytes,
             busy=compute + apply,
             bubble=waiting,
             communication=communication,
             input=reading,
-            staleness=its.delay,
+            staleness=stage.delay,
         )
-        for its, (reading, compute, communication, waiting, apply) in zip(
+        for stage, (reading, compute, communication, waiting, apply) in zip(
             achieved.strategy.model_parallel(achieved).stages, shares, strict=True
         )
     )

@@ -18,23 +18,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from simulator.base.errors import PacelineError
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
+from simulator.resolve.device_transfer import COMPUTE
 from simulator.resolve.practice import faster_hosts
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster, ClusterLink, Link
 from simulator.spec.distributions import Constant
 from simulator.spec.figures import Breakdown, Utilisation
-from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import Workload
+from simulator.spec.uncertainty import with_draws_times, with_times
 from simulator.strategies.pipelines import batch_s
 from simulator.strategies.strategy import Strategy
-
-SpecT = TypeVar("SpecT", Workload, Cluster)
 
 
 def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Any]) -> Scenario:
@@ -58,20 +56,18 @@ def with_network(scenario: Scenario, factor: float) -> Scenario:
 def with_latency(scenario: Scenario, factor: float) -> Scenario:
     """Every latency between nodes times a factor."""
     cluster = _with_links(scenario.cluster, "nodes", latency=factor)
-    if cluster.fabric is not None:
-        cluster = _times(cluster, "fabric.latency_s", factor)
-    return changed(scenario, cluster=cluster)
+    return changed(scenario, cluster=cluster if cluster.fabric is None else with_times(cluster, {"fabric.latency_s": factor}))
 
 
 def with_input(scenario: Scenario, **keys: int) -> Scenario:
     """Other values for keys of the input pipeline."""
     assert scenario.input is not None, "there is a pipeline"
-    return changed(scenario, input=scenario.input.model_copy(update=keys))
+    return changed(scenario, input=scenario.input.replaced(keys))
 
 
 def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
     """Links between the devices of a node with ``factor`` times the bandwidth."""
-    return changed(scenario, cluster=_times(scenario.cluster, "intra_node.bandwidth_bytes_per_s", factor))
+    return changed(scenario, cluster=with_times(scenario.cluster, {"intra_node.bandwidth_bytes_per_s": factor}))
 
 
 def with_communication(scenario: Scenario, factor: float) -> Scenario:
@@ -80,73 +76,62 @@ def with_communication(scenario: Scenario, factor: float) -> Scenario:
     for joins in ("devices", "host", "replicas"):
         cluster = _with_links(cluster, joins, bandwidth=factor, latency=1.0 / factor)
     if cluster.transport.flow_cap_bytes_per_s is not None:
-        cluster = _times(cluster, "transport.flow_cap_bytes_per_s", factor)
+        cluster = with_times(cluster, {"transport.flow_cap_bytes_per_s": factor})
     return with_hosts(changed(scenario, cluster=cluster), factor)
 
 
 def with_hosts(scenario: Scenario, factor: float) -> Scenario:
     """Hosts that work ``factor`` times as fast on what is sent; servers, and what they do for a gradient, stay."""
-    cluster = scenario.cluster
-    for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
-        cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
+    costs = ("transport.cpu_per_message_s", "transport.cpu_per_byte_s", "transport.copy_per_byte_s")
+    cluster = with_times(scenario.cluster, dict.fromkeys(costs, 1.0 / factor))
     return changed(scenario, cluster=cluster, practice=faster_hosts(scenario, factor))
 
 
 def with_service(scenario: Scenario, factor: float) -> Scenario:
     """Parameter servers that take ``factor`` times as long for a gradient."""
-    load = scenario.workload
-    for name in ("server.base_s", "server.per_byte_s"):
-        load = _times(load, name, factor)
-    return changed(scenario, workload=load)
+    return changed(scenario, workload=with_times(scenario.workload, {"server.base_s": factor, "server.per_byte_s": factor}))
 
 
 def with_input_times(scenario: Scenario, factor: float) -> Scenario:
     """Input that takes ``factor`` times as long to prepare, and has ``factor`` times the bytes to read."""
-    load = scenario.workload
-    for name in ("input.base_s", "input.per_sample_s"):
-        load = _times(load, name, factor)
-    its = scenario.input
-    if its is None:
-        return changed(scenario, workload=load)
-    works = {name: work.times(factor) for name in ("work", "cached") if (work := getattr(its, name)) is not None}
-    return changed(scenario, workload=load, input=its.model_copy(update=works))
+    parts: dict[str, Any] = {"workload": with_times(scenario.workload, {"input.base_s": factor, "input.per_sample_s": factor})}
+    if scenario.input is not None:
+        works = {name: work.times(factor) for name in ("work", "cached") if (work := getattr(scenario.input, name)) is not None}
+        parts["input"] = scenario.input.replaced(works)
+    return changed(scenario, **parts)
 
 
 def with_host_link(scenario: Scenario, factor: float) -> Scenario:
     """Links between a device and its host with ``factor`` times the bandwidth."""
-    return changed(scenario, cluster=_times(scenario.cluster, "host_link.bandwidth_bytes_per_s", factor))
+    return changed(scenario, cluster=with_times(scenario.cluster, {"host_link.bandwidth_bytes_per_s": factor}))
 
 
 def with_compute(scenario: Scenario, factor: float) -> Scenario:
     """Devices that take ``factor`` times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
     scenario = resolve(scenario)  # whose times they are that change: those on the device
-    load = scenario.workload
-    for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
-        load = _times(load, name, factor)
-    return changed(scenario, workload=load)
+    return changed(scenario, workload=with_times(scenario.workload, dict.fromkeys(COMPUTE, factor)))
 
 
 def with_even_workers(scenario: Scenario) -> Scenario:
     """Workers that all take as long for each step: without jitter, slow nodes and slowdowns; kinds of nodes stay."""
     load = {"jitter": Constant(), "jitter_draws": (), "jitter_least": None, "run_to_run_cv": 0.0, "run_to_run_shared": None}
-    kinds = tuple(kind.model_copy(update={"slowdown": None}) for kind in scenario.cluster.node_classes)
+    kinds = tuple(kind.replaced({"slowdown": None}) for kind in scenario.cluster.node_classes)
     cluster = {"slow_nodes": None, "slowdown": None, "node_speed": (), "node_classes": kinds}
-    return changed(scenario, workload=scenario.workload.model_copy(update=load), cluster=scenario.cluster.model_copy(update=cluster))
+    return changed(scenario, workload=scenario.workload.replaced(load), cluster=scenario.cluster.replaced(cluster))
 
 
 def with_batch(scenario: Scenario, factor: int) -> Scenario:
     """The batch times a factor: that of each replica or that of all together, whichever the scenario gives."""
     load = scenario.workload
     if load.global_batch is None:
-        return changed(scenario, workload=load.model_copy(update={"batch_per_replica": scenario.batch * factor}))
-    larger = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch * factor})
-    return changed(scenario, workload=larger)
+        return changed(scenario, workload=load.replaced({"batch_per_replica": scenario.batch * factor}))
+    return changed(scenario, workload=load.timed_at(load.global_batch).replaced({"global_batch": load.global_batch * factor}))
 
 
 def with_micro_batches(scenario: Scenario, factor: int) -> Scenario:
     """So many times the micro-batches a step."""
     training = scenario.training
-    return changed(scenario, training=training.model_copy(update={"micro_batches": training.micro_batches * factor}))
+    return changed(scenario, training=training.replaced({"micro_batches": training.micro_batches * factor}))
 
 
 def with_one_more_server(scenario: Scenario) -> Scenario:
@@ -161,41 +146,22 @@ def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
     return changed(scenario, strategy=strategy, cluster=cluster.with_room_for(strategy.layout(cluster).nodes))
 
 
-def _times(spec: SpecT, name: str, factor: float) -> SpecT:
-    """A number, and every draw that the fit leaves it, times a factor."""
-    *parents, leaf = name.split(".")
-    return _with_draws(spec.model_copy(update=_nested(spec, parents, leaf, factor)), {name: factor})
-
-
-def _nested(owner: Spec, parents: list[str], leaf: str, factor: float) -> Mapping[str, Any]:
-    if not parents:
-        return {leaf: getattr(owner, leaf) * factor}
-    inner: Spec = getattr(owner, parents[0])
-    return {parents[0]: inner.model_copy(update=_nested(inner, parents[1:], leaf, factor))}
-
-
-def _with_draws(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
-    """The draws that a fit leaves some parameters, times a factor each."""
-    uncertain: Uncertainty | None = spec.uncertainty
-    if uncertain is None or not factors.keys() & set(uncertain.parameters):
-        return spec
-    scales = [factors.get(parameter, 1.0) for parameter in uncertain.parameters]
-    draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in uncertain.draws)
-    return spec.model_copy(update={"uncertainty": uncertain.model_copy(update={"draws": draws})})
-
-
 def _with_links(cluster: Cluster, joins: str, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
     """All links that join the same, with their bandwidth and latency times a factor each, and so their draws."""
 
-    def faster(its: ClusterLink) -> Link:
-        if its.joins != joins:
-            return its.link
-        figures = {"bandwidth_bytes_per_s": its.link.bandwidth_bytes_per_s * bandwidth, "latency_s": its.link.latency_s * latency}
-        return its.link.model_copy(update=figures)
+    def faster(link: ClusterLink) -> Link:
+        if link.joins != joins:
+            return link.link
+        figures = {"bandwidth_bytes_per_s": link.link.bandwidth_bytes_per_s * bandwidth, "latency_s": link.link.latency_s * latency}
+        return link.link.replaced(figures)
 
-    keys = [its.key for its in cluster.links if its.joins == joins]
-    factors = {f"{key}.bandwidth_bytes_per_s": bandwidth for key in keys} | {f"{key}.latency_s": latency for key in keys}
-    return _with_draws(cluster.with_links(faster), factors)
+    factors = {
+        f"{link.key}.{figure}": factor
+        for link in cluster.links
+        if link.joins == joins
+        for figure, factor in (("bandwidth_bytes_per_s", bandwidth), ("latency_s", latency))
+    }
+    return with_draws_times(cluster.with_links(faster), factors)
 
 
 Part = Literal["compute", "communication", "server", "input", "waiting"]
@@ -224,10 +190,10 @@ class _Change(NamedTuple):
 
 
 CHANGES: Mapping[Part, _Change] = {
-    "compute": _Change("devices", lambda its: with_compute(its, 0.5)),
-    "communication": _Change("communication", lambda its: with_communication(its, 2.0)),
-    "server": _Change("parameter servers", lambda its: with_service(its, 0.5)),
-    "input": _Change("input pipelines", lambda its: with_input_times(its, 0.5)),
+    "compute": _Change("devices", lambda scenario: with_compute(scenario, 0.5)),
+    "communication": _Change("communication", lambda scenario: with_communication(scenario, 2.0)),
+    "server": _Change("parameter servers", lambda scenario: with_service(scenario, 0.5)),
+    "input": _Change("input pipelines", lambda scenario: with_input_times(scenario, 0.5)),
     "waiting": _Change("variation between workers", with_even_workers),
 }
 """Each part with what is twice as fast then, in words; of waiting what is then gone."""
@@ -331,11 +297,11 @@ def gains_of(
     rates = [simulated(scenario, number) for number in replications]
 
     def gain(*faster: Part) -> float:
-        its: Scenario = scenario
+        changing: Scenario = scenario
         for part in faster:
-            its = CHANGES[part].made(its)
-        faster_one = resolve(its)
-        ratios = (simulated(faster_one, number) / rate for number, rate in zip(replications, rates, strict=True))
+            changing = CHANGES[part].made(changing)
+        changed_one = resolve(changing)
+        ratios = (simulated(changed_one, number) / rate for number, rate in zip(replications, rates, strict=True))
         return statistics.fmean(ratios) - 1.0
 
     try:

@@ -90,13 +90,17 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 def with_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
     """The spec with some numbers, by their dotted names, times a factor each, and so every draw that a fit leaves them."""
-    changes: dict[str, Any] = {name: spec.value_at(name) * factor for name, factor in factors.items()}
+    return with_draws_times(spec.replaced({name: spec.value_at(name) * factor for name, factor in factors.items()}), factors)
+
+
+def with_draws_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
+    """The same of draws alone."""
     drawn: Uncertainty | None = spec.value_at("uncertainty")
-    if drawn is not None and factors.keys() & set(drawn.parameters):
-        scales = [factors.get(name, 1.0) for name in drawn.parameters]
-        draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in drawn.draws)
-        changes["uncertainty.draws"] = draws
-    return spec.replaced(changes)
+    if drawn is None or not factors.keys() & set(drawn.parameters):
+        return spec
+    scales = [factors.get(name, 1.0) for name in drawn.parameters]
+    draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in drawn.draws)
+    return spec.replaced({"uncertainty.draws": draws})
 
 
 def _with(spec: SpecT, uncertainty: Uncertainty, number: int) -> SpecT:
