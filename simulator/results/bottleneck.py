@@ -33,7 +33,7 @@ _LARGE = 0.2
 
 def slowest_stage(stages: Sequence[Stage]) -> tuple[int, float]:
     """The stage that computes longest, and how many times as long as the mean of all."""
-    busy = [its.busy for its in stages]
+    busy = [stage.busy for stage in stages]
     mean = math.fsum(busy) / len(busy)
     slowest = max(range(len(busy)), key=lambda stage: busy[stage])
     return slowest, busy[slowest] / mean if mean else 1.0
@@ -85,9 +85,11 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
     """
     if not exchanges:
         return None
-    amid = [its for its in exchanges if its.amid]
+    amid = [exchange for exchange in exchanges if exchange.amid]
     # passes wait for these whatever else goes on; what is left over comes of those that passes may hide
-    longest = max(amid if math.fsum(its.seconds for its in amid) >= exposed_s / 2 else exchanges, key=lambda its: its.seconds)
+    longest = max(
+        amid if math.fsum(exchange.seconds for exchange in amid) >= exposed_s / 2 else exchanges, key=lambda exchange: exchange.seconds
+    )
     name: Limit = "exchange" if longest.amid or (longest.among in _SHARDS and longest.does == "all-gather") else "network"
     return Bottleneck(name=name, text=f"Communication that no pass hides takes {taken}, most of it {_what(longest)}; {_less(longest)}.")
 
@@ -108,24 +110,24 @@ _OF = {
 _SHARDS = "shards", "shards of experts"
 
 
-def _what(its: Exchange) -> str:
-    if its.among == "stages":
-        return f"{its.does} that stages hand on {its.links}"
-    if its.among == "host":
+def _what(exchange: Exchange) -> str:
+    if exchange.among == "stages":
+        return f"{exchange.does} that stages hand on {exchange.links}"
+    if exchange.among == "host":
         return "what a device and its host copy to each other"
-    return f"the {its.does} among {its.devices} {_OF[its.among]}, {its.links}"
+    return f"the {exchange.does} among {exchange.devices} {_OF[exchange.among]}, {exchange.links}"
 
 
-def _less(its: Exchange) -> str:
+def _less(exchange: Exchange) -> str:
     """What would make it shorter."""
-    match its.among:
-        case "tensor" if its.links == "between nodes":
+    match exchange.among:
+        case "tensor" if exchange.links == "between nodes":
             return "splitting tensors inside nodes only would help most"
         case "tensor" | "tensor and experts":
             return "splitting tensors over fewer devices, or faster links between them, would help"
         case "experts":
             return "experts spread over fewer devices, a capacity, or a faster network would help"
-        case "shards" | "shards of experts" if its.does == "all-gather":
+        case "shards" | "shards of experts" if exchange.does == "all-gather":
             return 'shard = "gradients", fewer micro-batches, a larger prefetch or a shard_group inside a node would help'
         case "host":
             return "fewer layers on the host, or a faster link to it, would help"
@@ -181,11 +183,16 @@ def bottleneck(
     if gains is None:
         return limit
     cut = _Cut(_step_s(parts), stages, exchanges)
-    found = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
+    limit = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
     rest_s = cut.step_s - parts.input
-    if found.balance is not None and "input" in (found.name, found.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
-        return found.model_copy(update={"text": f"{found.text} Yet {_help_with_input(scenario, rest_s)}."})
-    return found
+    if (
+        limit_of_gains.balance is not None
+        and "input" in (limit_of_gains.name, limit_of_gains.balance)
+        and scenario.input is not None
+        and batch_s(scenario) < rest_s
+    ):
+        return limit_of_gains.model_copy(update={"text": f"{limit_of_gains.text} Yet {_help_with_input(scenario, rest_s)}."})
+    return limit_of_gains
 
 
 def _step_s(parts: Breakdown) -> float:
@@ -260,22 +267,22 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
     tried = f"Each by itself twice as fast{less}, with the same draws: {changes} throughput."
     both = 0.0
     if together:
-        (first, second), both = max(together.items(), key=lambda one: one[1])
+        (first, second), both = max(together.items(), key=lambda pair: pair[1])
         first, second = sorted((first, second), key=lambda part: -alone[part])
         tried = f"{tried[:-1]}; {CHANGES[first].words} and {CHANGES[second].words} together {written(both, 'change')}."
-    one = limit if own == first and limit.balance is None else limit_of(first)
+    first_limit = limit if own == first and limit.balance is None else limit_of(first)
     other = limit if own == second else limit_of(second)
     share = share_of(first)
     held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
-    if (held_up or alone[second] >= alone[first] / _BALANCED) and one.name != other.name:
+    if (held_up or alone[second] >= alone[first] / _BALANCED) and first_limit.name != other.name:
         begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
-        return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}.", tried=tried)
+        return Bottleneck(name=first_limit.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}.", tried=tried)
     longest = max(alone, key=share_of)
-    if one.name == "compute" and share_of(longest) > share:
+    if first_limit.name == "compute" and share_of(longest) > share:
         why = f"though {_TAKING[longest]} takes {format_share(share_of(longest))} of a step"
         text = f"Devices twice as fast bring {written(alone[first], 'change')} throughput, more than any other part, {why}."
-        return Bottleneck(name=one.name, text=text, tried=tried)
-    return Bottleneck(name=one.name, text=one.text, tried=tried)
+        return Bottleneck(name=first_limit.name, text=text, tried=tried)
+    return Bottleneck(name=first_limit.name, text=first_limit.text, tried=tried)
 
 
 def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
@@ -322,13 +329,13 @@ def _by_shares(
     limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
     if shares[largest] > _BALANCED * shares[second]:
         note = note_on_bubble(scenario, shares["waiting"], stages) if limit.name == "compute" else ""
-        return limit.model_copy(update={"text": limit.text + note}) if note else limit
+        return limit.replaced({"text": limit.text + note}) if note else limit
     other = _of_part(scenario, second, shares[second], use, busiest, cut)
     if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
         return limit
-    one = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
-    text = f"{one} and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step: they are in balance, and neither "
-    text += "alone is the limit."
+    takes = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
+    takes += f" and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step"
+    text = f"{takes}: they are in balance, and neither alone is the limit."
     if "input" in (largest, second) and scenario.input is not None and batch_s(scenario) < (rest_s := step_s - parts.input):
         text += f" Yet {_help_with_input(scenario, rest_s)}."
     return Bottleneck(name=limit.name, balance=other.name, text=text)
@@ -496,27 +503,28 @@ def _lighter(scenario: Scenario) -> str:
 
 def _help_with_input(scenario: Scenario, rest_s: float) -> str:
     """What would shorten the waiting for input, as the end of a sentence; ``rest_s``: mean seconds of a step without it."""
-    its, found = scenario.input, pipelines(scenario)
-    if its is None or found is None:
+    pipeline, prepared = scenario.input, pipelines(scenario)
+    if pipeline is None or prepared is None:
         return "prepare batches faster or in parallel"
-    batch_s = float(found.fair_s.max())
+    batch_s = float(prepared.fair_s.max())
     if batch_s < rest_s:
-        ahead = "none is prepared ahead" if not its.prefetch else f"times vary, and at most {its.prefetch:,} are ready ahead"
+        ahead = "none is prepared ahead" if not pipeline.prefetch else f"times vary, and at most {pipeline.prefetch:,} are ready ahead"
         return (
             f"a pipeline needs {format_seconds(batch_s)} for a batch on average, less than the rest of a step, but {ahead}: "
-            f"more prefetch (input.prefetch = {max(2 * its.prefetch, 1):,}) would hide it"
+            f"more prefetch (input.prefetch = {max(2 * pipeline.prefetch, 1):,}) would hide it"
         )
-    cache = "" if its.cached is not None else ", or a cache of what was prepared (input.cached)"
-    return f"a pipeline needs {format_seconds(batch_s)} for a batch, since {_input_because(scenario, found, found.limit)}{cache} would help"
+    cache = "" if pipeline.cached is not None else ", or a cache of what was prepared (input.cached)"
+    because = _input_because(scenario, prepared, prepared.limit)
+    return f"a pipeline needs {format_seconds(batch_s)} for a batch, since {because}{cache} would help"
 
 
-def _input_because(scenario: Scenario, found: Pipelines, limit: InputPart) -> str:
+def _input_because(scenario: Scenario, prepared: Pipelines, limit: InputPart) -> str:
     cluster, storage = scenario.cluster, scenario.cluster.storage
     match limit:
         case "serial part":
             return "its serial part takes that long, which neither more calls nor more prefetch shortens: a cheaper iterator"
         case "parallel part":
-            return f"its parallel part takes that long with {found.calls:,} calls at a time: more calls (input.parallel_calls)"
+            return f"its parallel part takes that long with {prepared.calls:,} calls at a time: more calls (input.parallel_calls)"
         case "host cores":
             return f"the {cluster.host_cores:,} cores of a node are too few: more cores (cluster.host_cores)"
         case "network":

@@ -199,8 +199,8 @@ def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = (), per_mon
     for node, since_s, until_s in away:
         gone.setdefault(node, []).append((since_s, until_s))
     if bills_exactly(scenario):
-        away_s = {node: math.fsum(until_s - since_s for since_s, until_s in its) for node, its in gone.items()}
-        saved = math.fsum((usd_per_node_hour(scenario, node) or 0.0) * its for node, its in away_s.items())
+        away_s = {node: math.fsum(until_s - since_s for since_s, until_s in spells) for node, spells in gone.items()}
+        saved = math.fsum((usd_per_node_hour(scenario, node) or 0.0) * seconds for node, seconds in away_s.items())
         return (time_s * hourly - saved) / _HOUR_S
     own_startup_s = _own_startup_s(scenario)
     total = math.fsum(nodes * _billed_usd(price, time_s, own_startup_s) for nodes, price in paid_for(scenario) if price is not None)
@@ -249,11 +249,11 @@ def with_trainings(scenario: Scenario, time_s: float, per_month: float) -> Scena
 
 def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:
     """How long a node was there, each time that it was."""
-    found, since_s = [], 0.0
+    leases, since_s = [], 0.0
     for left_s, back_s in sorted(away):
-        found.append(left_s - since_s)
+        leases.append(left_s - since_s)
         since_s = max(since_s, back_s)
-    return [lease_s for lease_s in (*found, time_s - since_s) if lease_s > 0]
+    return [lease_s for lease_s in (*leases, time_s - since_s) if lease_s > 0]
 
 
 def _own_startup_s(scenario: Scenario) -> float:

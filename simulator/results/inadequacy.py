@@ -76,26 +76,26 @@ def launching(scenario: Resolved) -> Launching | None:
 
 def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bottleneck:
     """The host in place of another limit, where launching takes longer than each other part of a step."""
-    its = launching(scenario)
-    if its is None or its.slower[0] * parts.compute < max(parts.input, parts.exposed_communication, parts.apply):
+    launched = launching(scenario)
+    if launched is None or launched.slower[0] * parts.compute < max(parts.input, parts.exposed_communication, parts.apply):
         return limit
     text = (
-        f"The host launches kernels more slowly than the device computes them: each of {its.kernels:,} keeps the device busy for "
-        f"{format_seconds(its.kernel_s)}, and a framework takes about {format_seconds(its.launch_s.value)} to launch it; CUDA graphs, "
-        "larger micro-batches or fewer devices that split tensors would help."
+        f"The host launches kernels more slowly than the device computes them: each of {launched.kernels:,} keeps the device busy for "
+        f"{format_seconds(launched.kernel_s)}, and a framework takes about {format_seconds(launched.launch_s.value)} to launch it; "
+        "CUDA graphs, larger micro-batches or fewer devices that split tensors would help."
     )
     return Bottleneck(name="host", text=text)
 
 
 def warned_of_host(scenario: Resolved) -> Iterator[Warned]:
     """Where launching may decide."""
-    its = launching(scenario)
-    if its is None:
+    launched = launching(scenario)
+    if launched is None:
         return
-    usual, most = its.slower
+    usual, most = launched.slower
     yield Warned(
-        code="host-bound", path="workload", value=its.kernel_s, range=(its.launch_s.low, its.launch_s.high),
-        text=f"kernels are so small ({format_seconds(its.kernel_s)} each) that launching them decides, which is not simulated: a step "
+        code="host-bound", path="workload", value=launched.kernel_s, range=(launched.launch_s.low, launched.launch_s.high),
+        text=f"kernels are so small ({format_seconds(launched.kernel_s)} each) that launching them decides, which is not simulated: a step "
         f"may take {format_number(usual)} times as long, and up to {format_number(most)} times, unless it is launched as a CUDA graph; "
         "measure it with paceline calibrate",
     )  # fmt: skip
@@ -306,12 +306,12 @@ def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tu
 
 
 @lru_cache(maxsize=64)
-def _power(one: float, other: float) -> float:
+def _power(share: float, rest: float) -> float:
     """The p for which one^p + other^p is 1; both lie between 0 and 1."""
     low, high = _LEAST_POWER, _MOST_POWER
     for _ in range(60):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if one**middle + other**middle > 1.0 else (low, middle)
+        low, high = (middle, high) if share**middle + rest**middle > 1.0 else (low, middle)
     return high
 
 
@@ -465,20 +465,20 @@ def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
         text = f"the workload was measured with {known.workers[0]:g} to {known.workers[1]:g} workers"
         yield Coverage(about="workers", grade="interpolation", text=text)
         return
-    found = _checked_like(scenario)
-    if found is None:
+    alike = _checked_like(scenario)
+    if alike is None:
         yield Coverage(about="workers", grade="uncovered", text=_by_the_regime(scenario))
         return
-    most, fewest = found.workers[1], found.workers[0]
-    errors = f"{format_share(found.median_error)} off in the median, {format_share(found.worst_error)} at worst"
+    most, fewest = alike.workers[1], alike.workers[0]
+    errors = f"{format_share(alike.median_error)} off in the median, {format_share(alike.worst_error)} at worst"
     held = "predictions were held against real runs on one machine"
-    which = f"({found.what}; {errors}: docs/fidelity.md)"
-    if _within(replicas, found.workers) and _within(servers, found.servers):
-        yield _of_the_link(scenario, found, f"{held} of {fewest} to {most} workers {which}")
+    which = f"({alike.what}; {errors}: docs/fidelity.md)"
+    if _within(replicas, alike.workers) and _within(servers, alike.servers):
+        yield _of_the_link(scenario, alike, f"{held} of {fewest} to {most} workers {which}")
         return
-    few = servers <= found.servers[1]
+    few = servers <= alike.servers[1]
     here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
-    there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(found.servers[1], 'server')}")
+    there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(alike.servers[1], 'server')}")
     yield Coverage(about="workers", grade="uncovered", text=f"{held} of {there}, not of {here} {which}")
 
 
@@ -492,12 +492,12 @@ def _by_the_regime(scenario: Resolved) -> str:
     return f"runs of {regime} were compared with predictions ({of_regime}), but none with all that this scenario has (docs/fidelity.md)"
 
 
-def _of_the_link(scenario: Resolved, found: Checked, runs: str) -> Coverage:
+def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> Coverage:
     """As many workers were run; whether also with links like these, or what the links are counts for little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
-    if _within(rate, found.bandwidth_bytes_per_s):
+    if _within(rate, alike.bandwidth_bytes_per_s):
         return Coverage(about="workers", grade="checked", text=runs)
-    low, high = found.bandwidth_bytes_per_s
+    low, high = alike.bandwidth_bytes_per_s
     links = f"links have {format_rate(rate)}; {runs} have links of {format_rate(low)} to {format_rate(high)}"
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s

@@ -82,18 +82,18 @@ def _estimate(mean: float, low: float, high: float, relative_error: RelativeErro
     return Estimate(mean=mean, low=low, high=high)
 
 
-def combined(one: float, other: float) -> float:
+def combined(distance: float, other: float) -> float:
     """Distance from the middle at which two independent causes together are exceeded as often as either is by itself at its own.
 
     Distances of the same sign are added in quadrature, as quantiles of normal numbers are.
     With a distance of 0 exactly the other one comes out, and it never falls where one of
     the two rises, also where their signs differ: sign(q) sqrt(abs(q)), q = a abs(a) + b abs(b).
     """
-    if not one or not other:
-        return one + other
-    if one * other > 0:
-        return math.copysign(math.hypot(one, other), one)
-    square = one * abs(one) + other * abs(other)
+    if not distance or not other:
+        return distance + other
+    if distance * other > 0:
+        return math.copysign(math.hypot(distance, other), distance)
+    square = distance * abs(distance) + other * abs(other)
     return math.copysign(math.sqrt(abs(square)), square)
 
 

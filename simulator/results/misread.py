@@ -34,23 +34,23 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
     ['preparing input', 'whether a batch fits into memory', 'start-up, evaluation and checkpoints', 'failures of nodes']
     """
     load, price = scenario.workload, scenario.cluster.price
-    found = []
+    left = []
     if not load.input(scenario.batch) and scenario.input is None:
         text = "nothing says how long it takes (input, workload.input), so every batch is ready when it is needed"
-        found.append(LeftOut(name="preparing input", text=text))
+        left.append(LeftOut(name="preparing input", text=text))
     if (why := not_checked(resolve(scenario))) is not None:
-        found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
+        left.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
     if scenario.job is None:
-        found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count, without a [job]"))
+        left.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count, without a [job]"))
     at_spot = price is not None and (price.preemption is not None or "spot" in price.terms.lower())
     spot = "; at a spot price they are taken away in the middle of a run" if at_spot else ""
     spot += ", which only a [job] lives through" if spot and scenario.job is None else ""
     if scenario.faults is None:
         text = f"nodes are taken never to fail or to be taken away, and no step is repeated{spot}"
-        found.append(LeftOut(name="failures of nodes", text=text))
+        left.append(LeftOut(name="failures of nodes", text=text))
     if price is not None:
-        found.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
-    return tuple(found)
+        left.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
+    return tuple(left)
 
 
 def left_out_in_words(things: Iterable[LeftOut]) -> str:
@@ -79,8 +79,8 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
             text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times {of_what}; for "
             f"{written(times, 'setting')}% give {written(meant, 'setting')}",
         )  # fmt: skip
-    for its in implausible(scenario):
-        yield Warned(code="implausible", path=its.path, value=its.value, range=its.range, text=its.text)
+    for doubt in implausible(scenario):
+        yield Warned(code="implausible", path=doubt.path, value=doubt.value, range=doubt.range, text=doubt.text)
     yield from _shared_beside_idle(scenario)
     yield from _joined_by_one_switch(scenario)
 
@@ -113,26 +113,26 @@ def _of_the_cluster(scenario: Scenario) -> Iterator[Unfelt]:
 
 
 def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
-    its, defaults = scenario.strategy.given_and_default()
+    own, defaults = scenario.strategy.given_and_default()
 
     def is_set(name: str) -> bool:
-        return name in its and its[name] != defaults[name]
+        return name in own and own[name] != defaults[name]
 
     experts = any(layer.experts is not None for layer in scenario.workload.layers)
-    alone = experts and its.get("expert") == 1
+    alone = experts and own.get("expert") == 1
     no_experts = "every device has all experts (strategy.expert = 1)" if alone else "no layer of the workload has experts"
-    whole = its.get("algorithm") not in _IN_PIECES
+    whole = own.get("algorithm") not in _IN_PIECES
     for name, idle, why in (
-        ("capacity", not experts or (alone and not its.get("pad_to_capacity")), no_experts),
+        ("capacity", not experts or (alone and not own.get("pad_to_capacity")), no_experts),
         ("expert_imbalance", not experts or alone, no_experts),
-        ("host_factor", not its.get("on_host"), "no layer is on the host (strategy.on_host)"),
-        ("sequence_parallel", its.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
-        ("prefetch", its.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),
-        ("weights_share", its.get("schedule") != "zero-bubble", 'it is of strategy.schedule = "zero-bubble"'),
+        ("host_factor", not own.get("on_host"), "no layer is on the host (strategy.on_host)"),
+        ("sequence_parallel", own.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
+        ("prefetch", own.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),
+        ("weights_share", own.get("schedule") != "zero-bubble", 'it is of strategy.schedule = "zero-bubble"'),
         ("pipeline_chunk_bytes", whole, "its algorithm passes nothing on in pieces (double-binary-tree, sharp and nvls do)"),
     ):
         if is_set(name) and idle:
-            yield f"strategy.{name}", its[name], why
+            yield f"strategy.{name}", own[name], why
 
 
 def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
@@ -172,9 +172,11 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
         path = "cluster.slow_nodes.factor" + (".1" if isinstance(slow.factor, tuple) else "")
         yield path, slow.between[1], _OF_TIME, 1.0 + slow.between[1] / 100
     slowdowns = [("cluster.slowdown.factor", cluster.slowdown)]
-    slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", its.slowdown) for place, its in enumerate(cluster.node_classes)]
-    yield from ((path, its.factor, _OF_TIME, 1.0 + its.factor / 100) for path, its in slowdowns if its is not None and its.factor >= _TIMES)
-    speeds = [(f"cluster.node_classes.{place}.speed", its.speed) for place, its in enumerate(cluster.node_classes)]
+    slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", kind.slowdown) for place, kind in enumerate(cluster.node_classes)]
+    yield from (
+        (path, kind.factor, _OF_TIME, 1.0 + kind.factor / 100) for path, kind in slowdowns if kind is not None and kind.factor >= _TIMES
+    )
+    speeds = [(f"cluster.node_classes.{place}.speed", kind.speed) for place, kind in enumerate(cluster.node_classes)]
     speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
     speeds += [(f"cluster.upgrades.{place}.device_speed", upgrade.device_speed) for place, upgrade in enumerate(cluster.upgrades)]
     yield from ((path, speed, _OF_SPEED, speed / 100) for path, speed in speeds if speed >= _SPEED)
@@ -188,7 +190,7 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
 
 def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
     """The largest of a list with its place; nothing of an empty one."""
-    return [max(enumerate(values), key=lambda its: its[1])] if values else []
+    return [max(enumerate(values), key=lambda pair: pair[1])] if values else []
 
 
 def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:

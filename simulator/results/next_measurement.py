@@ -86,7 +86,7 @@ class Width(NamedTuple):
 
     def as_data(self) -> dict[str, list[dict[str, Any]]]:
         """Plain data, ready to become JSON."""
-        return {name: [each.model_dump(mode="json") for each in its] for name, its in self._asdict().items()}
+        return {name: [each.model_dump(mode="json") for each in parts] for name, parts in self._asdict().items()}
 
 
 def width_of(result: Result) -> Width:
@@ -105,8 +105,8 @@ def _width_of(this: Itself[Result]) -> Width:
     scenario = resolve(result.scenario)
     achieved = as_workers(nominally_in_practice(scenario))
 
-    def applying(its: Resolved) -> AppliedDiscrepancy | None:
-        return applied_discrepancy(its, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
+    def applying(changed: Resolved) -> AppliedDiscrepancy | None:
+        return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
 
     logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
     decomposition = decomposed(logs, quantities)
@@ -136,16 +136,16 @@ def contributions_of(decomposition: Decomposition, chance_sd: float, applied: Ap
     if not variance:
         return ()
     of_runs = chance_sd**2 / variance
-    found = [
-        Contribution(name=name, kind="model", first=_exactly(its / variance), total=_exactly(its / variance))
-        for name, its in squares.items()
+    contributions = [
+        Contribution(name=name, kind="model", first=_exactly(square / variance), total=_exactly(square / variance))
+        for name, square in squares.items()
     ]
-    for name, its in decomposition.shares.items():
-        first, total = (_share(share, error, of_runs) for share, error in zip(its, decomposition.errors[name], strict=True))
-        found.append(Contribution(name=name, kind="drawn", first=first, total=total))
+    for name, shares in decomposition.shares.items():
+        first, total = (_share(share, error, of_runs) for share, error in zip(shares, decomposition.errors[name], strict=True))
+        contributions.append(Contribution(name=name, kind="drawn", first=first, total=total))
     rest = _exactly(decomposition.chance * of_runs)
-    found.append(Contribution(name="chance between runs", kind="chance", first=rest, total=rest))
-    return tuple(sorted(found, key=lambda its: -its.total.mean))
+    contributions.append(Contribution(name="chance between runs", kind="chance", first=rest, total=rest))
+    return tuple(sorted(contributions, key=lambda shares: -shares.total.mean))
 
 
 def _exactly(share: float) -> Share:
@@ -209,19 +209,19 @@ def measurements_of(
     applied
         Gives what the model is off by with a changed scenario.
     """
-    by_chance, found = prediction_interval(rates), []
+    by_chance, measurements = prediction_interval(rates), []
     now = widened(by_chance, relative_error_of(applied(scenario)))
     if not 0.0 < _width(now) < math.inf:
         return ()
     for command in commands_of(scenario, spreads_of(quantities)):
         known = {name: min(left, 1.0) for name, left in command.left.items() if name in quantities}
-        left = 1.0 - math.fsum(decomposition.shares[name].first * (1.0 - its**2) for name, its in known.items())
+        left = 1.0 - math.fsum(decomposition.shares[name].first * (1.0 - share**2) for name, share in known.items())
         then = widened(_narrowed(by_chance, math.sqrt(max(left, 0.0))), relative_error_of(applied(command.scenario)))
         if (share := _width(then) / _width(now)) > _NOTHING:
             continue
-        narrows = [name for name, its in known.items() if its < 1.0 and decomposition.shares[name].first > 0.0]
+        narrows = [name for name, share in known.items() if share < 1.0 and decomposition.shares[name].first > 0.0]
         narrows += ["what the model is off by"] if command.scenario is not scenario else []
-        found.append(
+        measurements.append(
             Measurement(
                 command=command.line,
                 narrows=tuple(narrows),
@@ -231,7 +231,7 @@ def measurements_of(
                 rests_on=command.rests_on,
             )
         )
-    return tuple(sorted(found, key=lambda its: (its.at_best, its.left)))
+    return tuple(sorted(measurements, key=lambda measurement: (measurement.at_best, measurement.left)))
 
 
 def spreads_of(quantities: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:

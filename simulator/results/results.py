@@ -155,8 +155,8 @@ class Result(Outcome):
         yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
         yield f"efficiency {format_share(self.scaling_efficiency.mean)}, step {format_seconds(self.step_time_s.mean)}"
         if self.job is not None:
-            its = self.job.time_s
-            yield f"whole job {estimated(its.mean, its.low, its.high, 'seconds')}"
+            time = self.job.time_s
+            yield f"whole job {estimated(time.mean, time.low, time.high, 'seconds')}"
         yield f"limit: {self.bottleneck.label}"
         yield counted(len(self.warnings), "warning")
 
@@ -164,12 +164,12 @@ class Result(Outcome):
     def grade(self) -> str:
         """The weakest grade of :attr:`coverage`; empty without any."""
         order = ("uncovered", "interpolation", "checked")
-        return min((its.grade for its in self.coverage), key=order.index, default="")
+        return min((part.grade for part in self.coverage), key=order.index, default="")
 
     @property
     def extrapolated(self) -> bool:
         """Whether any aspect of it is covered by nothing that was measured."""
-        moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
+        moved = any(part.about == "device" and part.grade == "uncovered" for part in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
     def _facts(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Result(Outcome):
             "balance": self.bottleneck.balance or "",
             "cost": usd_per_million_samples(self),
             "warnings": len(self.warnings),
-            "assumed": ", ".join(f"{its.path} = {its.value}" for its in self.assumed),
+            "assumed": ", ".join(f"{each.path} = {each.value}" for each in self.assumed),
             "failed": "",
         }
 
@@ -211,4 +211,4 @@ def _that_differ(settings: Sequence[Row]) -> list[str]:
     for own in settings:
         for name, value in own.items():
             values.setdefault(name, set()).add(value)
-    return [name for name, found in values.items() if len(found) > 1]
+    return [name for name, several in values.items() if len(several) > 1]

@@ -89,11 +89,11 @@ def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool =
         return Decomposition(shares, chance, {})
     kept = ~np.eye(len(values), dtype=bool)
     without = [_shares(values[runs], {name: draws[runs] for name, draws in quantities.items()})[0] for runs in kept]
-    found = {}
-    for name, its in shares.items():
-        left = zip(*(one[name] for one in without), strict=True)
-        found[name] = Contributed(*(_error(share, each, chance) for share, each in zip(its, left, strict=True)))
-    return Decomposition(shares, chance, found)
+    errors_of = {}
+    for name, share_of in shares.items():
+        left = zip(*(shares_without[name] for shares_without in without), strict=True)
+        errors_of[name] = Contributed(*(_error(share, each, chance) for share, each in zip(share_of, left, strict=True)))
+    return Decomposition(shares, chance, errors_of)
 
 
 def _error(share: float, without: tuple[float, ...], chance: float) -> float:
@@ -136,17 +136,17 @@ def _terms(count: int, quantities: Mapping[str, Array]) -> list[_Term]:
     pure: list[tuple[_Term, int]] = []
     for name, draws in quantities.items():
         basis: list[Array] = []
-        numbers = [its for its in (_standardised(column, basis) for column in draws.T) if its is not None]
+        numbers = [number for number in (_standardised(column, basis) for column in draws.T) if number is not None]
         for power in range(1, degree + 1):
             for number in numbers:
-                found = _standardised(number**power, basis)
-                if found is not None:
-                    basis.append(found)
-                    pure.append((_Term(found, frozenset([name]), min(power, 2)), power))
+                column = _standardised(number**power, basis)
+                if column is not None:
+                    basis.append(column)
+                    pure.append((_Term(column, frozenset([name]), min(power, 2)), power))
     products = [
-        _Term(found, one.of | other.of, _PRODUCT)
-        for (one, power), (other, his) in combinations(pure, 2)
-        if one.of != other.of and power + his <= degree and (found := _standardised(one.column * other.column)) is not None
+        _Term(column, term.of | other.of, _PRODUCT)
+        for (term, power), (other, further) in combinations(pure, 2)
+        if term.of != other.of and power + further <= degree and (column := _standardised(term.column * other.column)) is not None
     ]
     return [*(term for term, _ in pure), *products]
 
@@ -177,17 +177,17 @@ def _shares(values: Array, quantities: Mapping[str, Array]) -> tuple[dict[str, C
     variance = _square(away) / max(count - 1, 1)
     if count < _FEWEST or math.sqrt(variance) <= _EQUAL:
         return nothing, 1.0 if math.sqrt(variance) > _EQUAL else 0.0
-    found = _expanded(away, terms)
-    if not found.places:
+    expansion = _expanded(away, terms)
+    if not expansion.places:
         return nothing, 1.0
-    noise = _square(found.left) / (count - 1 - len(found.places))
+    noise = _square(expansion.left) / (count - 1 - len(expansion.places))
     explained = max(1.0 - noise / variance, 0.0)
-    weights = _weights(away, [terms[place].column for place in found.places], found.basis, noise)
+    weights = _weights(away, [terms[place].column for place in expansion.places], expansion.basis, noise)
     whole = math.fsum(weights)
     if not whole or not explained:
         return nothing, 1.0
     first, total = dict.fromkeys(quantities, 0.0), dict.fromkeys(quantities, 0.0)
-    for place, weight in zip(found.places, weights, strict=True):
+    for place, weight in zip(expansion.places, weights, strict=True):
         of, share = terms[place].of, explained * weight / whole
         for name in of:
             total[name] += share
@@ -286,7 +286,7 @@ def _weights(away: Array, columns: list[Array], basis: Sequence[Array], noise: f
         inverse[column][column] = 1.0 / upper[column][column]
         for row in range(column - 1, -1, -1):
             inverse[row][column] = -math.fsum(upper[row][k] * inverse[k][column] for k in range(row + 1, column + 1)) / upper[row][row]
-    along = [float(np.add.reduce(away * its)) for its in basis]
+    along = [float(np.add.reduce(away * direction)) for direction in basis]
     coefficients = [math.fsum(map(float.__mul__, inverse[row], along)) for row in range(size)]
     variances = [noise * math.fsum(each * each for each in inverse[row]) for row in range(size)]
     return [max(coefficient**2 - own, 0.0) for coefficient, own in zip(coefficients, variances, strict=True)]

@@ -66,11 +66,11 @@ def warnings_of(
 def _uncovered(scenario: Resolved) -> Iterator[Warned]:
     """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
     paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
-    for its in coverage(scenario):
+    for part in coverage(scenario):
         # a device is warned about where the workload was moved to it
-        if its.grade == "uncovered" and its.about in paths and (its.about != "batch" or scenario.workload.calibrated is not None):
-            path, value = paths[its.about]
-            yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
+        if part.grade == "uncovered" and part.about in paths and (part.about != "batch" or scenario.workload.calibrated is not None):
+            path, value = paths[part.about]
+            yield Warned(code="outside-calibration", path=path, value=value, text=part.text)
 
 
 def _on_the_bias(scenario: Resolved) -> Iterator[Warned]:
@@ -149,7 +149,7 @@ def _on_the_buckets(scenario: Resolved, exposed: float) -> Iterator[Warned]:
 
 def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
     """Parameters that come later than passes need them."""
-    longest = max(exchanges, key=lambda its: its.seconds, default=None)
+    longest = max(exchanges, key=lambda exchange: exchange.seconds, default=None)
     if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
         return
     yield Warned(
@@ -174,11 +174,11 @@ def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty |
 
 
 def _on_the_input(scenario: Resolved) -> Iterator[Warned]:
-    its = scenario.input
-    if its is None or its.calibrated is None or (found := pipelines(scenario)) is None:
+    pipeline = scenario.input
+    if pipeline is None or pipeline.calibrated is None or (prepared := pipelines(scenario)) is None:
         return
-    yield from _outside("input", float(found.samples.max()), its.calibrated.batch, "batch of a pipeline")
-    yield from _outside("input.parallel_calls", its.parallel_calls, its.calibrated.parallel_calls, "parallel calls")
+    yield from _outside("input", float(prepared.samples.max()), pipeline.calibrated.batch, "batch of a pipeline")
+    yield from _outside("input.parallel_calls", pipeline.parallel_calls, pipeline.calibrated.parallel_calls, "parallel calls")
 
 
 def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
@@ -356,9 +356,9 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
 
 def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
     """A measured step in which no time is left for compute."""
-    its = nominally_in_practice(scenario)
-    step_s = its.workload.compute_s(scenario.batch)
-    exchange_s = its.lone_step_s - step_s
+    achieved = nominally_in_practice(scenario)
+    step_s = achieved.workload.compute_s(scenario.batch)
+    exchange_s = achieved.lone_step_s - step_s
     if exchange_s > 0.9 * step_s:
         yield Warned(
             code="step-with-servers", path="workload.measured_with", value="servers",
