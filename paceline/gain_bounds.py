@@ -117,7 +117,7 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
 def _sections_of(scenario: Scenario) -> str:
     """All that decides what a scenario gives, but for how it is simulated."""
     written = resolve(scenario).model_dump(mode="json", context={"filled": True})
-    return json.dumps({name: its for name, its in written.items() if name not in ("measured_in", "run", "discrepancy")}, sort_keys=True)
+    return json.dumps({name: written[name] for name in written.keys() - {"measured_in", "run", "discrepancy"}}, sort_keys=True)
 
 
 def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
@@ -132,10 +132,10 @@ def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
     >>> gain_bounds(fast, load_scenario("ring", [("strategy.workers", 3)]))
     GainBounds(least=0.0, most=inf)
     """
-    one, other = speeds_of(ours), speeds_of(theirs)
-    if one is None or other is None or one.rest != other.rest or one.of.keys() != other.of.keys():
+    own, other = speeds_of(ours), speeds_of(theirs)
+    if own is None or other is None or own.rest != other.rest or own.of.keys() != other.of.keys():
         return NO_BOUNDS
-    gains = [speed - other.of[path] for path, speed in one.of.items() if speed != other.of[path]]
+    gains = [speed - other.of[path] for path, speed in own.of.items() if speed != other.of[path]]
     if not gains:
         return NO_BOUNDS
     return GainBounds(_rounded(math.exp(min(0.0, *gains))), _rounded(math.exp(max(0.0, *gains))))

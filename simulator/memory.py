@@ -142,7 +142,7 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     limit = scenario.cluster.device_memory_limit_bytes  # of an allocator of its own, from which nothing is kept back
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
-    found = []
+    devices = []
     for number, chunks in enumerate(stages):
         held = _Device(scenario, chunks, device)
         parts = _shared(held.parts(), scenario.cluster.replicas_per_device if limit is None else 1)
@@ -153,8 +153,8 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
         known = scenario.practice.get("memory_need", constants()["memory_need"])
         # the user's own peaks are not rescaled by other runs
         error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
-        found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
-    return tuple(found)
+        devices.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
+    return tuple(devices)
 
 
 def _between(layers: Sequence[Layer], chunk: Held) -> str:
@@ -200,25 +200,25 @@ class _Device:
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
-        found = [self._parameters(), self._gradients(), self._slots()]
+        parts = [self._parameters(), self._gradients(), self._slots()]
         if self.measured is not None:
-            found.append(self._beyond(self.measured))
+            parts.append(self._beyond(self.measured))
         elif self.load.layers:
-            found += [self._activations(), self._recomputed(), self._temporary(), self._input(), *self._workspace()]
+            parts += [self._activations(), self._recomputed(), self._temporary(), self._input(), *self._workspace()]
         else:
-            found += [Part(name="activations", text=self._why_not_known()), self._input()]
-        found += [self._gathered(), self._buckets()]
-        return [part for part in found if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
+            parts += [Part(name="activations", text=self._why_not_known()), self._input()]
+        parts += [self._gathered(), self._buckets()]
+        return [part for part in parts if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
 
     # -- parameters, gradients, slots --------------------------------------------------
 
     def _pieces(self, chunk: Held) -> Sequence[Sequence[Owned]]:
         """Variables of a chunk by layer, of those that are on the device."""
-        found = layers_of(self.load, chunk)
+        layers = layers_of(self.load, chunk)
         if not chunk.on_host:
-            return found
+            return layers
         names = [layer.name for layer in self.load.layers[chunk.first : chunk.last]]
-        return [its for its, name in zip(found, names, strict=True) if name not in chunk.on_host]
+        return [layer for layer, name in zip(layers, names, strict=True) if name not in chunk.on_host]
 
     def _layers(self, chunk: Held) -> list[Layer]:
         """Those that are on the device."""
@@ -256,7 +256,7 @@ class _Device:
     def _parameters(self) -> Part:
         held = self.chunks[0]
         size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
-        versions = max(its.versions for its in self.chunks)
+        versions = max(chunk.versions for chunk in self.chunks)
         text = f"{self.value_bytes} bytes each" if not self.mixed else "2 bytes each, in which is computed"
         if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
             size, text = (
@@ -297,7 +297,7 @@ class _Device:
         """
         stored = [self._stored_of(chunk) for chunk in self.chunks]
         moments = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
-        size = max(math.fsum(count * its for count, its in zip(counts, stored, strict=True)) for counts in moments)
+        size = max(math.fsum(count * bytes_of_one for count, bytes_of_one in zip(counts, stored, strict=True)) for counts in moments)
         flying = most_in_flight(self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
         if self.scenario.training.recompute != "none":
@@ -381,7 +381,7 @@ class _Device:
         """Parameters that are shared out come together: for a layer while the next one's are fetched, or once for all of a step."""
         size, kept = 0.0, any(chunk.gathered is None for chunk in self.chunks)
         more = max(chunk.gathered or 1 for chunk in self.chunks) - 1
-        layers = [its for chunk in self.chunks for its in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
+        layers = [size_bytes for chunk in self.chunks for size_bytes in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
         if layers:
             size = math.fsum(layers) if kept else min((1 + more) * max(layers), math.fsum(layers))
         following = {0: "", 1: " and of the next one"}.get(more, f" and of the next {more}")
@@ -410,7 +410,8 @@ class _Device:
             filled = buckets(self.load, self.scenario.batch, chunk.fused / chunk.reduced, self.scenario.replicas)
             return max(size_bytes for _, size_bytes in filled) * chunk.reduced
         sizes = [
-            math.fsum(self._gradient_bytes(its.variable) * its.share for its in piece) * chunk.reduced for piece in self._pieces(chunk)
+            math.fsum(self._gradient_bytes(owned.variable) * owned.share for owned in piece) * chunk.reduced
+            for piece in self._pieces(chunk)
         ]
         return max(math.fsum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
 

@@ -49,9 +49,9 @@ def _reduced(scenario: Drawn, program: Program, streams: Streams) -> dict[float,
     """By size, how it is reduced; nothing where several groups reduce, each in its own way."""
     if len(program.groups) > 1:
         return {}
-    sizes = {its.size_bytes for routine in program.routines for its in routine.operations if its.kind == "collective"}
+    sizes = {operation.size_bytes for routine in program.routines for operation in routine.operations if operation.kind == "collective"}
     collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:
         return {}
     choices = {size: collective.choice(size) for size in sizes}
-    return {size: Reduced(its.algorithm, its.protocol, collective.duration_s(size)) for size, its in choices.items()}
+    return {size: Reduced(choice.algorithm, choice.protocol, collective.duration_s(size)) for size, choice in choices.items()}

@@ -76,7 +76,7 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
     window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
     steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
     job = job_of(asked.resolved, steps, _rates)
-    of_the_job = (one for one in misread(asked.given) if one.path.startswith(_NOT_OF_STEPS))
+    of_the_job = (warning for warning in misread(asked.given) if warning.path.startswith(_NOT_OF_STEPS))
     warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
     return steps.model_copy(
         update={
@@ -151,7 +151,7 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
         if progress is not None:
             progress(replication + 1, count)
     windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
-    return summarise(asked, runs, windows, lambda its, number: replicate(its, number, engine=engine))
+    return summarise(asked, runs, windows, lambda changed, number: replicate(changed, number, engine=engine))
 
 
 def _tell(progress: Progress, done: int, count: int, share: float) -> None:

@@ -45,10 +45,10 @@ def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
     >>> first_epoch(load_scenario("ring")) is None
     True
     """
-    its = scenario.input
-    if its is None or its.cached is None or its.cached == its.work:
+    pipeline = scenario.input
+    if pipeline is None or pipeline.cached is None or pipeline.cached == pipeline.work:
         return None
-    return scenario.model_copy(update={"input": its.model_copy(update={"cached": None})})
+    return scenario.replaced({"input.cached": None})
 
 
 class Fill(NamedTuple):
@@ -81,21 +81,21 @@ def fill_of(scenario: Scenario, first: bool) -> Fill:
     first
         Whether the epoch is the first, in which nothing is cached yet.
     """
-    its = scenario.input
-    if its is not None and its.cached is not None:
-        work = its.work if first else its.cached
+    pipeline = scenario.input
+    if pipeline is not None and pipeline.cached is not None:
+        work = pipeline.work if first else pipeline.cached
         if work == InputWork():
             return Fill(0.0, 0.0)
-        scenario = scenario.model_copy(update={"input": its.model_copy(update={"work": work, "cached": None})})
-    found = pipelines(scenario)
-    if found is None:
+        scenario = scenario.replaced({"input.work": work, "input.cached": None})
+    prepared = pipelines(scenario)
+    if prepared is None:
         return Fill(0.0, 0.0)
-    held = its.shuffle_buffer * its.shuffle_fill if its is not None else 0.0
-    batches = 1.0 + held / found.samples
+    held = pipeline.shuffle_buffer * pipeline.shuffle_fill if pipeline is not None else 0.0
+    batches = 1.0 + held / prepared.samples
     if scenario.job is not None:
-        batches = np.minimum(batches, np.maximum(scenario.job.epoch_samples / len(found.samples) / found.samples, 1.0))
-    slowest = int((found.fair_s * batches).argmax())
-    return Fill(float(batches[slowest]), float((found.fair_s * batches)[slowest]))
+        batches = np.minimum(batches, np.maximum(scenario.job.epoch_samples / len(prepared.samples) / prepared.samples, 1.0))
+    slowest = int((prepared.fair_s * batches).argmax())
+    return Fill(float(batches[slowest]), float((prepared.fair_s * batches)[slowest]))
 
 
 _FIRST_MS, _LONGEST_MS = 20, 60_000
@@ -535,21 +535,21 @@ def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, fl
     load = scenario.workload
     mixed = bool(values_of(load).masters)
     for stage, chunks in enumerate(strategy.held(scenario)):
-        found: dict[tuple[int, int], list[float]] = {}
+        held: dict[tuple[int, int], list[float]] = {}
         for chunk in chunks:
-            for one in (one for layer in layers_of(load, chunk) for one in layer):
-                spread = chunk.expert if one.experts else 1
-                parts = round(1.0 / (one.share * spread))
+            for owned in itertools.chain.from_iterable(layers_of(load, chunk)):
+                spread = chunk.expert if owned.experts else 1
+                parts = round(1.0 / (owned.share * spread))
                 for size_bytes, shards in (
-                    (float(one.variable.size_bytes), chunk.slot_shards if mixed else chunk.parameter_shards),
-                    (slot_bytes(scenario, one.variable), chunk.slot_shards),
+                    (float(owned.variable.size_bytes), chunk.slot_shards if mixed else chunk.parameter_shards),
+                    (slot_bytes(scenario, owned.variable), chunk.slot_shards),
                 ):
-                    over = one.over(chunk, shards)
-                    both = found.setdefault((spread * over, parts), [0.0, 0.0])
-                    its_bytes = size_bytes * one.share / over
-                    both[0] += 0.0 if one.copy else its_bytes
+                    over = owned.over(chunk, shards)
+                    both = held.setdefault((spread * over, parts), [0.0, 0.0])
+                    its_bytes = size_bytes * owned.share / over
+                    both[0] += 0.0 if owned.copy else its_bytes
                     both[1] += its_bytes
-        for (among, parts), (own_bytes, held_bytes) in found.items():
+        for (among, parts), (own_bytes, held_bytes) in held.items():
             yield stage, among, parts, own_bytes, held_bytes
 
 
@@ -602,33 +602,33 @@ def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iter
         yield "node", count, faults.node_mtbf_s
     if (preemption := faults.preemption) is not None:
         taken = preemptible_of(scenario, preemption)
-        its = min(count, taken) if workers or preemption.of == "nodes" else 0
+        may_go = min(count, taken) if workers or preemption.of == "nodes" else 0
         mean_s = _mean_life_s(preemption, faults.shape, taken)
-        if mean_s is not None and its:
-            yield "preemption", its, mean_s
+        if mean_s is not None and may_go:
+            yield "preemption", may_go, mean_s
 
 
-def preemptible_of(scenario: Scenario, its: Preemption) -> int:
+def preemptible_of(scenario: Scenario, preemption: Preemption) -> int:
     """Nodes that may be taken, from node 0 on."""
-    return scenario.layout.worker_nodes if its.of == "worker-nodes" else nodes_of(scenario)
+    return scenario.layout.worker_nodes if preemption.of == "worker-nodes" else nodes_of(scenario)
 
 
-def _mean_life_s(its: Preemption, shape: float, nodes: int) -> float | None:
+def _mean_life_s(preemption: Preemption, shape: float, nodes: int) -> float | None:
     """Mean time from when a node is there until it is taken; None where it is never.
 
     Of a Weibull law that is cut at c: scale Gamma(1 + 1/k) P(1/k, (c / scale)^k), with the regularised incomplete gamma function P,
     which is the integral of the share that lives. Of a trace: the time that nodes are there over the times that one goes.
     """
-    if its.mtbf_s is None:
-        spells = list(itertools.pairwise(its.available))
+    if preemption.mtbf_s is None:
+        spells = list(itertools.pairwise(preemption.available))
         there_s = math.fsum((after.at_s - point.at_s) * min(point.nodes, nodes) for point, after in spells)
         levels = [min(point.nodes, nodes) for point, _ in spells]
         taken = sum(max(before - after, 0) for before, after in itertools.pairwise([*levels, levels[0]]))
         return there_s / taken if taken else None
-    if its.most_s is None:
-        return float(its.mtbf_s)
+    if preemption.most_s is None:
+        return float(preemption.mtbf_s)
     from scipy.special import gammainc
 
-    shape = its.shape if its.shape is not None else shape
-    scale_s = its.mtbf_s / math.gamma(1.0 + 1.0 / shape)
-    return float(its.mtbf_s * gammainc(1.0 / shape, (its.most_s / scale_s) ** shape))
+    shape = preemption.shape if preemption.shape is not None else shape
+    scale_s = preemption.mtbf_s / math.gamma(1.0 + 1.0 / shape)
+    return float(preemption.mtbf_s * gammainc(1.0 / shape, (preemption.most_s / scale_s) ** shape))

@@ -66,13 +66,13 @@ class Effect(NamedTuple):
 def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[Arrival]:
     """Faults in the order in which they come, without end unless there is a trace alone.
 
-    Of each kind a renewal process: times between faults of any of its kind follow a Weibull law with the mean that follows from
+    Of each kind a renewal process: times between faults of any of its kind follow a Weibull distribution with the mean that follows from
     how many there are, as those of whole systems do (Schroeder and Gibson, "A large-scale study of failures in high-performance
     computing systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each. Preemptible nodes have
     a life each, which begins anew with the node that comes in the place of one that was taken; or they follow a trace.
     """
     more = _times_more(faults.rates_90, streams, "rates of faults")
-    traced = sorted(Arrival(its.at_s, its.of, its.number) for its in faults.trace)
+    traced = sorted(Arrival(fault.at_s, fault.of, fault.number) for fault in faults.trace)
     kinds: list[Iterable[Arrival]] = [traced]
     for what, count, mean_s in counted(scenario, faults):
         if what == "preemption":
@@ -90,7 +90,7 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
 
 _BLOCK = 256
 _AT_90 = 1.6448536269514722
-"""Standard deviations of a normal law within which, on both sides, 90% of it lie."""
+"""Standard deviations of a normal distribution within which, on both sides, 90% of it lie."""
 
 
 def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: str) -> float:
@@ -101,51 +101,51 @@ def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: st
     return math.exp((low + high) / 2 + (high - low) / (2 * _AT_90) * float(streams.generator(name).standard_normal()))
 
 
-def _lives(its: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:
+def _lives(preemption: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:
     """Of each node one life after the other; the first begins with the job."""
-    shape = its.shape if its.shape is not None else shape
-    scale_s, most_s = mean_s / math.gamma(1.0 + 1.0 / shape), math.inf if its.most_s is None else its.most_s
+    shape = preemption.shape if preemption.shape is not None else shape
+    scale_s, most_s = mean_s / math.gamma(1.0 + 1.0 / shape), math.inf if preemption.most_s is None else preemption.most_s
     lives = streams.rows("lives of nodes", np.arange(count), lambda rng, size: rng.weibull(shape, size))
     waits = streams.rows("waits for nodes", np.arange(count), np.random.Generator.standard_exponential)
 
-    def next_of(rows: Rows, node: int) -> float:
-        found = np.empty((1, 1))
-        rows.fill(np.array([node]), found)
-        return float(found[0, 0])
+    def next_of(rows: Rows, *nodes: int) -> list[float]:
+        drawn = np.empty((len(nodes), 1))
+        rows.fill(np.array(nodes), drawn)
+        return drawn[:, 0].tolist()  # type: ignore[no-any-return]
 
-    def life_s(node: int) -> float:
-        return min(scale_s * next_of(lives, node), most_s)
+    def life_s(drawn: float) -> float:
+        return max(min(scale_s * drawn, most_s) - preemption.notice_s, 0.0)
 
-    first = np.empty((count, 1))
-    lives.fill(np.arange(count), first)
-    ends = [(max(min(scale_s * life, most_s) - its.notice_s, 0.0), node) for node, life in enumerate(first[:, 0].tolist())]
+    ends = [(life_s(drawn), node) for node, drawn in enumerate(next_of(lives, *range(count)))]
     heapq.heapify(ends)
     while True:
         at_s, node = ends[0]
-        gone_s = (its.wait_s * next_of(waits, node) if its.wait_s else 0.0) + its.replacement_s
+        gone_s = (preemption.wait_s * next_of(waits, node)[0] if preemption.wait_s else 0.0) + preemption.replacement_s
         yield Arrival(at_s, "preemption", node, gone_s)
-        heapq.heapreplace(ends, (at_s + its.notice_s + gone_s + max(life_s(node) - its.notice_s, 0.0), node))
+        heapq.heapreplace(ends, (at_s + preemption.notice_s + gone_s + life_s(next_of(lives, node)[0]), node))
 
 
-def _replayed(its: Preemption, count: int, streams: Streams) -> Iterator[Arrival]:
+def _replayed(preemption: Preemption, count: int, streams: Streams) -> Iterator[Arrival]:
     """Node i is there while more than i nodes are to be had; after the end of the trace comes its beginning."""
-    lasts_s = its.available[-1].at_s
-    begins_s = lasts_s * float(streams.generator("place in the trace").random()) if its.begins == "anywhere" else 0.0
-    away = _absences(its.available, count)
+    lasts_s = preemption.available[-1].at_s
+    begins_s = lasts_s * float(streams.generator("place in the trace").random()) if preemption.begins == "anywhere" else 0.0
+    away = _absences(preemption.available, count)
     never = [node for at_s, long_s, node in away if long_s == math.inf]
     yield from (Arrival(0.0, "preemption", node, math.inf) for node in never)
     away = [each for each in away if each[1] < math.inf]
     # what had gone before the job begins, and is not yet back; the trace has been so for ever
     now = [(at_s + turn * lasts_s - begins_s, long_s, node) for turn in (-1, 0) for at_s, long_s, node in away]
     yield from sorted(
-        Arrival(0.0, "preemption", node, at_s + long_s + its.replacement_s) for at_s, long_s, node in now if at_s <= 0.0 < at_s + long_s
+        Arrival(0.0, "preemption", node, at_s + long_s + preemption.replacement_s)
+        for at_s, long_s, node in now
+        if at_s <= 0.0 < at_s + long_s
     )
     for turn in itertools.count() if away else ():
         for at_s, long_s, node in away:
             since_s = at_s + turn * lasts_s - begins_s
             if since_s > 0.0:
-                told_s = max(since_s - its.notice_s, 0.0)
-                yield Arrival(told_s, "preemption", node, long_s + its.replacement_s)
+                told_s = max(since_s - preemption.notice_s, 0.0)
+                yield Arrival(told_s, "preemption", node, long_s + preemption.replacement_s)
 
 
 def _absences(trace: Sequence[Nodes], count: int) -> list[tuple[float, float, int]]:
@@ -154,14 +154,14 @@ def _absences(trace: Sequence[Nodes], count: int) -> list[tuple[float, float, in
     most = max(nodes for _, nodes in points)
     first = next(place for place, (_, nodes) in enumerate(points) if nodes == most)
     turned = [*points[first:], *((at_s + lasts_s, nodes) for at_s, nodes in points[: first + 1])]  # begins and ends with most
-    found = [(0.0, math.inf, node) for node in range(most, count)]
+    absences = [(0.0, math.inf, node) for node in range(most, count)]
     since_s: list[float] = []  # of the nodes that are away, from the last one on
     for at_s, nodes in turned:
         since_s += [at_s] * (most - nodes - len(since_s))
         while len(since_s) > most - nodes:
             left_s = since_s.pop()
-            found.append((left_s % lasts_s, at_s - left_s, most - 1 - len(since_s)))
-    return sorted(found)
+            absences.append((left_s % lasts_s, at_s - left_s, most - 1 - len(since_s)))
+    return sorted(absences)
 
 
 def _renewals(what: str, count: int, mean_s: float, shape: float, streams: Streams) -> Iterator[Arrival]:

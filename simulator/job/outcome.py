@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Streams
@@ -58,8 +59,8 @@ def window_of(scenario: AnyScenario) -> AnyScenario:
 
     It has no prices either, so that jobs that differ in these have the same steps.
     """
-    unpriced = scenario.cluster.model_copy(update={"price": None, "server_price": None, "offers": (), "upgrades": ()})
-    job, window = scenario.job, scenario.model_copy(update={"job": None, "cluster": unpriced})
+    unpriced = {"cluster.price": None, "cluster.server_price": None, "cluster.offers": (), "cluster.upgrades": ()}
+    job, window = scenario.job, scenario.replaced({"job": None, **unpriced})
     lone = job is not None and job.total_samples <= job.epoch_samples
     return (first_epoch(window) if lone else None) or window
 
@@ -86,13 +87,12 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
     job = scenario.job
     assert job is not None
     rates = window.throughput_of_each_replication
-    slower = first_epoch(scenario.model_copy(update={"job": None})) if job.total_samples > job.epoch_samples else None
+    slower = first_epoch(scenario.replaced({"job": None})) if job.total_samples > job.epoch_samples else None
     first = rates if slower is None else rates_of(slower)
     # a step of an asynchronous job is made by one worker, and a step of that worker takes as long as one of each
     at_once = scenario.replicas if scenario.strategy.pace.asynchronous else 1
     waits_s = window.breakdown_s.input / at_once
-    fill, fill_first = (fill_of(scenario, first=its) for its in (False, True))
-    samples = step_samples(scenario)
+    samples, fills = step_samples(scenario), [fill_of(scenario, first=filling) for filling in (False, True)]
     crews = _Crews(scenario, rates, rates_of) if job.faults is not None else None
     courses, ends = [], []
     for replication, (rate, at_first) in enumerate(zip(rates, first, strict=True)):
@@ -101,7 +101,7 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
         apart_s = max(step_s - waits_s, 0.0)  # of a step that has its batch
         course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), streams.generator("job"))
         filling, filling_first = (
-            _filling_s(its, at_once * max(each_s - apart_s, 0.0)) for its, each_s in ((fill, step_s), (fill_first, first_s))
+            _filling_s(fill, at_once * max(each_s - apart_s, 0.0)) for fill, each_s in zip(fills, (step_s, first_s), strict=True)
         )
         course = replace(
             course,
@@ -130,9 +130,9 @@ def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
     known, asked = scenario.workload.overheads, scenario.job
     if asked is None or not scenario.waits_for_iterators or (known is not None and known.iterators is not None):
         return
-    usual = max(job.each_epoch, key=lambda its: its.like_it)
+    usual = max(job.each_epoch, key=lambda epoch: epoch.like_it)
     renewed = asked.iterators == "renewed" and job.epochs > 1
-    age_s = usual.time_s if renewed else max(its.evaluation_s for its in job.each_epoch)
+    age_s = usual.time_s if renewed else max(epoch.evaluation_s for epoch in job.each_epoch)
     if min(age_s, _MINUTE_S) <= _NOTABLE * usual.time_s:
         return
     when = "between two epochs" if renewed else "after an evaluation"
@@ -215,9 +215,9 @@ def _cost_usd(scenario: Resolved, finished: Sequence[Ended], times: Estimate, re
     if None in costs:
         return None
     known = [cost for cost in costs if cost is not None]
-    found = interval_of_jobs(known, [_share_of_steps(end) for end in finished], relative_error.inverse)
+    interval = interval_of_jobs(known, [_share_of_steps(end) for end in finished], relative_error.inverse)
     low, high = (usd_of(scenario, end_s) or 0.0 for end_s in (times.low, times.high))  # of all nodes, which is the most
-    return Estimate(mean=found.mean, low=min(found.low, low, found.mean), high=max(min(found.high, high), found.mean))
+    return Estimate(mean=interval.mean, low=min(interval.low, low, interval.mean), high=max(min(interval.high, high), interval.mean))
 
 
 def _share_of_steps(end: Ended) -> float:
@@ -281,9 +281,8 @@ def _with_workers(scenario: Resolved, workers: int) -> Resolved:
     """The same training by fewer workers, each with the batch that it has."""
     layout = scenario.layout
     ranks = workers * layout.replicas_per_process
-    load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
-    strategy = scenario.strategy.fewer(ranks, layout.ranks)
-    return resolve(window_of(scenario).model_copy(update={"workload": load, "strategy": strategy}))
+    batch = {"workload.batch_per_replica": scenario.batch, "workload.global_batch": None}
+    return resolve(window_of(scenario).replaced({**batch, "strategy": scenario.strategy.fewer(ranks, layout.ranks)}))
 
 
 def _evaluation_step_s(scenario: Resolved, step_s: float) -> float:
@@ -309,37 +308,37 @@ _LOOKED_AT = 10_000
 
 def _mean_course(courses: Sequence[Course]) -> Course:
     """What is the same in all of them, and the means of what is not."""
-    mean = partial(_mean, courses)
-    return replace(
-        courses[0], step_s=mean(attrgetter("step_s")), write_steps=_write_steps(courses), first_step_s=mean(attrgetter("first_step_s")),
-        startup_s=mean(attrgetter("startup_s")), tracing_s=mean(attrgetter("tracing_s")),
-        evaluation_tracing_s=mean(attrgetter("evaluation_tracing_s")), filling_s=mean(attrgetter("filling_s")),
-        first_filling_s=mean(attrgetter("first_filling_s")), evaluation_s=mean(attrgetter("evaluation_s")),
-    )  # fmt: skip
+    means: dict[str, Any] = {name: _mean(courses, attrgetter(name)) for name in _SECONDS}
+    return replace(courses[0], write_steps=_write_steps(courses), **means)
+
+
+_SECONDS = (
+    "step_s", "first_step_s", "startup_s", "tracing_s", "evaluation_tracing_s", "filling_s", "first_filling_s", "evaluation_s",
+)  # fmt: skip
 
 
 def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
     """The epochs without faults, those that are alike as one."""
-    one = courses[0]
-    found: list[Epoch] = []
+    course = courses[0]
+    epochs: list[Epoch] = []
     like_it: Counter[int] = Counter()
     place_of: dict[tuple[_Kind, _Kind | None], int] = {}
     lived_s: dict[_Kind | None, float] = {None: 0.0}
     before: _Kind | None = None
-    for number, (steps, written_s) in enumerate(zip(one.epochs, checkpoints_s, strict=True)):
-        evaluates = one.evaluates(number)
-        kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written_s
-        key = kind, before if one.iterators is not None else None  # one ends the iterators of the one before
+    for number, (steps, written_s) in enumerate(zip(course.epochs, checkpoints_s, strict=True)):
+        evaluates = course.evaluates(number)
+        kind = number == 0, steps, evaluates, evaluates and number + 1 == course.evaluation_every, written_s
+        key = kind, before if course.iterators is not None else None  # one ends the iterators of the one before
         if key not in place_of:
-            its = _epoch(courses, number, written_s, lived_s[before])
-            lived_s[kind] = its.time_s - its.iterators_s - (0.0 if number else _mean_tracing_s(courses))
-            alike = (at for at, other in enumerate(found) if other.model_copy(update={"number": its.number}) == its)
-            place_of[key] = next(alike, len(found))
-            if place_of[key] == len(found):
-                found.append(its)
+            epoch = _epoch(courses, number, written_s, lived_s[before])
+            lived_s[kind] = epoch.time_s - epoch.iterators_s - (0.0 if number else _mean_tracing_s(courses))
+            alike = (at for at, other in enumerate(epochs) if other.model_copy(update={"number": epoch.number}) == epoch)
+            place_of[key] = next(alike, len(epochs))
+            if place_of[key] == len(epochs):
+                epochs.append(epoch)
         like_it[place_of[key]] += 1
         before = kind
-    return tuple(its.model_copy(update={"like_it": like_it[at]}) for at, its in enumerate(found))
+    return tuple(epoch.model_copy(update={"like_it": like_it[at]}) for at, epoch in enumerate(epochs))
 
 
 _Kind = tuple[bool, float, bool, bool, float]
@@ -348,16 +347,16 @@ _Kind = tuple[bool, float, bool, bool, float]
 
 def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float, age_s: float) -> Epoch:
     """One of them, in which training waits for so long for checkpoints; it ends iterators of that age."""
-    one = courses[0]
-    steps = one.epochs[number]
+    course = courses[0]
+    steps = course.epochs[number]
     mean = partial(_mean, courses)
-    step_s = mean(lambda its: its.step_s if number else its.first_step_s)
+    step_s = mean(lambda each: each.step_s if number else each.first_step_s)
     first_s = step_s + (0.0 if number else _mean_tracing_s(courses))
-    first_s += mean(lambda its: its.filling_s if number else its.first_filling_s)
-    evaluation_s = mean(lambda its: its.evaluation_s + _ending_s(its, its.evaluation_s)) if one.evaluates(number) else 0.0
-    if evaluation_s and number + 1 == one.evaluation_every:
-        evaluation_s += mean(lambda its: its.evaluation_tracing_s)
-    iterators_s = mean(lambda its: _ending_s(its, age_s)) if number and one.renews else 0.0
+    first_s += mean(lambda each: each.filling_s if number else each.first_filling_s)
+    evaluation_s = mean(lambda each: each.evaluation_s + _ending_s(each, each.evaluation_s)) if course.evaluates(number) else 0.0
+    if evaluation_s and number + 1 == course.evaluation_every:
+        evaluation_s += mean(lambda each: each.evaluation_tracing_s)
+    iterators_s = mean(lambda each: _ending_s(each, age_s)) if number and course.renews else 0.0
     return Epoch(
         number=number + 1,
         like_it=1,

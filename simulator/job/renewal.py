@@ -506,10 +506,10 @@ def checkpoints_of(course: Course) -> list[float]:
     writing = course.writing
     if writing is None or not writing.lasts_s:  # none waits for another
         return [written * (writing.stop_s if writing is not None else 0.0) for written in course.written_in()]
-    one, found = Renewal(replace(course, iterators=None)), []
-    one.begin()
+    renewal, waits_s = Renewal(replace(course, iterators=None)), []
+    renewal.begin()
     for _ in course.epochs:
-        before_s = one.checkpoints_s
-        one.advance()
-        found.append(round(one.checkpoints_s - before_s, 9))  # sums of like epochs differ in their last bits
-    return found
+        before_s = renewal.checkpoints_s
+        renewal.advance()
+        waits_s.append(round(renewal.checkpoints_s - before_s, 9))  # sums of like epochs differ in their last bits
+    return waits_s

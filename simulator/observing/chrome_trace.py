@@ -104,10 +104,10 @@ class _Trace:
         self._arrows()
 
     def _device(self, replica: int) -> _Track:
-        device, its = Place("device", replica // self._sharing), replica_place(self._recording, replica)
-        if its.name:
-            return _Track(_DEVICES, (device, its), its.name)
-        return _Track(_DEVICES, (device, its), f"{device} ({its})")
+        device, place = Place("device", replica // self._sharing), replica_place(self._recording, replica)
+        if place.name:
+            return _Track(_DEVICES, (device, place), place.name)
+        return _Track(_DEVICES, (device, place), f"{device} ({place})")
 
     def _add_step(self, step: Step) -> None:
         parts = {name: getattr(step, name) for name in ("input_s", "compute_s", "communication_s", "waiting_s", "apply_s")}
@@ -149,26 +149,26 @@ class _Trace:
         for which in sorted(self._tracks):
             process, _, name = which
             slices = self._tracks[which]
-            slices.sort(key=lambda one: (one.begin_ns, -one.end_ns))
-            bounds = [(one.begin_ns, one.end_ns) for one in slices]
+            slices.sort(key=lambda piece: (piece.begin_ns, -piece.end_ns))
+            bounds = [(piece.begin_ns, piece.end_ns) for piece in slices]
             drawn_in = nested_lanes(bounds) if process == _DEVICES else lanes(bounds)
             for lane in range(max(drawn_in) + 1):
                 self._name("thread", process, _FIRST_THREAD + threads + lane, f"{name} ({lane + 1})" if lane else name, threads + lane)
-            for one, lane in zip(slices, drawn_in, strict=True):
-                one.track = _FIRST_THREAD + threads + lane
-                self._complete(process, one)
+            for piece, lane in zip(slices, drawn_in, strict=True):
+                piece.track = _FIRST_THREAD + threads + lane
+                self._complete(process, piece)
             threads += max(drawn_in) + 1
 
     def _name(self, what: str, process: int, thread: int, name: str, order: int) -> None:
         for event, key, value in ((f"{what}_name", "name", name), (f"{what}_sort_index", "sort_index", order)):
             self._names.append({"ph": "M", "pid": process, "tid": thread, "name": event, "args": {key: value}})
 
-    def _complete(self, process: int, one: _Slice) -> None:
+    def _complete(self, process: int, piece: _Slice) -> None:
         event = {
-            "ph": "X", "pid": process, "tid": one.track, "name": one.name, "cat": one.kind, "ts": _micro(one.begin_ns),
-            "dur": _micro(one.end_ns - one.begin_ns), "args": one.details,
+            "ph": "X", "pid": process, "tid": piece.track, "name": piece.name, "cat": piece.kind, "ts": _micro(piece.begin_ns),
+            "dur": _micro(piece.end_ns - piece.begin_ns), "args": piece.details,
         }  # fmt: skip
-        if "critical" in one.details:
+        if "critical" in piece.details:
             event["cname"] = _COLOUR
         self._events.append(event)
 
@@ -199,9 +199,9 @@ class _Trace:
             while isinstance(sender, Wait):  # which is not drawn
                 sender = work.get(sender.cause)
             pairs = [(sender, transfer)] if sender is not None else []
-            for one, after in [*pairs, *((transfer, after) for after in received[transfer.number])]:
+            for before, after in [*pairs, *((transfer, after) for after in received[transfer.number])]:
                 number += 1
-                self._arrow(number, transfer.name, one, after)
+                self._arrow(number, transfer.name, before, after)
 
     def _arrow(self, number: int, name: str, work: Work, after: Work) -> None:
         start, end = self._slices[id(work)], self._slices[id(after)]
@@ -247,7 +247,7 @@ def lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
     slices
         Begin and end, sorted by begin.
     """
-    found = []
+    lanes_of = []
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     for begin, end in slices:
@@ -255,8 +255,8 @@ def lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         lane = heapq.heappop(free) if free else len(busy)
         heapq.heappush(busy, (end, lane))
-        found.append(lane)
-    return found
+        lanes_of.append(lane)
+    return lanes_of
 
 
 def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
@@ -267,7 +267,7 @@ def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
     slices
         Begin and end, sorted by begin, the longer one of two first.
     """
-    found = []
+    lanes_of = []
     open_until: list[list[int]] = []
     for begin, end in slices:
         for ends in open_until:
@@ -277,5 +277,5 @@ def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
         if lane == len(open_until):
             open_until.append([])
         open_until[lane].append(end)
-        found.append(lane)
-    return found
+        lanes_of.append(lane)
+    return lanes_of

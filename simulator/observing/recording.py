@@ -105,7 +105,7 @@ class Recording:
 
     def by_number(self) -> dict[int, Work]:
         """Every piece of work that has a number, by it."""
-        return {one.number: one for one in self.work if one.number != NOTHING}
+        return {each.number: each for each in self.work if each.number != NOTHING}
 
 
 class FanOut:
@@ -206,9 +206,9 @@ def critical_path(recording: Recording, step: Step, work: Mapping[int, Work] | N
         All of it by number, where that is at hand already (:meth:`~simulator.observing.recording.Recording.by_number`).
     """
     work = recording.by_number() if work is None else work
-    own = [one for one in recording.steps if one.replica == step.replica]
+    own = [each for each in recording.steps if each.replica == step.replica]
     place = replica_place(recording, step.replica)
-    found: list[Segment] = []
+    segments: list[Segment] = []
     cursor_s, here, cause = step.end_s, place, step.cause
 
     def add(kind: Kind, what: str, name: str, places: tuple[Place, ...], start_s: float, record: Work | None = None) -> None:
@@ -216,20 +216,20 @@ def critical_path(recording: Recording, step: Step, work: Mapping[int, Work] | N
         nonlocal cursor_s
         start_s = max(start_s, step.start_s)
         if start_s < cursor_s:
-            found.append(Segment(kind, what, places, start_s, cursor_s, name, record))
+            segments.append(Segment(kind, what, places, start_s, cursor_s, name, record))
             cursor_s = start_s
 
     while cursor_s > step.start_s:
-        its = work.get(cause)
+        ended = work.get(cause)
         # between the end of a cause and the begin of what it let begin, time is unaccounted for
-        add("wait", "wait", "wait", (here,), step.start_s if its is None else end_of(its))
-        if its is None:
+        add("wait", "wait", "wait", (here,), step.start_s if ended is None else end_of(ended))
+        if ended is None:
             break
-        kind, what, name, places = _described(recording, its)
-        add(kind, what, name, places, begin_of(its), its)
-        here, cause = places[0], its.cause
-    number = next(index for index, one in enumerate(own, 1) if one == step)
-    return CriticalPath(step, number, place, tuple(reversed(found)))
+        kind, what, name, places = _described(recording, ended)
+        add(kind, what, name, places, begin_of(ended), ended)
+        here, cause = places[0], ended.cause
+    number = next(index for index, each in enumerate(own, 1) if each == step)
+    return CriticalPath(step, number, place, tuple(reversed(segments)))
 
 
 def _described(recording: Recording, work: Work) -> tuple[Kind, str, str, tuple[Place, ...]]:
@@ -343,15 +343,18 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
         if wait.name == "input":
             fed_s[wait.replica].append(wait.end_s)
     for transfer in recording.transfers:
-        for end, its in ((transfer.source, pushes), (transfer.target, pulls)):
+        for end, messages in ((transfer.source, pushes), (transfer.target, pulls)):
             other = transfer.target if end is transfer.source else transfer.source
             if other.kind == "server" and end.replica is not None:
-                its[end.replica].append(transfer)
+                messages[end.replica].append(transfer)
     for of_one in pulls.values():
         of_one.sort(key=lambda pull: (pull.sent_s, pull.number))
-    return [
-        list(_in_step(step, spans[its], pulls[its], pushes[its], fed_s[its], work)) for step in recording.steps for its in (step.replica,)
-    ]
+
+    def in_step(step: Step) -> list[Stood]:
+        whom = step.replica
+        return list(_in_step(step, spans[whom], pulls[whom], pushes[whom], fed_s[whom], work))
+
+    return [in_step(step) for step in recording.steps]
 
 
 _BROUGHT = {"forward": "activations", "backward": "gradients"}
@@ -361,16 +364,16 @@ _BROUGHT = {"forward": "activations", "backward": "gradients"}
 def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list[Stood]]:
     """Of models that are cut: from when a rank computes no longer, or had the last that it heard of, until what it hears next had begun."""
     last: dict[tuple[str, float, int], Transfer] = {}  # of each collective, how the last one came to it; all of it have the same cause
-    for its in recording.transfers:
-        key = its.name, its.arrived_s, its.cause
-        if its.target == EVERYBODY and (key not in last or its.sent_s > last[key].sent_s):
-            last[key] = its
+    for transfer in recording.transfers:
+        key = transfer.name, transfer.arrived_s, transfer.cause
+        if transfer.target == EVERYBODY and (key not in last or transfer.sent_s > last[key].sent_s):
+            last[key] = transfer
     heard: dict[int, list[tuple[float, float, Transfer]]] = defaultdict(list)  # when, since when, and of whom
-    for its in recording.transfers:
-        joined = last[its.name, its.arrived_s, its.cause] if its.target == EVERYBODY else its
-        rank = its.source.replica if its.target == EVERYBODY else its.target.replica
+    for transfer in recording.transfers:
+        joined = last[transfer.name, transfer.arrived_s, transfer.cause] if transfer.target == EVERYBODY else transfer
+        rank = transfer.source.replica if transfer.target == EVERYBODY else transfer.target.replica
         if rank is not None:
-            heard[rank].append((its.arrived_s, joined.sent_s, joined))
+            heard[rank].append((transfer.arrived_s, joined.sent_s, joined))
     for of_rank in heard.values():
         of_rank.sort(key=itemgetter(0))
     spans: dict[int, list[Span]] = defaultdict(list)
@@ -380,7 +383,7 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
     for wait in recording.waits:
         if wait.name == "input":
             had_s[wait.replica].append(wait.end_s)
-    found = []
+    stood_in_steps = []
     for step in recording.steps:
         own = _between(spans[step.replica], step.start_s, step.end_s, lambda span: span.end_s)
         fed_s = max(_between(had_s[step.replica], step.start_s, step.end_s), default=step.start_s)
@@ -401,8 +404,8 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
                 if since_s > free_s and whom != step.replica:
                     stood.append(Stood(free_s, min(since_s, arrived_s), whom))
                 free_s = arrived_s
-        found.append(stood)
-    return found
+        stood_in_steps.append(stood)
+    return stood_in_steps
 
 
 def _in_step(
@@ -457,15 +460,15 @@ def _whose(work: Work) -> int | None:
 def _made(cause: int, work: Mapping[int, Work]) -> _Made | None:
     """What was made for those who go on because of a piece of work: the first thing before it that is no message and no service."""
     served = False
-    while (its := work.get(cause)) is not None:
-        if isinstance(its, Transfer):
+    while (ended := work.get(cause)) is not None:
+        if isinstance(ended, Transfer):
             if served:  # a server waits for the gradient itself
-                return _Made(its.source.replica, its.arrived_s)
-            cause = its.cause if its.target == EVERYBODY else its.sender
-        elif isinstance(its, Service):
-            served, cause = True, its.sender
-        elif isinstance(its, Wait) and its.name == "send":
-            cause = its.cause
+                return _Made(ended.source.replica, ended.arrived_s)
+            cause = ended.cause if ended.target == EVERYBODY else ended.sender
+        elif isinstance(ended, Service):
+            served, cause = True, ended.sender
+        elif isinstance(ended, Wait) and ended.name == "send":
+            cause = ended.cause
         else:
-            return _Made(_whose(its), end_of(its))
+            return _Made(_whose(ended), end_of(ended))
     return None

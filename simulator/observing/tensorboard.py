@@ -89,11 +89,11 @@ class TensorBoard:
     def __init__(self, folder: Path, scenario: Scenario, *, force: bool = False) -> None:
         self._output = Output(check_folder(folder, "tensorboard") / EVENT_FILE, EVENTS, force=force, argument="tensorboard")
         self.file = self._output.path
-        its = as_workers(resolve(scenario))  # whose steps are written: devices taken together are one
-        self._replicas = its.ranks
-        self._batch = its.batch / its.layout.ranks_per_replica
-        total = its.run.total_steps(its.ranks)
-        self._each = its.ranks * -(-total // (its.ranks * _MOST_POINTS))
+        simulated = as_workers(resolve(scenario))  # whose steps are written: devices taken together are one
+        self._replicas = simulated.ranks
+        self._batch = simulated.batch / simulated.layout.ranks_per_replica
+        total = simulated.run.total_steps(simulated.ranks)
+        self._each = simulated.ranks * -(-total // (simulated.ranks * _MOST_POINTS))
         self._each_histogram = -(-total // (self._each * _MOST_HISTOGRAMS)) * self._each
         self._ended = 0
         self._opened_s = self._now_s = 0.0

@@ -87,9 +87,8 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
         return None
     amid = [exchange for exchange in exchanges if exchange.amid]
     # passes wait for these whatever else goes on; what is left over comes of those that passes may hide
-    longest = max(
-        amid if math.fsum(exchange.seconds for exchange in amid) >= exposed_s / 2 else exchanges, key=lambda exchange: exchange.seconds
-    )
+    candidates = amid if math.fsum(exchange.seconds for exchange in amid) >= exposed_s / 2 else exchanges
+    longest = max(candidates, key=lambda exchange: exchange.seconds)
     name: Limit = "exchange" if longest.amid or (longest.among in _SHARDS and longest.does == "all-gather") else "network"
     return Bottleneck(name=name, text=f"Communication that no pass hides takes {taken}, most of it {_what(longest)}; {_less(longest)}.")
 
@@ -185,14 +184,9 @@ def bottleneck(
     cut = _Cut(_step_s(parts), stages, exchanges)
     limit = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
     rest_s = cut.step_s - parts.input
-    if (
-        limit_of_gains.balance is not None
-        and "input" in (limit_of_gains.name, limit_of_gains.balance)
-        and scenario.input is not None
-        and batch_s(scenario) < rest_s
-    ):
-        return limit_of_gains.model_copy(update={"text": f"{limit_of_gains.text} Yet {_help_with_input(scenario, rest_s)}."})
-    return limit_of_gains
+    if limit.balance is not None and "input" in (limit.name, limit.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
+        return limit.replaced({"text": f"{limit.text} Yet {_help_with_input(scenario, rest_s)}."})
+    return limit
 
 
 def _step_s(parts: Breakdown) -> float:

@@ -173,9 +173,8 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
         yield path, slow.between[1], _OF_TIME, 1.0 + slow.between[1] / 100
     slowdowns = [("cluster.slowdown.factor", cluster.slowdown)]
     slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", kind.slowdown) for place, kind in enumerate(cluster.node_classes)]
-    yield from (
-        (path, kind.factor, _OF_TIME, 1.0 + kind.factor / 100) for path, kind in slowdowns if kind is not None and kind.factor >= _TIMES
-    )
+    factors = [(path, slowdown.factor) for path, slowdown in slowdowns if slowdown is not None and slowdown.factor >= _TIMES]
+    yield from ((path, factor, _OF_TIME, 1.0 + factor / 100) for path, factor in factors)
     speeds = [(f"cluster.node_classes.{place}.speed", kind.speed) for place, kind in enumerate(cluster.node_classes)]
     speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
     speeds += [(f"cluster.upgrades.{place}.device_speed", upgrade.device_speed) for place, upgrade in enumerate(cluster.upgrades)]
