@@ -77,7 +77,7 @@ _VISIBLE = 0.0005
 def limit_in_words(result: Result) -> str:
     """The limit as the end of a sentence, with the shares that show it; no part of the cluster is called by its name."""
     parts, use = result.breakdown_s, result.utilisation
-    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    step_s = parts.total
 
     def of_step(part_s: float) -> str:
         return format_share(part_s / step_s if step_s else 0.0)

@@ -584,7 +584,7 @@ def _limit(way: Way, result: Result) -> str:
 def _share(result: Result, part: str) -> float:
     """Of a step, the share of one part."""
     step = result.breakdown_s
-    whole = step.input + step.compute + step.exposed_communication + step.waiting + step.apply
+    whole = step.total
     return float(getattr(step, part) / whole) if whole else 0.0
 
 

@@ -114,7 +114,7 @@ def _lives(preemption: Preemption, mean_s: float, count: int, shape: float, stre
         return drawn[:, 0].tolist()  # type: ignore[no-any-return]
 
     def life_s(drawn: float) -> float:
-        return max(min(scale_s * drawn, most_s) - preemption.notice_s, 0.0)
+        return float(max(min(scale_s * drawn, most_s) - preemption.notice_s, 0.0))
 
     ends = [(life_s(drawn), node) for node, drawn in enumerate(next_of(lives, *range(count)))]
     heapq.heapify(ends)

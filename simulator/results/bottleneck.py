@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,46 +29,6 @@ _SLOW = 1.15
 """A stage that computes this many times as long as the mean of all holds the others up."""
 _LARGE = 0.2
 """A bubble of this share of a step is worth a word where it is not the limit."""
-
-
-def slowest_stage(stages: Sequence[Stage]) -> tuple[int, float]:
-    """The stage that computes longest, and how many times as long as the mean of all."""
-    busy = [stage.busy for stage in stages]
-    mean = math.fsum(busy) / len(busy)
-    slowest = max(range(len(busy)), key=lambda stage: busy[stage])
-    return slowest, busy[slowest] / mean if mean else 1.0
-
-
-def limit_of_waiting(scenario: Scenario, share: float, stages: Sequence[Stage]) -> Bottleneck | None:
-    """What the time stands for in which stages wait for each other; none where it is that copies wait for the slowest.
-
-    Parameters
-    ----------
-    scenario
-        What was simulated.
-    share
-        Of a step that is spent waiting.
-    stages
-        Of its pipeline.
-    """
-    bubble = scenario.strategy.model_parallel(scenario).bubble
-    if not stages or bubble is None:
-        return None
-    stage, times = slowest_stage(stages)
-    if times >= _SLOW:
-        text = f"Stages wait for each other for {format_share(share)} of a step, and stage {stage} computes {times:.2f} times as long as "
-        text += "the mean stage: "
-        return Bottleneck(name="slow-stage", text=f"{text}{bubble.evener}.")
-    if bubble.share < share / 2 and not isinstance(scenario.workload.jitter, Constant):
-        return None
-    text = f"The stages of the pipeline stand still for {format_share(share)} of a step"
-    return Bottleneck(name="pipeline-bubble", text=f"{text}, {bubble.because}; {bubble.fuller} would help.")
-
-
-def note_on_bubble(scenario: Scenario, share: float, stages: Sequence[Stage]) -> str:
-    """A sentence on the bubble where it is large though it is not the limit; else nothing."""
-    limit = limit_of_waiting(scenario, share, stages) if share >= _LARGE else None
-    return "" if limit is None else f" {limit.text}"
 
 
 def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchange]) -> Bottleneck | None:
@@ -178,19 +138,12 @@ def bottleneck(
     gains
         What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.results.what_if`).
     """
-    limit = _by_shares(scenario, parts, use, busiest, stages, exchanges)
+    simulated = _Simulated(scenario, parts, use, busiest, stages, exchanges)
+    limit = simulated.by_shares()
     if gains is None:
         return limit
-    cut = _Cut(_step_s(parts), stages, exchanges)
-    limit = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
-    rest_s = cut.step_s - parts.input
-    if limit.balance is not None and "input" in (limit.name, limit.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
-        return limit.replaced({"text": f"{limit.text} Yet {_help_with_input(scenario, rest_s)}."})
-    return limit
-
-
-def _step_s(parts: Breakdown) -> float:
-    return parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    limit = _by_gains(limit, gains, simulated.share_of, simulated.limit_of)
+    return limit.replaced({"text": limit.text + simulated.yet_input(limit.name, limit.balance)}) if limit.balance is not None else limit
 
 
 def first_of_all(scenario: Scenario, speedup: float) -> str:
@@ -236,12 +189,6 @@ FAMILY: Mapping[Part, frozenset[Limit]] = {
 """Limits that a part which is made faster does away with."""
 
 
-def _share_of(parts: Breakdown, part: Part) -> float:
-    """Of a step, what a part takes that nothing hides."""
-    seconds: float = getattr(parts, {"communication": "exposed_communication", "server": "apply"}.get(part, part))
-    return seconds / _step_s(parts)
-
-
 def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float], limit_of: Callable[[Part], Bottleneck]) -> Bottleneck:
     """The limit that the change which brings most stands for, and beside it one that limits as well.
 
@@ -279,70 +226,6 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
     return Bottleneck(name=first_limit.name, text=first_limit.text, tried=tried)
 
 
-def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
-    """The limit that a part stands for, which another may hide."""
-    share = _share_of(parts, part)
-    if part == "server":
-        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
-    if part == "communication" and share < _LITTLE:
-        carries = f"the busiest link ({use.busiest_link_name}) carries {format_share(use.busiest_link)} of what it can"
-        return _network(scenario, use, busiest, f"{carries}, while devices compute")
-    return _of_part(scenario, part, share, use, busiest, cut)
-
-
-def _by_shares(
-    scenario: Scenario,
-    parts: Breakdown,
-    use: Utilisation,
-    busiest: PortName | None,
-    stages: Sequence[Stage],
-    exchanges: Sequence[Exchange],
-) -> Bottleneck:
-    """The saturated resource, or else the largest part of a step."""
-    step_s = _step_s(parts)
-    cores = scenario.cluster.shared_cores
-    if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
-        text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
-        return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
-    if use.busiest_server >= _SATURATED:
-        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
-    left = 1.0 - _taken(scenario, busiest)
-    if use.busiest_link >= _SATURATED * left:
-        carries = f"carries {format_share(use.busiest_link)} of what it can"
-        return _network(scenario, use, busiest, f"the busiest link ({use.busiest_link_name}) {carries}")
-    shares = {part: _share_of(parts, part) for part in _TAKING}
-    largest, second = sorted(shares, key=lambda part: -shares[part])[:2]
-    if largest == "waiting" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
-        text = (
-            f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
-            f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['waiting'])}; "
-        )
-        rest_s = step_s * (1.0 - shares["input"] - shares["waiting"])
-        return Bottleneck(name="input", text=f"{text}{_help_with_input(scenario, rest_s)}.")
-    cut = _Cut(step_s, stages, exchanges)
-    limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
-    if shares[largest] > _BALANCED * shares[second]:
-        note = note_on_bubble(scenario, shares["waiting"], stages) if limit.name == "compute" else ""
-        return limit.replaced({"text": limit.text + note}) if note else limit
-    other = _of_part(scenario, second, shares[second], use, busiest, cut)
-    if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
-        return limit
-    takes = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
-    takes += f" and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step"
-    text = f"{takes}: they are in balance, and neither alone is the limit."
-    if "input" in (largest, second) and scenario.input is not None and batch_s(scenario) < (rest_s := step_s - parts.input):
-        text += f" Yet {_help_with_input(scenario, rest_s)}."
-    return Bottleneck(name=limit.name, balance=other.name, text=text)
-
-
-class _Cut(NamedTuple):
-    """What is known of a training that cuts its model."""
-
-    step_s: float
-    stages: Sequence[Stage]
-    exchanges: Sequence[Exchange]
-
-
 _TAKING: Mapping[Part, str] = {
     "compute": "compute",
     "input": "waiting for input",
@@ -360,61 +243,183 @@ _WAITING: dict[Limit, str] = {
 """Of limits that are a kind of waiting."""
 
 
-def _taking(part: Part, limit: Bottleneck, *, begins: bool = True) -> str:
+def _taking(part: Part, limit: Bottleneck) -> str:
     """What takes a part of a step, in words."""
-    words = _WAITING.get(limit.name, _TAKING[part])
-    return words[0].upper() + words[1:] if begins else words
+    return _WAITING.get(limit.name, _TAKING[part])
 
 
-def _of_part(scenario: Scenario, largest: Part, share: float, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
-    """The limit that the largest part of a step stands for."""
-    taken = f"{format_share(share)} of a step"
-    if largest == "compute":
-        text = f"The devices compute for {taken}; a faster device or a smaller model would help most."
-        return Bottleneck(name="compute", text=_crowded(scenario, taken) or text)
-    if largest == "input" and scenario.layout.client:
-        text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
-        return Bottleneck(name="client", text=text)
-    if largest == "input":
-        help_ = _help_with_input(scenario, cut.step_s * (1.0 - share))
-        return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {help_}.")
-    if largest == "waiting" and scenario.strategy.pace.coordinated:
-        text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
-        return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
-    if largest == "waiting" and (limit := limit_of_waiting(scenario, share, cut.stages)) is not None:
-        return limit
-    if largest == "waiting":
-        return Bottleneck(
-            name="stragglers",
-            text=f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help.",
+@dataclass(frozen=True)
+class _Simulated:
+    """What is known of a simulated step: see :func:`bottleneck`."""
+
+    scenario: Scenario
+    parts: Breakdown
+    use: Utilisation
+    busiest: PortName | None
+    stages: Sequence[Stage]
+    exchanges: Sequence[Exchange]
+
+    def share_of(self, part: Part) -> float:
+        """Of a step, what a part takes that nothing hides."""
+        seconds: float = getattr(self.parts, {"communication": "exposed_communication", "server": "apply"}.get(part, part))
+        return seconds / self.parts.total
+
+    @cached_property
+    def taken(self) -> float:
+        """Share of the busiest link that others take while one flow of ours uses it."""
+        background = self.scenario.cluster.background
+        if background is None or self.busiest is None or self.busiest.kind not in PORTS_OF[background.on]:
+            return 0.0
+        return background.taken()
+
+    def limit_of(self, part: Part) -> Bottleneck:
+        """The limit that a part stands for, which another may hide."""
+        if part == "server":
+            return _server(f"The busiest parameter server works {format_share(self.use.busiest_server)} of the time on gradients")
+        if part == "communication" and self.share_of(part) < _LITTLE:
+            return self._network(f"{self._carries}, while devices compute")
+        return self._of_part(part)
+
+    @property
+    def _carries(self) -> str:
+        return f"the busiest link ({self.use.busiest_link_name}) carries {format_share(self.use.busiest_link)} of what it can"
+
+    def by_shares(self) -> Bottleneck:
+        """The saturated resource, or else the largest part of a step."""
+        scenario, use = self.scenario, self.use
+        cores = scenario.cluster.shared_cores
+        if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
+            text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
+            return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
+        if use.busiest_server >= _SATURATED:
+            return self.limit_of("server")
+        if use.busiest_link >= _SATURATED * (1.0 - self.taken):
+            return self._network(self._carries)
+        shares = {part: self.share_of(part) for part in _TAKING}
+        largest, second = sorted(shares, key=lambda part: -shares[part])[:2]
+        if largest == "waiting" and scenario.input is not None:
+            used = min(batch_s(scenario) / self.parts.total, 1.0)
+            if used >= _SATURATED:
+                text = (
+                    f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
+                    f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for "
+                    f"{format_share(shares['waiting'])}; "
+                )
+                rest_s = self.parts.total * (1.0 - shares["input"] - shares["waiting"])
+                return Bottleneck(name="input", text=f"{text}{_help_with_input(scenario, rest_s)}.")
+        limit = self._of_part(largest)
+        if shares[largest] > _BALANCED * shares[second]:
+            bubble = self._of_stages() if limit.name == "compute" and shares["waiting"] >= _LARGE else None
+            return limit if bubble is None else limit.replaced({"text": f"{limit.text} {bubble.text}"})
+        other = self._of_part(second)
+        if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
+            return limit
+        begins, goes_on = _taking(largest, limit), _taking(second, other)
+        text = (
+            f"{begins[0].upper()}{begins[1:]} takes {format_share(shares[largest])} and {goes_on} {format_share(shares[second])} of a step"
         )
-    if largest == "server":
-        if scenario.servers:
-            return _server(f"Queueing and applying at the parameter servers takes {taken}")
-        return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
-    if (limit := limit_of_exchanges(taken, share * cut.step_s, cut.exchanges)) is not None:
-        return limit
-    cap = scenario.cluster.transport.flow_cap_bytes_per_s
-    link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
-    if (
-        cap is not None
-        and cap < 0.9 * link_bytes_per_s
-        and scenario.nodes_needed > 1
-        and use.busiest_link < _SATURATED / 2 * (1.0 - _taken(scenario, busiest))
-    ):
-        text = f"Communication takes {taken}, and one connection gets no more than {format_rate(cap)} of a link of "
-        text += f"{format_rate(link_bytes_per_s)}: more connections at a time would help."
-        return Bottleneck(name="network", text=text)
-    # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
-    by_turns = scenario.servers or (busiest is not None and busiest.kind in _HOST_LINKS)
-    in_use = min(use.busiest_link * (2 if by_turns else 1) / share / (1.0 - _taken(scenario, busiest)), 1.0)
-    if in_use < 0.5:
-        return Bottleneck(
-            name="latency",
-            text=f"Communication takes {taken}, but the busiest link carries bytes in only "
-            f"{format_share(in_use)} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
-        )
-    return _network(scenario, use, busiest, f"communication that compute does not hide takes {taken}")
+        text += ": they are in balance, and neither alone is the limit."
+        return Bottleneck(name=limit.name, balance=other.name, text=text + self.yet_input(largest, second))
+
+    def yet_input(self, *limits: str | None) -> str:
+        """A sentence on input that could be hidden, where it is among what limits; else nothing."""
+        rest_s = self.parts.total - self.parts.input
+        if "input" not in limits or self.scenario.input is None or batch_s(self.scenario) >= rest_s:
+            return ""
+        return f" Yet {_help_with_input(self.scenario, rest_s)}."
+
+    def _of_part(self, largest: Part) -> Bottleneck:
+        """The limit that the largest part of a step stands for."""
+        scenario, share = self.scenario, self.share_of(largest)
+        taken = f"{format_share(share)} of a step"
+        match largest:
+            case "compute":
+                text = f"The devices compute for {taken}; a faster device or a smaller model would help most."
+                return Bottleneck(name="compute", text=_crowded(scenario, taken) or text)
+            case "input" if scenario.layout.client:
+                text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
+                return Bottleneck(name="client", text=text)
+            case "input":
+                help_ = _help_with_input(scenario, self.parts.total * (1.0 - share))
+                return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {help_}.")
+            case "waiting" if scenario.strategy.pace.coordinated:
+                text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
+                return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
+            case "waiting":
+                text = f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help."
+                return self._of_stages() or Bottleneck(name="stragglers", text=text)
+            case "server" if scenario.servers:
+                return _server(f"Queueing and applying at the parameter servers takes {taken}")
+            case "server":
+                return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
+        exchanged = limit_of_exchanges(taken, share * self.parts.total, self.exchanges)
+        return exchanged or self._of_messages(share, taken)
+
+    def _of_stages(self) -> Bottleneck | None:
+        """What the time stands for in which stages wait for each other; none where it is that copies wait for the slowest."""
+        share, stages, bubble = self.share_of("waiting"), self.stages, self.scenario.strategy.model_parallel(self.scenario).bubble
+        if not stages or bubble is None:
+            return None
+        busy = [stage.busy for stage in stages]
+        mean, slowest = math.fsum(busy) / len(busy), max(range(len(busy)), key=lambda stage: busy[stage])
+        times = busy[slowest] / mean if mean else 1.0
+        if times >= _SLOW:
+            text = (
+                f"Stages wait for each other for {format_share(share)} of a step, and stage {slowest} computes {times:.2f} times as long "
+            )
+            return Bottleneck(name="slow-stage", text=f"{text}as the mean stage: {bubble.evener}.")
+        if bubble.share < share / 2 and not isinstance(self.scenario.workload.jitter, Constant):
+            return None
+        text = f"The stages of the pipeline stand still for {format_share(share)} of a step"
+        return Bottleneck(name="pipeline-bubble", text=f"{text}, {bubble.because}; {bubble.fuller} would help.")
+
+    def _of_messages(self, share: float, taken: str) -> Bottleneck:
+        """The limit that messages stand for which take a share of a step."""
+        scenario, used, free = self.scenario, self.use.busiest_link, 1.0 - self.taken
+        cap = scenario.cluster.transport.flow_cap_bytes_per_s
+        link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
+        if cap is not None and cap < 0.9 * link_bytes_per_s and scenario.nodes_needed > 1 and used < _SATURATED / 2 * free:
+            text = f"Communication takes {taken}, and one connection gets no more than {format_rate(cap)} of a link of "
+            text += f"{format_rate(link_bytes_per_s)}: more connections at a time would help."
+            return Bottleneck(name="network", text=text)
+        # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
+        by_turns = scenario.servers or (self.busiest is not None and self.busiest.kind in _HOST_LINKS)
+        in_use = min(used * (2 if by_turns else 1) / share / free, 1.0)
+        if in_use < 0.5:
+            return Bottleneck(
+                name="latency",
+                text=f"Communication takes {taken}, but the busiest link carries bytes in only "
+                f"{format_share(in_use)} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
+            )
+        return self._network(f"communication that compute does not hide takes {taken}")
+
+    def _network(self, reason: str) -> Bottleneck:
+        """The limit that the busiest link stands for."""
+        scenario, busiest, text = self.scenario, self.busiest, "a faster network or smaller gradients would help"
+        reason = reason[0].upper() + reason[1:]
+        if self.taken:
+            reason += f", of which others leave {format_share(1.0 - self.taken)} to a flow of ours (cluster.background)"
+        limit: Limit = "network"
+        if busiest is None:
+            pass
+        elif busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
+            limit, work = "host-cpu", "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
+            reason = f"The host of {busiest.owner} works {format_share(self.use.busiest_link)} of the time on {work}"
+            servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
+            text = f"fewer and larger messages{servers} or faster cores would help"
+        elif _holds_server(scenario, busiest):
+            limit, text = "server-network", f"the links of the parameter servers are the limit: {_lighter(scenario)} would help"
+        elif busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
+            limit, text = (
+                "fabric",
+                f"the busiest link is {str(busiest)!r}: less oversubscription, or workers under fewer leaves, would help",
+            )
+        elif busiest.kind in _HOST_LINKS:
+            text = f"the busiest link is {str(busiest)!r}, between device and host: direct transfers between devices would help"
+            limit = "host-link"
+        elif busiest.owner.kind in ("client node", "client"):
+            limit, text = "client", "it is the link of the client that feeds all workers: let each read its own input (between-graph)"
+        return Bottleneck(name=limit, text=f"{reason}; {text}.")
 
 
 def _crowded(scenario: Scenario, taken: str) -> str:
@@ -432,46 +437,6 @@ def _crowded(scenario: Scenario, taken: str) -> str:
 
 def _server(reason: str) -> Bottleneck:
     return Bottleneck(name="server", text=f"{reason}; more servers or a cheaper update would help.")
-
-
-def _taken(scenario: Scenario, link: PortName | None) -> float:
-    """Share of a link that others take while one flow of ours uses it."""
-    background = scenario.cluster.background
-    if background is None or link is None or link.kind not in PORTS_OF[background.on]:
-        return 0.0
-    return background.taken()
-
-
-def _network(scenario: Scenario, use: Utilisation, busiest: PortName | None, reason: str) -> Bottleneck:
-    """The limit that the busiest link stands for."""
-    reason = reason[0].upper() + reason[1:]
-    if taken := _taken(scenario, busiest):
-        reason += f", of which others leave {format_share(1.0 - taken)} to a flow of ours (cluster.background)"
-    if busiest is None:
-        return _links(reason)
-    if busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
-        what = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
-        servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
-        text = f"The host of {busiest.owner} works {format_share(use.busiest_link)} of the time on {what}; fewer and larger messages"
-        text += f"{servers} or faster cores would help."
-        return Bottleneck(name="host-cpu", text=text)
-    if _holds_server(scenario, busiest):
-        text = f"{reason}; the links of the parameter servers are the limit: {_lighter(scenario)} would help."
-        return Bottleneck(name="server-network", text=text)
-    if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
-        text = f"{reason}; the busiest link is {str(busiest)!r}: less oversubscription, or workers under fewer leaves, would help."
-        return Bottleneck(name="fabric", text=text)
-    if busiest.kind in _HOST_LINKS:
-        text = f"{reason}; the busiest link is {str(busiest)!r}, between device and host: direct transfers between devices would help."
-        return Bottleneck(name="host-link", text=text)
-    if busiest.owner.kind in ("client node", "client"):
-        text = f"{reason}; it is the link of the client that feeds all workers: let each read its own input (between-graph)."
-        return Bottleneck(name="client", text=text)
-    return _links(reason)
-
-
-def _links(reason: str) -> Bottleneck:
-    return Bottleneck(name="network", text=f"{reason}; a faster network or smaller gradients would help.")
 
 
 def _holds_server(scenario: Scenario, link: PortName) -> bool:

@@ -265,7 +265,7 @@ def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
     callable
         Of the logarithms of the factors of compute and communication.
     """
-    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    step_s = parts.total
     if scenario.strategy.pace.asynchronous and scenario.ranks > 1:
         alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
         power = _power(alone_s / step_s, busy_s / step_s)

@@ -228,7 +228,7 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
     """
     if scenario.ranks > _MOST_RANKS:
         return []
-    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    step_s = parts.total
     sent_s = max(parts.exposed_communication + hidden_s, use.busiest_link * step_s)
     served_s = max(use.busiest_server * step_s, parts.apply if scenario.servers else 0.0)
     # waiting for each other may be for who waits for input

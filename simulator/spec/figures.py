@@ -139,6 +139,11 @@ class Breakdown(Spec):
     waiting: float = Field(description="waiting for others")
     apply: float = Field(description="applying the update")
 
+    @property
+    def total(self) -> float:
+        """Seconds of the mean step."""
+        return self.input + self.compute + self.exposed_communication + self.waiting + self.apply
+
 
 class Placement(Spec):
     """Where the scenario's processes sit: what one would have to rent or to buy."""
