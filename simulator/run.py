@@ -73,13 +73,13 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
         return _of_steps(asked, observer, progress)
     from simulator.job.outcome import job_of, warned_of, window_of
 
-    window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
+    window = _Alike(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
     steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
     job = job_of(asked.resolved, steps, _rates)
     of_the_job = (warning for warning in misread(asked.given) if warning.path.startswith(_NOT_OF_STEPS))
     warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
-    return steps.model_copy(
-        update={
+    return steps.replaced(
+        {
             "scenario": asked.given,
             "scenario_hash": asked.given.hash,
             "placement": placement_of(asked.given),
@@ -94,29 +94,32 @@ _NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.off
 """Keys that a job's window has not."""
 
 
-class _Window:
-    """Steps that stand for most of a job's; equal to others of the same content."""
+class _Alike:
+    """What was asked for, as a key: equal to others of the same content."""
 
     def __init__(self, asked: Asked, progress: Progress | None = None) -> None:
         self.asked, self.progress = asked, progress
-        self._content = asked.given.model_dump_json(), asked.resolved.model_dump_json()
+        digest = hashlib.sha256()
+        for scenario in (asked.given, asked.resolved):
+            digest.update((scenario.model_dump_json(exclude={"workload"}) + canonical(scenario.workload)).encode())
+        self._content = digest.digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Window) and self._content == other._content
+        return isinstance(other, _Alike) and self._content == other._content
 
     def __hash__(self) -> int:
         return hash(self._content)
 
 
 @lru_cache(maxsize=32)
-def _kept(window: _Window) -> Result:
+def _kept(window: _Alike) -> Result:
     """The same steps of jobs that differ in what lies beside them alone."""
     return _of_steps(window.asked, None, window.progress)
 
 
 def _rates(scenario: Resolved) -> Sequence[float]:
     """Throughput of each replication."""
-    return _kept(_Window(Asked(scenario, scenario))).throughput_of_each_replication
+    return _kept(_Alike(Asked(scenario, scenario))).throughput_of_each_replication
 
 
 def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None) -> Result:
@@ -150,7 +153,7 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
         runs.append(run)
         if progress is not None:
             progress(replication + 1, count)
-    windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
+    windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_without_links(alone), count, engine)
     return summarise(asked, runs, windows, lambda changed, number: replicate(changed, number, engine=engine))
 
 
@@ -160,28 +163,18 @@ def _tell(progress: Progress, done: int, count: int, share: float) -> None:
         progress(done + share, count)
 
 
-class _SingleReplica:
-    """One replica alone, whatever the links that it does not read over: it sends nothing; equal to others of the same content."""
-
-    def __init__(self, scenario: Resolved) -> None:
-        cluster = scenario.cluster
-        reads = scenario.input is not None and cluster.storage is not None and cluster.storage.over_network
-        unused = ("intra_node",) if reads else ("inter_node", "intra_node")
-        links = {name: getattr(cluster, name).model_copy(update=_NO_LINK) for name in unused}
-        self.scenario = scenario.model_copy(update={"cluster": cluster.model_copy(update=links)})
-        text = self.scenario.model_dump_json(exclude={"workload"}) + canonical(self.scenario.workload)
-        self._content = hashlib.sha256(text.encode()).digest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SingleReplica) and self._content == other._content
-
-    def __hash__(self) -> int:
-        return hash(self._content)
+def _without_links(alone: Resolved) -> _Alike:
+    """One replica alone, whatever the links that it does not read over: it sends nothing."""
+    storage = alone.cluster.storage
+    reads = alone.input is not None and storage is not None and storage.over_network
+    unused = ("intra_node",) if reads else ("inter_node", "intra_node")
+    alone = alone.replaced({f"cluster.{link}.{key}": value for link in unused for key, value in _NO_LINK.items()})
+    return _Alike(Asked(alone, alone))
 
 
 @lru_cache(maxsize=1024)
-def _windows(alone: _SingleReplica, count: int, engine: Engine) -> tuple[Window, ...]:
+def _windows(alone: _Alike, count: int, engine: Engine) -> tuple[Window, ...]:
     """Of one replica alone, in as many replications: often the same for many scenarios of a sweep, whose workers or links differ."""
     shared = Shared()
     # the same streams as of all, so that what both have in common cancels in the speed-up
-    return tuple(Window.of(replicate(alone.scenario, replication, engine=engine, shared=shared)) for replication in range(count))
+    return tuple(Window.of(replicate(alone.asked.resolved, replication, engine=engine, shared=shared)) for replication in range(count))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from simulator.base.records import (
     EVERYBODY,
@@ -65,21 +65,13 @@ class Recording:
         self.services: list[Service] = []
         self.waits: list[Wait] = []
         self.updates: list[Update] = []
+        self._of_kind: dict[type[Record], list[Any]] = {
+            Step: self.steps, Span: self.spans, Transfer: self.transfers, Service: self.services, Wait: self.waits, Update: self.updates
+        }  # fmt: skip
 
     def record(self, record: Record) -> None:
         """Take one record."""
-        if isinstance(record, Step):
-            self.steps.append(record)
-        elif isinstance(record, Span):
-            self.spans.append(record)
-        elif isinstance(record, Transfer):
-            self.transfers.append(record)
-        elif isinstance(record, Service):
-            self.services.append(record)
-        elif isinstance(record, Wait):
-            self.waits.append(record)
-        else:
-            self.updates.append(record)
+        self._of_kind[type(record)].append(record)
 
     @property
     def cut(self) -> bool:

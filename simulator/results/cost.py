@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from simulator.base.text import counted
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate, Placement
 from simulator.spec.paying import HOURS_PER_MONTH, Price, sets_of_nodes
@@ -51,13 +52,13 @@ def placement_of(scenario: Scenario) -> Placement:
     noun = "replica" if scenario.ranks == scenario.replicas else "device"
     parts = [_on_nodes(scenario.ranks, noun, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
-        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
+        parts.append(f"{counted(servers, 'parameter server')} on {counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:
-        parts.append(f"{_counted(scenario.servers, 'parameter server')} on the workers' nodes")
+        parts.append(f"{counted(scenario.servers, 'parameter server')} on the workers' nodes")
     if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
         parts.append("the client on another node")
     if nodes > needed:
-        parts.append(f"{_counted(nodes - needed, 'node')} of the cluster idle")
+        parts.append(f"{counted(nodes - needed, 'node')} of the cluster idle")
     left, price = (cluster.available or nodes) - nodes, cluster.price
     if left and price is not None and price.committed_usd is not None:
         parts.append(f"{left:,} more {'node' if left == 1 else 'nodes'} idle and in no cost")
@@ -76,11 +77,7 @@ def _on_nodes(ranks: int, noun: str, nodes: int, each: int, devices: int) -> str
     full = "" if ranks == nodes * each else "up to "
     split = f", {full}{each} on each" if nodes > 1 and each > 1 else ""
     shared = f", up to {min(each // devices, ranks)} on a device" if each > devices and devices > 1 else ""
-    return f"{_counted(ranks, noun)} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}{shared}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(ranks, noun)} on {counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}{shared}"
 
 
 def usd_per_hour(scenario: Scenario) -> float | None:
@@ -88,11 +85,17 @@ def usd_per_hour(scenario: Scenario) -> float | None:
 
     A cluster with ``nodes`` is rented as a whole; of what is ``available`` only what the scenario takes is paid for.
     """
+    return _of_all_nodes(scenario, lambda price: price.usd_per_node_hour)
+
+
+def _of_all_nodes(scenario: Scenario, of_node: Callable[[Price], float | None]) -> float | None:
+    """What all nodes take together; None where that of one is not known."""
     total = 0.0
     for nodes, price in paid_for(scenario):
-        if price is None:
+        each = None if price is None else of_node(price)
+        if each is None:
             return None
-        total += nodes * price.usd_per_node_hour
+        total += nodes * each
     return total
 
 
@@ -113,12 +116,7 @@ def committed_usd(scenario: Scenario) -> float | None:
 
     None where one of them can be given back at any time, or its price is not known.
     """
-    total = 0.0
-    for nodes, price in paid_for(scenario):
-        if price is None or price.committed_usd is None:
-            return None
-        total += nodes * price.committed_usd
-    return total
+    return _of_all_nodes(scenario, lambda price: price.committed_usd)
 
 
 def capital_usd(scenario: Scenario) -> float:
@@ -128,12 +126,7 @@ def capital_usd(scenario: Scenario) -> float:
 
 def running_usd_per_hour(scenario: Scenario) -> float | None:
     """US dollars of an hour in use for all nodes, without the share of their capital; None where that part is not known."""
-    total = 0.0
-    for nodes, price in paid_for(scenario):
-        if price is None or price.running_usd_per_hour_in_use is None:
-            return None
-        total += nodes * price.running_usd_per_hour_in_use
-    return total
+    return _of_all_nodes(scenario, lambda price: price.running_usd_per_hour_in_use)
 
 
 def paid_for(scenario: Scenario) -> list[tuple[int, Price | None]]:
@@ -243,8 +236,7 @@ def with_trainings(scenario: Scenario, time_s: float, per_month: float) -> Scena
         return Price.model_validate({**price.model_dump(mode="json"), "share_in_use": share, "terms": ""})
 
     cluster = scenario.cluster
-    cluster = cluster.model_copy(update={"price": used(cluster.price), "server_price": used(cluster.server_price)})
-    return scenario.model_copy(update={"cluster": cluster})
+    return scenario.replaced({"cluster.price": used(cluster.price), "cluster.server_price": used(cluster.server_price)})
 
 
 def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:

@@ -22,7 +22,7 @@ from simulator.engine.textbook.clock import Clock
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.intervals import _STUDENT_95, prediction_interval
 from simulator.results.metrics import Window
-from simulator.run import _SingleReplica, _windows
+from simulator.run import _windows, _without_links
 from simulator.spec.distributions import Constant, Slowdown
 from simulator.spec.gradients import Partitioner, buckets, place, shards_of
 from simulator.spec.workload import Variable
@@ -129,11 +129,11 @@ def test_one_replica_alone_runs_the_same_whatever_the_links(name):
     alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])))
     assert alone.replicas == 1
     own = tuple(Window.of(replicate(resolve(alone), number)) for number in range(3))
-    assert _windows(_SingleReplica(alone), 3, "at-once") == own
+    assert _windows(_without_links(alone), 3, "at-once") == own
     slow = alone.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e3})
     other = alone.model_copy(update={"cluster": alone.cluster.model_copy(update={"inter_node": slow})})
-    assert _SingleReplica(other) == _SingleReplica(alone)
-    assert _SingleReplica(alone.model_copy(update={"run": alone.run.model_copy(update={"seed": 5})})) != _SingleReplica(alone)
+    assert _without_links(other) == _without_links(alone)
+    assert _without_links(alone.model_copy(update={"run": alone.run.model_copy(update={"seed": 5})})) != _without_links(alone)
 
 
 @pytest.mark.parametrize("most", [30, 5000, 10**9])
