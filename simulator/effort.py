@@ -193,8 +193,7 @@ def timed_effort_s(scenario: Resolved) -> float:
     steps = max(2, 2 * scenario.strategy.pace.every, round((_TIMED_S - fixed_s) / step_s))
     if steps >= most or fixed_s + steps * step_s > 10 * _TIMED_S:
         return effort_s(scenario)
-    changes = {"steps": steps, "warmup_steps": 1, "job_steps": None}
-    short = scenario.model_copy(update={"run": run.model_copy(update=changes), "job": None})
+    short = scenario.replaced({"run.steps": steps, "run.warmup_steps": 1, "run.job_steps": None, "job": None})
     begun_s = time.process_time()
     try:
         replicate(short, 0, engine=engine)

@@ -169,7 +169,7 @@ def _shared(parts: Iterable[Part], replicas: int) -> list[Part]:
     return [
         part
         if part.size_bytes is None
-        else part.model_copy(update={"size_bytes": part.size_bytes * replicas, "text": f"{part.text}; of {replicas} replicas"})
+        else part.replaced({"size_bytes": part.size_bytes * replicas, "text": f"{part.text}; of {replicas} replicas"})
         for part in parts
     ]
 
@@ -675,8 +675,8 @@ def largest_batch(scenario: Resolved) -> int | None:
     count = scenario.training.micro_batches
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
-        load = scenario.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
-        return devices_of(scenario.model_copy(update={"workload": load}), device)
+        batch = {"workload.batch_per_replica": micro_batch * count, "workload.global_batch": None}
+        return devices_of(scenario.replaced(batch), device)
 
     def fits(micro_batch: int) -> bool:
         return all(device.fits for device in devices(micro_batch))

@@ -332,13 +332,13 @@ def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tu
         if key not in place_of:
             epoch = _epoch(courses, number, written_s, lived_s[before])
             lived_s[kind] = epoch.time_s - epoch.iterators_s - (0.0 if number else _mean_tracing_s(courses))
-            alike = (at for at, other in enumerate(epochs) if other.model_copy(update={"number": epoch.number}) == epoch)
+            alike = (at for at, other in enumerate(epochs) if other.replaced({"number": epoch.number}) == epoch)
             place_of[key] = next(alike, len(epochs))
             if place_of[key] == len(epochs):
                 epochs.append(epoch)
         like_it[place_of[key]] += 1
         before = kind
-    return tuple(epoch.model_copy(update={"like_it": like_it[at]}) for at, epoch in enumerate(epochs))
+    return tuple(epoch.replaced({"like_it": like_it[at]}) for at, epoch in enumerate(epochs))
 
 
 _Kind = tuple[bool, float, bool, bool, float]

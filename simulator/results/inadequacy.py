@@ -221,7 +221,7 @@ def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
         return known
     by_sort = regimes()[Regime(regime.kind, _known_by_sort(scenario, regime.kind))]
     compute = max(known.compute, by_sort.compute, key=lambda each: each(1.0))
-    return known.model_copy(update={"compute": compute})
+    return known.replaced({"compute": compute})
 
 
 def reach_of(scenario: Scenario) -> float:
@@ -337,7 +337,7 @@ def applied_discrepancy(
     """
     regime, own, launched = regime_of(scenario), discrepancy_of(scenario), launching(scenario)
     if launched is not None and scenario.discrepancy is None:
-        regime, own = regime or Regime(), (own or Discrepancy()).model_copy(update={"checked": None})
+        regime, own = regime or Regime(), (own or Discrepancy()).replaced({"checked": None})
     if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)

@@ -139,7 +139,7 @@ def summarise(
         exchanges=exchanges,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=limit.model_copy(update={"text": first_of_all(achieved, math.fsum(speedups) / len(speedups)) + limit.text}),
+        bottleneck=limit.replaced({"text": first_of_all(achieved, math.fsum(speedups) / len(speedups)) + limit.text}),
         coverage=coverage(scenario),
         assumed=asked.assumed,
         warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),

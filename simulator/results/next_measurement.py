@@ -285,7 +285,7 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
         return
     if load.is_computed or load.moved is not None or load.uncertainty is None:
         # measured times hold what launching kernels takes
-        then = scenario.model_copy(update={"workload": load.model_copy(update={"counted": None})}) if launching(scenario) else scenario
+        then = scenario.replaced({"workload.counted": None}) if launching(scenario) else scenario
         yield Command(line, _from_fits((COMPUTE, JITTER), spreads), then, _fits((COMPUTE, JITTER)))
     else:
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
@@ -306,7 +306,7 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
         return
     names = (_ETHERNET,) if between else _INSIDE
     left = {name: _measured()[BANDWIDTH].sd / spreads[name] for name in names if name in spreads}
-    then = scenario.model_copy(update={"cluster": cluster.model_copy(update={"basis": "measured"})})
+    then = scenario.replaced({"cluster.basis": "measured"})
     text = _fits((BANDWIDTH,))
     if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
         text += f"; communication over measured links was off by what {regime} show"
@@ -336,8 +336,8 @@ def _refit(scenario: Resolved) -> Iterator[Command]:
     scaled = Discrepancy(**{name: _times(getattr(own, name), factor) for name in ("compute", "communication", "staleness")})
     load, batch = scenario.workload, float(scenario.batch)
     known = load.calibrated or WorkloadRange(batch=(batch, batch))
-    known = known.model_copy(update={"workers": (known.workers[0], max(known.workers[1], float(scenario.ranks)))})
-    then = scenario.model_copy(update={"discrepancy": scaled, "workload": load.model_copy(update={"calibrated": known})})
+    known = known.replaced({"workers": (known.workers[0], max(known.workers[1], float(scenario.ranks)))})
+    then = scenario.replaced({"discrepancy": scaled, "workload.calibrated": known})
     yield Command(
         "paceline validate SCENARIO.toml --measured POINTS.csv --refit --out-scenario FILE.toml",
         dict.fromkeys((COMPUTE, LINK, _ETHERNET, _RDMA, *_INSIDE, *HOSTS), 0.0),

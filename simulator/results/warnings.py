@@ -199,7 +199,7 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
         yield Warned(code="disturbed-calibration", path="workload.provenance", value=load.name, text=text)
     if load.overridden:
         told = _overridden("workload", load.overridden, load.uncertainty)
-        yield told.model_copy(update={"text": f"{told.text}{_on_the_spread(load)}"})
+        yield told.replaced({"text": f"{told.text}{_on_the_spread(load)}"})
     yield from _on_the_tail(scenario)
     yield from _on_the_timed_batch(scenario)
     known = load.calibrated
