@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from simulator.base.errors import ScenarioError
+from simulator.base.rng import Streams
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
 from simulator.scenario import Resolved, Scenario
@@ -331,8 +332,10 @@ def evaluation_batch(scenario: Scenario) -> int:
     return min(evaluation.batch or scenario.batch, max(math.ceil(evaluation.samples / scenario.replicas), 1))
 
 
-def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation_step_s: float, draw: np.random.Generator) -> Course:
-    """The course of one run, which does not yet wait for first batches.
+def course_of(
+    scenario: Resolved, step_s: float, first_step_s: float, evaluation_step_s: float, fillings_s: Sequence[float], streams: Streams
+) -> Course:
+    """The course of one run.
 
     Parameters
     ----------
@@ -342,8 +345,10 @@ def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation
         As of :class:`Course`.
     evaluation_step_s
         Of a step of an evaluation on all replicas.
-    draw
-        Decides what start-up and tracing take in this run.
+    fillings_s
+        Seconds until the first batch of an epoch is there: of most epochs, and of the first.
+    streams
+        Decide what start-up, tracing and the ends of iterators take in this run.
 
     Raises
     ------
@@ -353,7 +358,7 @@ def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation
     job = scenario.job
     assert job is not None
     known = scenario.workload.overheads or Overheads()
-    chance = draw.random(3)
+    chance = streams.generator("job").random(3)
     # measured with one replica: a process traces the step once for each of its own (tensorflow/python/distribute/mirrored_run.py)
     times = scenario.layout.replicas_per_process
     startup, tracing, evaluating = (
@@ -371,6 +376,7 @@ def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation
     write_steps, write_epochs = _how_often(scenario, job.checkpoint, writing, step_s)
     evaluation = job.evaluation
     each = evaluation_batch(scenario) * scenario.replicas
+    ends = known.iterators if scenario.waits_for_iterators else None
     return Course(
         epochs=steps,
         step_s=step_s,
@@ -378,13 +384,15 @@ def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation
         startup_s=startup,
         tracing_s=tracing,
         evaluation_tracing_s=evaluating if evaluation is not None else 0.0,
-        filling_s=0.0,
-        first_filling_s=0.0,
+        filling_s=fillings_s[0],
+        first_filling_s=fillings_s[1],
         evaluation_s=0.0 if evaluation is None else math.ceil(evaluation.samples / each) * evaluation_step_s,
         evaluation_every=0 if evaluation is None else evaluation.every_epochs,
         writing=writing,
         write_steps=write_steps,
         write_epochs=write_epochs,
+        iterators=None if ends is None else Iterators.of_run(ends, ended_by(scenario), streams.generator("iterators")),
+        renews=job.iterators == "renewed",
     )
 
 

@@ -21,8 +21,6 @@ from simulator.base.text import format_seconds
 from simulator.job.costs import (
     AnyScenario,
     Course,
-    Fill,
-    Iterators,
     best_written_s,
     course_of,
     daly_interval_s,
@@ -99,30 +97,18 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
         streams = Streams(scenario.run.seed, replication)
         step_s, first_s = samples / rate, samples / at_first
         apart_s = max(step_s - waits_s, 0.0)  # of a step that has its batch
-        course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), streams.generator("job"))
-        filling, filling_first = (
-            _filling_s(fill, at_once * max(each_s - apart_s, 0.0)) for fill, each_s in zip(fills, (step_s, first_s), strict=True)
-        )
-        course = replace(
-            course,
-            filling_s=filling,
-            first_filling_s=filling_first,
-            iterators=_iterators(scenario, streams),
-            renews=job.iterators == "renewed",
-        )
+        # An epoch takes longer than its steps because its first batch has to be waited for. What has been prepared by then, q batches,
+        # need not be prepared later: the first step has its batch, and the last q - 1 come from the shuffle buffer without any input
+        # work. None of these q waits as steps do in the mean. Where input limits, an epoch of n batches of s seconds and steps of c
+        # seconds thus takes n s + q c; where it does not, q s + n c.
+        waits = [(fill, at_once * max(each_s - apart_s, 0.0)) for fill, each_s in zip(fills, (step_s, first_s), strict=True)]
+        fillings_s = [max(fill.seconds - fill.batches * each_s, 0.0) for fill, each_s in waits]
+        course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), fillings_s, streams)
         crew = crews.of(replication) if crews is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
         courses.append(course)
         ends.append(Renewal(course, crew, faults).run())
     return _outcome(scenario, window, courses, ends)
-
-
-def _iterators(scenario: Resolved, streams: Streams) -> Iterators | None:
-    """What the ends of iterators cost in one run; none where nothing is known of it, or nobody waits for all."""
-    known = scenario.workload.overheads
-    if known is None or known.iterators is None or not scenario.waits_for_iterators:
-        return None
-    return Iterators.of_run(known.iterators, ended_by(scenario), streams.generator("iterators"))
 
 
 def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
@@ -150,16 +136,6 @@ _NOTABLE = 0.1
 """Of an epoch: a wait that is worth a warning."""
 
 
-def _filling_s(fill: Fill, waits_s: float) -> float:
-    """Seconds that an epoch takes longer than its steps because its first batch has to be waited for.
-
-    What has been prepared by then, q batches, need not be prepared later: the first step has its batch, and the last q - 1 come
-    from the shuffle buffer without any input work. None of these q waits as steps do in the mean. Where input limits, an epoch of
-    n batches of s seconds and steps of c seconds thus takes n s + q c; where it does not, q s + n c.
-    """
-    return max(fill.seconds - fill.batches * waits_s, 0.0)
-
-
 def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends: Sequence[Ended]) -> JobOutcome:
     job = scenario.job
     assert job is not None
@@ -185,7 +161,8 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
     fastest = max(window.throughput_samples_per_s.high, rates.mean)  # no job is faster than its steps
     rates = Estimate(mean=rates.mean, low=rates.low, high=min(rates.high, fastest))
     times = Estimate(mean=times.mean, low=max(times.low, min(job.total_samples / fastest, times.mean)), high=times.high)
-    checkpoints_s = checkpoints_of(_mean_course(courses))
+    usual = _mean_course(courses)
+    checkpoints_s = checkpoints_of(usual)
     return JobOutcome(
         samples=job.total_samples,
         steps=courses[0].steps,
@@ -198,8 +175,8 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         # of all runs together, so that it is what the parts say
         goodput=_at_most_1(around(parts.steps / statistics.fmean(all_s), [end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,
-        each_epoch=_each_epoch(courses, checkpoints_s),
-        checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
+        each_epoch=_each_epoch(courses, usual, checkpoints_s),
+        checkpointing=_checkpointing(scenario, courses, usual, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in finished),
         away_node_s=statistics.fmean(end.away_s for end in finished),
@@ -309,7 +286,9 @@ _LOOKED_AT = 10_000
 def _mean_course(courses: Sequence[Course]) -> Course:
     """What is the same in all of them, and the means of what is not."""
     means: dict[str, Any] = {name: _mean(courses, attrgetter(name)) for name in _SECONDS}
-    return replace(courses[0], write_steps=_write_steps(courses), **means)
+    # steps between checkpoints, as steps of mean length; 0 where they come after epochs
+    write_steps = max(round(_interval_s(courses) / means["step_s"]), 1.0) if courses[0].write_steps else 0.0
+    return replace(courses[0], write_steps=write_steps, **means)
 
 
 _SECONDS = (
@@ -317,21 +296,20 @@ _SECONDS = (
 )  # fmt: skip
 
 
-def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
+def _each_epoch(courses: Sequence[Course], usual: Course, checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
     """The epochs without faults, those that are alike as one."""
-    course = courses[0]
     epochs: list[Epoch] = []
     like_it: Counter[int] = Counter()
     place_of: dict[tuple[_Kind, _Kind | None], int] = {}
     lived_s: dict[_Kind | None, float] = {None: 0.0}
     before: _Kind | None = None
-    for number, (steps, written_s) in enumerate(zip(course.epochs, checkpoints_s, strict=True)):
-        evaluates = course.evaluates(number)
-        kind = number == 0, steps, evaluates, evaluates and number + 1 == course.evaluation_every, written_s
-        key = kind, before if course.iterators is not None else None  # one ends the iterators of the one before
+    for number, (steps, written_s) in enumerate(zip(usual.epochs, checkpoints_s, strict=True)):
+        evaluates = usual.evaluates(number)
+        kind = number == 0, steps, evaluates, evaluates and number + 1 == usual.evaluation_every, written_s
+        key = kind, before if usual.iterators is not None else None  # one ends the iterators of the one before
         if key not in place_of:
-            epoch = _epoch(courses, number, written_s, lived_s[before])
-            lived_s[kind] = epoch.time_s - epoch.iterators_s - (0.0 if number else _mean_tracing_s(courses))
+            epoch = _epoch(courses, usual, number, written_s, lived_s[before])
+            lived_s[kind] = epoch.time_s - epoch.iterators_s - (0.0 if number else usual.tracing_s)
             alike = (at for at, other in enumerate(epochs) if other.replaced({"number": epoch.number}) == epoch)
             place_of[key] = next(alike, len(epochs))
             if place_of[key] == len(epochs):
@@ -345,18 +323,19 @@ _Kind = tuple[bool, float, bool, bool, float]
 """What an epoch has of its own: whether it is the first, its steps, whether an evaluation follows, the first one, and checkpoints."""
 
 
-def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float, age_s: float) -> Epoch:
+def _epoch(courses: Sequence[Course], usual: Course, number: int, checkpoint_s: float, age_s: float) -> Epoch:
     """One of them, in which training waits for so long for checkpoints; it ends iterators of that age."""
-    course = courses[0]
-    steps = course.epochs[number]
-    mean = partial(_mean, courses)
-    step_s = mean(lambda each: each.step_s if number else each.first_step_s)
-    first_s = step_s + (0.0 if number else _mean_tracing_s(courses))
-    first_s += mean(lambda each: each.filling_s if number else each.first_filling_s)
-    evaluation_s = mean(lambda each: each.evaluation_s + _ending_s(each, each.evaluation_s)) if course.evaluates(number) else 0.0
-    if evaluation_s and number + 1 == course.evaluation_every:
-        evaluation_s += mean(lambda each: each.evaluation_tracing_s)
-    iterators_s = mean(lambda each: _ending_s(each, age_s)) if number and course.renews else 0.0
+    steps, step_s, filling_s, tracing_s = usual.epochs[number], usual.step_s, usual.filling_s, 0.0
+    if not number:
+        step_s, filling_s, tracing_s = usual.first_step_s, usual.first_filling_s, usual.tracing_s
+    first_s = step_s + tracing_s + filling_s
+    evaluation_s = iterators_s = 0.0
+    if usual.evaluates(number):
+        evaluation_s = _mean(courses, lambda course: course.evaluation_s + _ending_s(course, course.evaluation_s))
+    if evaluation_s and number + 1 == usual.evaluation_every:
+        evaluation_s += usual.evaluation_tracing_s
+    if number and usual.renews:
+        iterators_s = _mean(courses, lambda course: _ending_s(course, age_s))
     return Epoch(
         number=number + 1,
         like_it=1,
@@ -375,10 +354,6 @@ def _ending_s(course: Course, age_s: float) -> float:
     return course.iterators.mean_wait_s(age_s) if course.iterators is not None else 0.0
 
 
-def _mean_tracing_s(courses: Sequence[Course]) -> float:
-    return _mean(courses, attrgetter("tracing_s"))
-
-
 def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:
     return statistics.fmean(of(course) for course in courses)
 
@@ -388,13 +363,8 @@ def _interval_s(courses: Sequence[Course]) -> float:
     return _mean(courses, lambda course: course.step_s * (course.write_steps or course.write_epochs * course.epochs[0]))
 
 
-def _write_steps(courses: Sequence[Course]) -> float:
-    """Steps between checkpoints, as steps of mean length; 0 where they come after epochs."""
-    return max(round(_interval_s(courses) / _mean(courses, attrgetter("step_s"))), 1.0) if courses[0].write_steps else 0.0
-
-
-def _checkpointing(scenario: Resolved, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
-    usual, job = _mean_course(courses), scenario.job
+def _checkpointing(scenario: Resolved, courses: Sequence[Course], usual: Course, spent_s: float) -> Checkpointing | None:
+    job = scenario.job
     if usual.writing is None or not (usual.write_steps or usual.write_epochs):
         return None
     mtbf_s = stopping_mtbf_s(scenario)
