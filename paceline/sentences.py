@@ -24,7 +24,7 @@ from simulator.base.text import (
     format_usd,
     written,
 )
-from simulator.memory import PARTS, Memory, samples_in_words
+from simulator.memory import PARTS, Memory
 from simulator.results.cost import (
     capital_usd,
     committed_usd,
@@ -198,7 +198,7 @@ def staleness_in_words(result: Result) -> str:
 def memory_in_words(found: Memory) -> list[str]:
     """Whether it fits, the largest batch that does, and what was not checked or not counted."""
     said = []
-    batch = f"{'a batch' if found.batch == found.micro_batch else 'micro-batches'} of {samples_in_words(found.micro_batch)}"
+    batch = f"{'a batch' if found.batch == found.micro_batch else 'micro-batches'} of {counted(found.micro_batch, 'sample')}"
     if found.refused is not None:
         said.append(f"Does not fit: {found.refused}.")
     elif found.not_checked is not None:
@@ -207,7 +207,7 @@ def memory_in_words(found: Memory) -> list[str]:
         needs = f"{batch} need{'s' if found.batch == found.micro_batch else ''} {found.tightest.need_in_words}"
         said.append(f"It fits: {needs}, and at least {format_bytes(found.free_bytes)} of {found.device} are free.")
     if found.largest_batch:
-        said.append(f"The largest batch of a replica that fits has {samples_in_words(found.largest_batch)}.")
+        said.append(f"The largest batch of a replica that fits has {counted(found.largest_batch, 'sample')}.")
     elif found.largest_batch == 0:
         said.append("No batch fits.")
     uncounted = [

@@ -138,10 +138,11 @@ def memory_of(scenario: Resolved) -> tuple[DeviceMemory, ...]:
 
 
 def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
-    """The same of a scenario that is resolved already, on a device that was looked up."""
+    """The same on a device that was looked up, which takes longer than all else."""
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     limit = scenario.cluster.device_memory_limit_bytes  # of an allocator of its own, from which nothing is kept back
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
+    known = scenario.practice.get("memory_need", constants()["memory_need"])
     devices = []
     for number, chunks in enumerate(stages):
         held = _Device(scenario, chunks, device)
@@ -150,7 +151,6 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
         name = f"stage {number}" if len(stages) > 1 else "device" if limit is None else "logical device"
-        known = scenario.practice.get("memory_need", constants()["memory_need"])
         # the user's own peaks are not rescaled by other runs
         error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
         devices.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
@@ -299,7 +299,7 @@ class _Device:
         moments = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
         size = max(math.fsum(count * bytes_of_one for count, bytes_of_one in zip(counts, stored, strict=True)) for counts in moments)
         flying = most_in_flight(self.chunks)
-        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
+        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {counted(self.micro_batch, 'sample')}"
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
         return Part(name="activations", size_bytes=size * self.micro_batch * self.values.activations, text=text)
@@ -343,7 +343,7 @@ class _Device:
         """Of the layer that needs most, of one micro-batch."""
         layers = ((layer, chunk) for chunk in self.chunks for layer in self._layers(chunk))
         sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
-        text = f"of {samples_in_words(self.micro_batch)}, in 16 bits beside those in 32 of which the cross-entropy is computed"
+        text = f"of {counted(self.micro_batch, 'sample')}, in 16 bits beside those in 32 of which the cross-entropy is computed"
         each = max(sizes, default=0.0) if self.load.precision != "float32" else 0.0
         return Part(name="temporary", size_bytes=each * self.micro_batch * self.values.activations, text=text)
 
@@ -372,7 +372,7 @@ class _Device:
         return Part(
             name="activations",
             size_bytes=max(peak_bytes - known, 0.0),
-            text=f"all else of a batch of {samples_in_words(self.micro_batch)}, by the peaks measured with {batches} samples",
+            text=f"all else of a batch of {counted(self.micro_batch, 'sample')}, by the peaks measured with {batches} samples",
         )
 
     # -- what comes and goes -----------------------------------------------------------
@@ -422,7 +422,7 @@ class _Device:
         each = self.load.input_bytes_per_sample
         if each is None:
             return Part(name="input", text="workload.input_bytes_per_sample is not given")
-        return Part(name="input", size_bytes=each * self.micro_batch, text=samples_in_words(self.micro_batch))
+        return Part(name="input", size_bytes=each * self.micro_batch, text=counted(self.micro_batch, "sample"))
 
 
 def _over(chunk: Held, shards: int) -> tuple[int, int]:
@@ -457,11 +457,6 @@ def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
         return kept
     whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
     return whole + (kept - whole) / chunk.tensor
-
-
-def samples_in_words(count: int) -> str:
-    """So many samples."""
-    return f"{count:,} sample{'' if count == 1 else 's'}"
 
 
 def _split(held: Held) -> str:
@@ -635,12 +630,14 @@ def does_not_fit(scenario: Resolved) -> str | None:
                 f"{cluster.device} has {format_bytes(device.memory_bytes)}; take a limit of at most "
                 f"{format_bytes(device.memory_bytes / most)}, or fewer cluster.replicas_per_device"
             )
-    tightest = _tightest(devices_of(scenario, device))
+    tightest = _tightest(memory_of(scenario))
     if tightest.fits or tightest.capacity_bytes is None:
         return None
     each, micro_batch = cluster.replicas_per_device if limit is None else 1, _micro_batch(scenario)
     cut = "micro-batch" if micro_batch < scenario.batch else "batch"
-    whose = f"{each} replicas of {samples_in_words(micro_batch)} need" if each > 1 else f"a {cut} of {samples_in_words(micro_batch)} needs"
+    whose = (
+        f"{each} replicas of {counted(micro_batch, 'sample')} need" if each > 1 else f"a {cut} of {counted(micro_batch, 'sample')} needs"
+    )
     where = f"{tightest.name} ({', '.join(tightest.layers)}): " if tightest.layers else ""
     largest = tightest.largest
     of_it = f" ({PARTS[largest.name]} {format_bytes(largest.size_bytes or 0.0)}: {largest.text})"
@@ -653,12 +650,12 @@ def does_not_fit(scenario: Resolved) -> str | None:
 
 def not_checked(scenario: Resolved) -> str | None:
     """Why it could not be checked whether a scenario's devices hold what they need; None where it could."""
-    device = device_of(scenario)
-    if device is None and scenario.cluster.device_memory_limit_bytes is None:
+    if device_of(scenario) is None and scenario.cluster.device_memory_limit_bytes is None:
         name = scenario.cluster.device
         return f"the memory of {name!r} is not known" if name else f"the cluster {scenario.cluster.name!r} names no device"
-    devices = devices_of(scenario, device)
-    unknown = (part.text for device in devices for part in device.parts if part.name == "activations" and part.size_bytes is None)
+    unknown = (
+        part.text for device in memory_of(scenario) for part in device.parts if part.name == "activations" and part.size_bytes is None
+    )
     return next(unknown, None)
 
 
@@ -671,8 +668,7 @@ def largest_batch(scenario: Resolved) -> int | None:
         A multiple of the scenario's micro-batches. 0 where no batch fits. None where it is
         not known: the device's memory or activations are not, or nothing grows with the batch.
     """
-    device = device_of(scenario)
-    count = scenario.training.micro_batches
+    count, device = scenario.training.micro_batches, device_of(scenario)
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
         batch = {"workload.batch_per_replica": micro_batch * count, "workload.global_batch": None}

@@ -293,7 +293,7 @@ class Maker:
         as_resolved = self._resolved.model_copy(
             update={"workload": self._resolved.workload.model_copy(update=self._batches(batch)), "strategy": strategy, "training": training}
         )
-        return all(its.fits for its in devices_of(as_resolved, self._device))
+        return all(device.fits for device in devices_of(as_resolved, self._device))
 
     def _batches(self, batch: int) -> dict[str, int | None]:
         """Samples of a replica, or of all together."""

@@ -83,6 +83,9 @@ class Crew:
     step_s_with: Callable[[int], float]
 
 
+_UNDISTURBED = Crew(Faults(), 1, 1, lambda _: Effect(stops=False, waits=False, workers=()), lambda _: math.nan)
+
+
 @dataclass(slots=True)
 class _Place:
     """A point of the training from which it can go on: steps done of an epoch, and the seconds that led there."""
@@ -118,7 +121,7 @@ class Renewal:
 
     def __init__(self, course: Course, crew: Crew | None = None, arrivals: Iterable[Arrival] = ()) -> None:
         self._course = course
-        self._crew = crew
+        self._crew = _UNDISTURBED if crew is None else crew
         self._arrivals = iter(arrivals)
         self._next = next(self._arrivals, None)
         self._taken: list[Arrival] = []  # announced preemptions, as of when they happen
@@ -379,7 +382,6 @@ class Renewal:
 
     def _happen(self) -> float:
         """What is next happens; until when nothing is trained because of it."""
-        assert self._crew is not None
         now, faults, course = self._now, self._crew.faults, self._course
         if self._back and self._back[0][0] <= now:
             back_s, worker = heapq.heappop(self._back)
@@ -401,7 +403,6 @@ class Renewal:
         """A node will be taken: what has been trained is written, where that can be done in time."""
         heapq.heappush(self._taken, fault._replace(at_s=fault.at_s + notice_s))
         writing = self._course.writing
-        assert self._crew is not None
         effect = self._crew.effect_of(fault)
         ahead = (self._place.epoch, self._place.step) != (self._safe.epoch, self._safe.step)
         trains = not self._down and ahead and (effect.stops or effect.rolls_back)
@@ -414,7 +415,6 @@ class Renewal:
     @property
     def _keeps_state(self) -> bool:
         """Whether what workers train is kept by others than them."""
-        assert self._crew is not None
         return not self._crew.effect_of(Arrival(0.0, "worker", 0)).rolls_back
 
     @property
@@ -428,7 +428,6 @@ class Renewal:
 
     def _fault(self, fault: Arrival) -> float:
         """Something fails now; until when nothing is trained because of it."""
-        assert self._crew is not None
         crew, course, now = self._crew, self._course, self._now
         effect = crew.effect_of(fault)
         if fault.what == "preemption":
@@ -472,7 +471,6 @@ class Renewal:
 
     def _repair_s(self, fault: Arrival) -> float:
         """Until what failed is there again, before its start-up."""
-        assert self._crew is not None
         faults = self._crew.faults
         if fault.gone_s is not None:
             return fault.gone_s
@@ -483,7 +481,6 @@ class Renewal:
 
     def _roll_back(self) -> None:
         """Go back to the last checkpoint that has been written."""
-        assert self._crew is not None
         if self._written is not None and self._written[0] <= self._now:
             self._safe = self._written[1]
         self._written = None
@@ -496,7 +493,7 @@ class Renewal:
 
     def _slower(self) -> float:
         """By how much a step takes longer while workers are missing."""
-        if not self._away or self._crew is None:
+        if not self._away:
             return 1.0
         return self._crew.step_s_with(self._crew.workers - len(self._away)) / self._course.step_s
 
