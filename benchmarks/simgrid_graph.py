@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from oracles.collectives import dependencies
 from simgrid_peer import COMPILER, OPTIONS
 
-from simulator.checks.collectives import dependencies
 from simulator.collectives.exchanges import Plan, exchanges_of
 
 SOURCE = Path(__file__).with_name("simgrid_graph.cpp")

@@ -1,4 +1,4 @@
-"""Laws that every run must obey, and :func:`audit`, which checks them on a scenario.
+"""Invariants of every run, and :func:`audit`, which checks them on a scenario.
 
 Use it in tests of your own::
 
@@ -7,7 +7,8 @@ Use it in tests of your own::
     def test_my_cluster_is_simulated_soundly():
         audit(load_scenario(Path("my.toml")))
 
-Laws that need no run are in ``simulator.checks.program``; what a new law needs stands in ``simulator.checks``.
+A new one is a function in :data:`INVARIANTS`, a row of docs/inside-a-run.md (tests/packaging/test_documents.py), and a fault that it
+finds (tests/property/test_audit_catches.py). Invariants of programs need no run: Paceline's tests have them (tests/oracles).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import numpy as np
 from simulator.base.errors import InvariantError
 from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.base.rng import Streams
-from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.choosing import textbook_knows
 from simulator.engine.replication import drawn_scenario, replicate
@@ -39,7 +39,7 @@ _SLACK = 1e-9
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
-    """Run one replication with full records and check every law: those of its program, and those of :data:`INVARIANTS`.
+    """Run one replication with full records and check every invariant of :data:`INVARIANTS`.
 
     The textbook engine runs it, which shares no code with the one that results come from; what that does not know, all ranks at once.
 
@@ -51,37 +51,24 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     Raises
     ------
     InvariantError
-        A law is broken; names the law and the event.
+        Names the invariant that is broken, and the event.
     """
     recording = Recording()
     resolved = resolve(scenario)
     replicate(resolved, replication, recording, engine="simpy" if textbook_knows(resolved) else "at-once")
-    check_invariants(scenario, recording, replication)
+    drawn = drawn_scenario(resolved, Streams(scenario.run.seed, replication))
+    for invariant in INVARIANTS:
+        invariant(drawn, recording)
     return recording
 
 
-def check_invariants(scenario: Scenario, recording: Recording, replication: int = 0) -> None:
-    """Check every law on a replication that has been recorded.
-
-    Raises
-    ------
-    InvariantError
-        A law is broken; names the law and the event.
-    """
-    streams = Streams(scenario.run.seed, replication)
-    simulated = drawn_scenario(resolve(scenario), streams)
-    check_program(compile_program(simulated, streams), simulated)
-    for law in INVARIANTS:
-        law(simulated, recording)
-
-
 def laws() -> dict[str, str]:
-    """Every law that :func:`audit` checks by its name, with what it says."""
-    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_INVARIANTS, *INVARIANTS)}
+    """Every invariant that :func:`audit` checks, by its name, with what it says."""
+    return {invariant.__name__: (invariant.__doc__ or "").strip().splitlines()[0] for invariant in INVARIANTS}
 
 
-def _broken(law: str, event: str) -> InvariantError:
-    return InvariantError(f"law broken: {law}: {event}")
+def _broken(invariant: str, event: str) -> InvariantError:
+    return InvariantError(f"law broken: {invariant}: {event}")
 
 
 def _at_least(value: float, bound: float) -> bool:
@@ -155,9 +142,9 @@ def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> None:
     pulled: dict[int, float] = defaultdict(float)
     pushed: dict[int, float] = defaultdict(float)
     for transfer in recording.transfers:
-        for what, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
+        for moved, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
             if near.kind == "worker" and far.kind == "server" and transfer.arrived_s <= last.get(near.number, -1.0):
-                what[near.number] += transfer.size_bytes
+                moved[near.number] += transfer.size_bytes
     for worker, steps in _ended_steps(recording.steps).items():
         name = f"worker {worker}"
         for verb, got, want in (
@@ -252,7 +239,7 @@ def nobody_runs_away(scenario: Drawn, recording: Recording) -> None:
 
 def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> None:
     """No step is shorter than its compute and the messages that none of it can go on beside, with all links to themselves."""
-    floor_s = apart_s(compile_program(scenario), lambda its: _least_collective_s(its, scenario))
+    floor_s = apart_s(compile_program(scenario), lambda operation: _least_collective_s(operation, scenario))
     if floor_s is None:
         return
     for step in recording.steps:
@@ -260,17 +247,17 @@ def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> No
             raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
 
 
-def _least_collective_s(its: Operation, scenario: Scenario) -> float:
+def _least_collective_s(operation: Operation, scenario: Scenario) -> float:
     """Seconds of a collective of all ranks from when the last of them enters it, with all links as the fastest."""
     cluster, ranks, reduction = scenario.cluster, scenario.ranks, scenario.strategy.reduction
     assert reduction is not None, "others last as long as the program says"
     links = [cluster.inter_node, cluster.intra_node]
     if cluster.islands is not None and cluster.islands.between is not None:
         links.append(cluster.islands.between)
-    latency_s, size_s = float(min(link.latency_s for link in links)), its.size_bytes / _fastest_bytes_per_s(scenario)
+    latency_s, size_s = float(min(link.latency_s for link in links)), operation.size_bytes / _fastest_bytes_per_s(scenario)
     if reduction.algorithm == "ring":
         # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
-        return (ranks - 1) * ((1 if its.does == "all-gather" else 2) * size_s / ranks + latency_s)
+        return (ranks - 1) * ((1 if operation.does == "all-gather" else 2) * size_s / ranks + latency_s)
     # its own data still has to reach everybody, and everybody else's to reach it
     least_s = (ranks - 1) / ranks * size_s / (ranks - 1 if cluster.intra_node_topology == "mesh" else 1)
     # of copies to one device, this one only sends if it is the last, and ends when all has left it
@@ -335,10 +322,10 @@ def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording
     """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
     del scenario
     work = recording.by_number()
-    for one in work.values():
-        cause = work.get(one.cause)
-        if one.cause >= one.number or (cause is not None and end_of(cause) > begin_of(one)):
-            raise _broken("causes_come_before_what_they_let_begin", f"{one} because of {cause}")
+    for piece in work.values():
+        cause = work.get(piece.cause)
+        if piece.cause >= piece.number or (cause is not None and end_of(cause) > begin_of(piece)):
+            raise _broken("causes_come_before_what_they_let_begin", f"{piece} because of {cause}")
     for step in recording.steps:
         last = work.get(step.cause)
         if step.cause != NOTHING and (last is None or end_of(last) != step.end_s):
@@ -358,4 +345,4 @@ INVARIANTS: Sequence[Callable[[Drawn, Recording], None]] = (
     no_link_carries_more_than_it_can,
     causes_come_before_what_they_let_begin,
 )
-"""Every law that :func:`audit` checks."""
+"""All that :func:`audit` checks."""

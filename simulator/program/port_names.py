@@ -3,7 +3,7 @@
 Nothing reads a name back: whoever wants to know what a link is asks for its kind. But names are
 shown in results and traces, and loads of single links are drawn by them (neighbours.py).
 The order of kinds counts: wiring.py and ``paceline.planning.bounds`` compare them by number. A
-new kind also needs its capacity in ``simulator.checks.program.structure``.
+new kind also needs its capacity in tests/oracles/programs/structure.py.
 """
 
 from __future__ import annotations

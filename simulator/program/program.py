@@ -6,7 +6,7 @@ are drawn for a replication. Tables that grow with the ranks are columns of nump
 
 A new kind of operation, gate or rule is carried out by both ``simulator.engine.textbook`` and
 ``simulator.engine.production`` (codes.py, tables.py), which tests/property/test_engines_agree.py
-compares; checked in ``simulator.checks.program``; and printed in ``simulator.program.printing``.
+compares; checked in tests/oracles/programs; and printed in ``simulator.program.printing``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The messages of a step between workers and parameter servers: variables and gradients, cut into shards, placed and grouped.
 
 Rules of cutting and placing are in ``simulator.spec.gradients``; parameter_server.py makes operations of the messages, and
-``simulator.checks.program`` holds programs to them.
+tests/oracles/programs holds programs to them.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ from support.command_line import Answer
 
 from simulator.base.errors import InvariantError
 from simulator.checks import invariants
-from simulator.checks.program import PROGRAM_INVARIANTS
 from simulator.observing.tensorboard import EVENT_FILE
 
 Runner = Callable[..., Answer]
-INVARIANTS = [law.__name__ for law in (*PROGRAM_INVARIANTS, *invariants.INVARIANTS)]
+INVARIANTS = [law.__name__ for law in invariants.INVARIANTS]
 SIMULATE = ("simulate", "s.toml")
 
 

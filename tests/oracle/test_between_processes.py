@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.audit import audit
 from scipy import integrate, stats
 
 from simulator import simulate
 from simulator.base.rng import Streams
-from simulator.checks.invariants import audit
 from simulator.spec.distributions import Empirical
 from tests.support.closed_forms import ring_all_reduce_s
 

@@ -8,12 +8,12 @@ from collections import deque
 from functools import partial
 
 import pytest
+from oracles.audit import audit
 from support.network import Network
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 from support.sampling import seeds
 
 from simulator import simulate
-from simulator.checks.invariants import audit
 
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}

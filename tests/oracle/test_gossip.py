@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.audit import audit
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
-from simulator.checks.invariants import audit
 
 LOAD = {
     "name": "one-variable",

@@ -10,6 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from oracles.programs.collectives import (
+    collectives_say_when_they_go_on,
+    exchanges_carry_the_buckets,
+    gradients_enter_one_bucket,
+    groups_agree,
+    groups_divide_the_ranks,
+)
+from oracles.programs.messages import what_departs_lands
+from oracles.programs.structure import steps_begin_and_end
 from support.engines import disagreement
 from support.examples import examples
 from support.networks import wiring_of
@@ -18,15 +27,6 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InvariantError, SimulationError
 from simulator.base.rng import Streams
-from simulator.checks.program.collectives import (
-    collectives_say_when_they_go_on,
-    exchanges_carry_the_buckets,
-    gradients_enter_one_bucket,
-    groups_agree,
-    groups_divide_the_ranks,
-)
-from simulator.checks.program.messages import what_departs_lands
-from simulator.checks.program.structure import steps_begin_and_end
 from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
 from simulator.collectives.factory import IN_SWITCHES, collective_for
 from simulator.collectives.wire import Group

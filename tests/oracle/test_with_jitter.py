@@ -10,11 +10,11 @@ import itertools
 
 import numpy as np
 import pytest
+from oracles.audit import audit
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 from support.sampling import a_few
 
 from simulator import simulate
-from simulator.checks.invariants import audit
 from tests.support.closed_forms import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
 
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+from oracles.programs import PROGRAM_INVARIANTS
 from pydantic import BaseModel
 from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of, shown_of
 
@@ -23,7 +24,6 @@ from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.spec import keys_of, parts_of
 from simulator.checks.invariants import INVARIANTS
-from simulator.checks.program import PROGRAM_INVARIANTS
 from simulator.scenario import Scenario
 
 INSIDE = ROOT / "docs" / "inside-a-run.md"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.audit import audit
 from support.examples import examples
 from support.random_scenarios import plain_scenarios
 
 from simulator import scenario_from_table, simulate
-from simulator.checks.invariants import audit
 
 
 @examples(60)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.audit import audit
 from support.examples import examples
 from support.modes import LOAD, MODES
 from support.sampling import seeds
@@ -14,7 +15,6 @@ from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
-from simulator.checks.invariants import audit
 
 RUN = {"steps": 24, "warmup_steps": 4, "replications": 2}
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.programs import PROGRAM_INVARIANTS, check_program
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
 from simulator.base.errors import InvariantError
-from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
@@ -342,7 +342,7 @@ def test_the_laws_catch(law: str, fault: str) -> None:
 
 
 def test_an_all_reduce_that_moves_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulator.checks.program import collectives as laws
+    from oracles.programs import collectives as laws
 
     shares = laws.shares
     monkeypatch.setattr(laws, "shares", lambda schedule: type(its := shares(schedule))(its.sent * 0.99, its.received))

@@ -10,14 +10,14 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from oracles.audit import audit
+from oracles.programs import check_program
 from support.examples import examples
 from support.random_scenarios import built, random_scenarios, random_table, seeded_scenarios
 
 from simulator import Scenario
 from simulator.base.rng import Streams
 from simulator.base.spec import Spec, parts_of
-from simulator.checks.invariants import audit
-from simulator.checks.program import check_program
 from simulator.engine.replication import drawn_scenario
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.audit import audit
 from support.examples import examples
 from support.modes import LOAD
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
-from simulator.checks.invariants import audit
 from simulator.engine.replication import replicate
 from simulator.observing.recording import critical_path
 from simulator.resolve.resolve import resolve

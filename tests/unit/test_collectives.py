@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.collectives import dependencies, end_of, least_shares, shares, start_of, stuck
 from support.examples import examples
 from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.base.records import Place, Transfer
-from simulator.checks.collectives import dependencies, end_of, least_shares, shares, start_of, stuck
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.direct import direct_schedule
 from simulator.collectives.double_tree import double_tree_schedule, parents

@@ -7,12 +7,12 @@ import math
 from pathlib import Path
 
 import pytest
+from oracles.audit import audit
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
 from simulator.base.catalog import own_file
 from simulator.base.errors import InputError
-from simulator.checks.invariants import audit
 from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.gradients import Compression

@@ -8,12 +8,12 @@ from statistics import geometric_mean
 
 import numpy as np
 import pytest
+from oracles.audit import audit
 
 from paceline.planning.bounds import Ceilings
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.rng import Streams
-from simulator.checks.invariants import audit
 from simulator.preview import preview
 from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
 from simulator.resolve.published_throughputs import load_published_throughputs

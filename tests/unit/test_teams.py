@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.audit import audit
 
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
-from simulator.checks.invariants import audit
 from simulator.resolve.drawing import as_workers, slowest_of
 from simulator.resolve.resolve import resolve
 from simulator.spec.distributions import Constant, Gamma, Normal

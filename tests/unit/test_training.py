@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from oracles.audit import audit
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.base.rng import Streams
-from simulator.checks.invariants import audit
 from simulator.engine.replication import drawn_scenario
 from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.resolve import Asked, recomputed_share, resolve

@@ -136,7 +136,7 @@ def test_a_worker_sits_on_one_node():
 
 
 def test_a_random_phase_spreads_over_a_step_with_its_transfers():
-    from simulator.checks.invariants import audit
+    from oracles.audit import audit
 
     load = {"variables": [{"name": "v", "size": "100 MB", "creation_index": 0, "ready": 1.0}]}
     parts = {"workload": load, "strategy": {"kind": "parameter-server", "mode": "async", "workers": 20}, "run": {"start": "random-phase"}}

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from simulator.checks.program.walk import SLACK, broken, ports_of, same, walks_of
+from oracles.programs.walk import SLACK, broken, ports_of, same, walks_of
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Asynchronous, Operation, Program, Synchronous

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.checks.program.walk import broken
+from oracles.programs.walk import broken
 from simulator.program.port_names import PortKind
 from simulator.program.program import Program
 from simulator.scenario import Scenario

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from oracles.collectives import least_shares, shares
+from oracles.programs.messages import End, check_path
+from oracles.programs.walk import SLACK, Walk, broken, ports_of, same, walks_of
 from simulator.base.rng import Streams
-from simulator.checks.collectives import least_shares, shares
-from simulator.checks.program.messages import End, check_path
-from simulator.checks.program.walk import SLACK, Walk, broken, ports_of, same, walks_of
 from simulator.program.groups import collectives_of, exchanges_by_group, memberships, of_partition, partition_of_each
 from simulator.program.port_names import PortKind
 from simulator.program.program import Exchange, Operation, Program

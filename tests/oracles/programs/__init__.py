@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simulator.checks.program.collectives import (
+from oracles.programs.collectives import (
     all_reduces_move_enough,
     collectives_say_when_they_go_on,
     exchanges_carry_the_buckets,
@@ -16,10 +16,10 @@ from simulator.checks.program.collectives import (
     groups_agree,
     groups_divide_the_ranks,
 )
-from simulator.checks.program.messages import messages_go_where_they_say, what_departs_lands, what_is_sent_to_ranks_is_received
-from simulator.checks.program.pipelines import pipelines_prepare_the_batches
-from simulator.checks.program.servers import gradients_reach_their_server_once, servers_work_as_measured, variables_are_pulled_once
-from simulator.checks.program.structure import (
+from oracles.programs.messages import messages_go_where_they_say, what_departs_lands, what_is_sent_to_ranks_is_received
+from oracles.programs.pipelines import pipelines_prepare_the_batches
+from oracles.programs.servers import gradients_reach_their_server_once, servers_work_as_measured, variables_are_pulled_once
+from oracles.programs.structure import (
     gates_have_rules,
     machines_are_those_of_the_cluster,
     passes_are_whole,

@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
+from oracles.programs.walk import SLACK, broken, same, walks_of
 from simulator.base.records import Place
-from simulator.checks.program.walk import SLACK, broken, same, walks_of
 from simulator.program.program import Asynchronous, Program, Synchronous
 from simulator.scenario import Scenario
 

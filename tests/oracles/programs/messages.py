@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oracles.programs.walk import broken, ports_of, same, walks_of
 from simulator.base.records import Place
-from simulator.checks.program.walk import broken, ports_of, same, walks_of
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Program
 from simulator.scenario import Scenario
