@@ -16,7 +16,7 @@ import numpy as np
 from oracles.collectives import dependencies
 from simgrid_peer import COMPILER, OPTIONS
 
-from simulator.collectives.exchanges import Plan, exchanges_of
+from simulator.collectives.wire import Plan, exchanges_of
 
 SOURCE = Path(__file__).with_name("simgrid_graph.cpp")
 

@@ -1,4 +1,4 @@
-"""The network as a collective sees it: its group of ranks, the paths of its messages, and the protocol's cost of a message.
+"""The network as a collective sees it: its group of ranks, the paths of its messages, the protocol's cost, and what links carry.
 
 :class:`Cabling` is the interface that ``simulator.program.wiring.Wiring`` has. NCCL's protocols trade latency for bytes: see
 :class:`simulator.spec.cluster.Protocols`.
@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.collectives.around import Times
-from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Ports
-from simulator.program.switches import SwitchKind, kind_of
+from simulator.program.port_names import PortName, SwitchKind, kind_of
+from simulator.program.program import Exchange, Flags, Floats, Hosts, Integers, Paths, Ports
+from simulator.program.schedule import Columns, Schedule, columns, flattened
 from simulator.spec.cluster import Protocol as Cost
 
 
@@ -27,7 +27,7 @@ class Cabling(Protocol):
     def between_replicas(self, source: Integers, target: Integers, added_s: Floats | float = 0.0) -> Integers:
         """Paths from one rank's device to another's, by number; ``added_s``: to the latency of each, in seconds.
 
-        Numbers below 0 are switches (:mod:`simulator.program.switches`).
+        Numbers below 0 are switches (:mod:`simulator.program.port_names`).
         """
 
     def tables(self) -> tuple[Ports, int, Paths, Hosts]:
@@ -121,9 +121,9 @@ class Laid(NamedTuple):
 class ConnectionTimes(NamedTuple):
     """What connections take that send at the same time, shape (groups, connections): the group's own first, then those beside it."""
 
-    s_per_byte: Times
+    s_per_byte: Floats
     """Seconds for each byte of data."""
-    latency_s: Times
+    latency_s: Floats
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,13 @@ class Wire:
 
     def _inside(self, source: Integers, target: Integers) -> Flags:
         """Which lanes stay inside a node."""
-        one, other = self.members[source], self.members[target]
+        here, there = self.members[source], self.members[target]
         places = np.concatenate([self.group.places, np.full(len(self.members) - len(self.group), -1)])
-        inner = [(its < 0) & (kind_of(its) == SwitchKind.INSIDE) for its in (one, other)]
-        found: Flags = inner[0] | inner[1] | ((one >= 0) & (other >= 0) & (places[source] == places[target]))
-        return found
+        inner = [(end < 0) & (kind_of(end) == SwitchKind.INSIDE) for end in (here, there)]
+        inside: Flags = inner[0] | inner[1] | ((here >= 0) & (there >= 0) & (places[source] == places[target]))
+        return inside
 
-    def bytes_of(self, source: Integers, target: Integers) -> Times:
+    def bytes_of(self, source: Integers, target: Integers) -> Floats:
         """Bytes that cross for each byte of data, of each lane; shape (lanes,)."""
         cost = np.full(len(source), self.bytes_per_byte)
         if self.inner_share < 1:
@@ -215,6 +215,10 @@ class Wire:
         path = np.repeat(np.arange(len(paths)), np.diff(paths.first))
         return Laid(ports, paths, path, None if stage is None else np.tile(stage, len(every)))
 
+    def paces_of(self, lanes: Columns, chosen: Flags) -> ConnectionTimes:
+        """What some lanes of a schedule take if all of them send at once, shape (lanes,)."""
+        return ConnectionTimes(*(column[0] for column in self.paces(self.laid(lanes.source[chosen], lanes.target[chosen]))))
+
     def paces(self, laid: Laid) -> ConnectionTimes:
         """What such connections take if all of a stage send at once and share each port equally."""
         groups = 1 + len(self.beside)
@@ -222,7 +226,7 @@ class Wire:
         return ConnectionTimes(seconds_per_byte(laid).reshape(shape) * self.bytes_per_byte, laid.paths.latency_s.reshape(shape))
 
 
-def seconds_per_byte(laid: Laid) -> Times:
+def seconds_per_byte(laid: Laid) -> Floats:
     """Seconds that a byte takes on each connection if all of a stage send at once and share each port equally, shape (paths,)."""
     port, path = laid.paths.port, laid.path
     at = port if laid.stage is None else laid.stage[path] * len(laid.ports.capacity) + port
@@ -232,9 +236,162 @@ def seconds_per_byte(laid: Laid) -> Times:
     return slowest_s
 
 
-def equal_share_s(ports: Ports, port: Integers, users: Integers) -> Times:
+def equal_share_s(ports: Ports, port: Integers, users: Integers) -> Floats:
     """Seconds that a byte takes each of the connections that share a port equally, with those of others; of some ports, by number."""
     beyond = np.maximum(users - ports.incast_flows[port], 0)
-    given = ports.capacity[port] / (1.0 + ports.incast_loss[port] * beyond)
-    share_s: Times = np.maximum((users if ports.beside is None else users + ports.beside[port]) / given, 1.0 / ports.ceiling[port])
+    capacity = ports.capacity[port] / (1.0 + ports.incast_loss[port] * beyond)
+    share_s: Floats = np.maximum((users if ports.beside is None else users + ports.beside[port]) / capacity, 1.0 / ports.ceiling[port])
     return share_s
+
+
+# -- what links carry -------------------------------------------------------------------------
+
+
+class Load(NamedTuple):
+    """What a buffer brings each port, for each of its bytes; shape (ports,).
+
+    Attributes
+    ----------
+    shares
+        Bytes.
+    seconds
+        Seconds of use: at least what the port needs for its bytes, and what the longest of
+        the lanes that cross it needs at the pace of the slowest port on its way.
+    """
+
+    shares: Floats
+    seconds: Floats
+
+
+def load_of(schedule: Schedule, bytes_per_byte: Floats, ports: Ports, paths: Paths, first: int = 0) -> Load:
+    """What a collective's lanes bring the ports; ``bytes_per_byte``: what crosses for each byte of a lane; its paths begin at ``first``."""
+    *_, messages, parts = columns(schedule)
+    share = messages.astype(np.int64) * parts / schedule.parts * bytes_per_byte
+    port = paths.port[paths.first[first] :]
+    path = np.repeat(np.arange(len(share)), np.diff(paths.first[first:]))
+    slowest = np.full(len(share), np.inf)
+    np.minimum.at(slowest, path, ports.capacity[port])
+    count = len(ports.capacity)
+    shares: Floats = np.bincount(port, share[path], count).astype(np.float64)
+    seconds = np.zeros(count)
+    np.maximum.at(seconds, port, (share / slowest)[path])
+    return Load(shares, np.maximum(seconds, shares / ports.capacity))
+
+
+class Use:
+    """Counts what crosses the links of a network.
+
+    Parameters
+    ----------
+    cabling
+        The network, without connections yet.
+
+    Attributes
+    ----------
+    carried, busy_s
+        Of each link bytes carried, and seconds in use.
+    """
+
+    def __init__(self, cabling: Cabling) -> None:
+        self._cabling = cabling
+        self._ports, _, _, self._hosts = cabling.tables()
+        self.carried = np.zeros(0)
+        self.busy_s = np.zeros(0)
+
+    def lay(self, schedule: Schedule, wire: Wire) -> Load:
+        """Have the links that a collective crosses counted from now on; what a buffer brings each link."""
+        lanes = columns(schedule)
+        numbers = wire.lay(self._cabling, lanes.source, lanes.target)
+        self._ports, links, paths, self._hosts = self._cabling.tables()
+        new = links - len(self.carried)
+        self.carried, self.busy_s = (np.concatenate((before, np.zeros(new))) for before in (self.carried, self.busy_s))
+        load = load_of(
+            schedule, wire.bytes_of(lanes.source, lanes.target), self._ports, paths, int(numbers[0]) if len(numbers) else len(paths)
+        )
+        return Load(load.shares[:links], load.seconds[:links])  # those behind are caps of single connections
+
+    def add(self, load: Load, size_bytes: float, times: int) -> None:
+        """Count buffers of a size."""
+        links = len(load.shares)
+        self.carried[:links] += load.shares * size_bytes * times
+        self.busy_s[:links] += load.seconds * size_bytes * times
+
+    def forget(self) -> None:
+        """Count from the beginning, on the same links."""
+        self.carried, self.busy_s = np.zeros_like(self.carried), np.zeros_like(self.busy_s)
+
+    @property
+    def names(self) -> Sequence[PortName]:
+        """Of every link that is counted, and of the hosts at their ends."""
+        links = self._ports.names[: len(self.carried)]
+        return [*links, *self._hosts.names] if self._hosts.count else links
+
+    @property
+    def seconds(self) -> Floats:
+        """For how long each of them has been in use; work of hosts is not counted. Shape (names,)."""
+        links, ports = len(self.carried), self._ports
+        # bytes stand for seconds of the whole capacity; where incast eats into it, seconds in use do
+        used_s = np.where(ports.incast_loss[:links] > 0, self.busy_s, self.carried / ports.whole[:links])
+        return np.concatenate((used_s, np.zeros(self._hosts.count)))
+
+
+# -- messages of a program --------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """The messages of one collective, and what they cross."""
+
+    schedule: Schedule
+    wire: Wire
+
+
+def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float], group: int = 0) -> tuple[Exchange, ...]:
+    """The messages of one collective per bucket, all of the same group, and their paths on a network.
+
+    Lanes between the same two ranks, of the same number and by the same protocol, are one
+    connection: what one bucket has still to send delays the next.
+
+    Parameters
+    ----------
+    cabling
+        Where the paths are laid.
+    plans
+        The messages of each bucket, and the protocol that they go by.
+    buckets_bytes
+        Size of each bucket.
+    group
+        The group's number in the program.
+    """
+    paths: dict[tuple[int, object], Integers] = {}  # by schedule and protocol
+    known: dict[tuple[object, ...], int] = {}
+    exchanges = []
+    for plan, size_bytes in zip(plans, buckets_bytes, strict=True):
+        tables, wire = flattened(plan.schedule), plan.wire
+        kind = id(plan.schedule), wire.protocol
+        if kind not in paths:
+            # protocols differ in latency, so that they do not share a connection
+            called = [wire.members[end].tolist() for end in (tables.source, tables.target)]
+            ends = zip(tables.source.tolist(), tables.target.tolist(), tables.number.tolist(), *called, strict=True)
+            keys = [(*lane, wire.protocol) for lane in ends]
+            new = np.array([lane for lane, key in enumerate(keys) if key not in known], dtype=np.int64)
+            numbers = wire.lay(cabling, tables.source[new], tables.target[new])
+            known.update((keys[lane], number) for lane, number in zip(new.tolist(), numbers.tolist(), strict=True))
+            paths[kind] = np.array([known[key] for key in keys], dtype=np.int64)
+        each_bytes = size_bytes * (tables.each / tables.parts) * wire.bytes_of(tables.source, tables.target)
+        exchanges.append(Exchange(tables, paths[kind], each_bytes, group))
+    return tuple(exchanges)
+
+
+def exchanges_of_groups(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float], first: int = 0) -> tuple[Exchange, ...]:
+    """The messages of groups of the same shape that do the same: of the plans' own group, and of those beside it.
+
+    Parameters
+    ----------
+    cabling, plans, buckets_bytes
+        As in :func:`exchanges_of`; all plans are of the same groups.
+    first
+        The number of the plans' own group in the program; those beside it follow.
+    """
+    groups = zip(*(plan.wire.of_all() for plan in plans), strict=True)
+    of_each = [[Plan(plan.schedule, wire) for plan, wire in zip(plans, wires, strict=True)] for wires in groups]
+    return tuple(its for number, group in enumerate(of_each) for its in exchanges_of(cabling, group, buckets_bytes, first + number))

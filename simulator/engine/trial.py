@@ -1,6 +1,6 @@
 """Trial runs: a collective, and those of the groups beside it, simulated message by message on a network of their own.
 
-``simulator.collectives.trial`` imports this module by its name as text: to compute the times of a collective a program may have to be
+``simulator.collectives.collective`` imports this module by its name as text: to compute the times of a collective a program may have to be
 run, so that a direct import would be circular.
 """
 
@@ -11,8 +11,7 @@ from importlib import import_module
 import numpy as np
 
 from simulator.base.compact import Names
-from simulator.collectives.around import Times
-from simulator.collectives.exchanges import Plan, exchanges_of_groups
+from simulator.collectives.wire import Plan, exchanges_of_groups
 from simulator.engine.choosing import runs_trials
 from simulator.engine.draws import NothingDrawn
 from simulator.engine.recorder import Recorder
@@ -38,7 +37,7 @@ _STEP = Routine(
 )
 
 
-def finish_s(plan: Plan, size_bytes: float) -> Times:
+def finish_s(plan: Plan, size_bytes: float) -> Floats:
     """When each rank of a group has ended a collective that all enter at 0, and its own messages have left it.
 
     Parameters
@@ -98,7 +97,7 @@ class _Ends:
     """Keeps when each rank ends its step."""
 
     def __init__(self, ranks: int) -> None:
-        self.end_s: Times = np.zeros(ranks)
+        self.end_s: Floats = np.zeros(ranks)
 
     def steps(self, rows: Floats) -> None:
         """Keep the end of each."""

@@ -1,15 +1,21 @@
-"""What ports and hosts are: their kind and whose they are, from which their names in words are made.
+"""What ports, hosts and switches are: their kind and whose they are, from which their names in words are made.
 
 Nothing reads a name back: whoever wants to know what a link is asks for its kind. But names are
-shown in results and traces, and loads of single links are drawn by them (neighbours.py).
+shown in results and traces, and loads of single links are drawn by them (wiring.py).
 The order of kinds counts: wiring.py and ``paceline.planning.bounds`` compare them by number. A
 new kind also needs its capacity in tests/oracles/programs/structure.py.
+
+Switches that add what ranks send (SHARP, NVLS) are named in paths by numbers below 0, as replicas have those from 0 on: wiring.py lays
+paths to them, and collectives send over these.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class PortKind(IntEnum):
@@ -139,3 +145,32 @@ class PortName(NamedTuple):
     def pattern(self) -> str:
         """What all of the same kind, with owners of the same kind, are called: ``leaf * up to spine *``."""
         return self._text.format(self.owner.pattern, self.other.pattern if self.other is not None else "")
+
+
+class SwitchKind(IntEnum):
+    """Where a switch is."""
+
+    INSIDE = 0
+    """What joins the devices of a node, or of an island."""
+    LEAF = 1
+    SPINE = 2
+
+
+def number_of(kind: SwitchKind, place: int | NDArray[np.integer]) -> int | NDArray[np.integer]:
+    """What paths call the switch ``place`` of its kind, such as leaf 3."""
+    return -1 - (place * len(SwitchKind) + int(kind))
+
+
+def is_switch(number: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Whether ends of paths are switches."""
+    return number < 0
+
+
+def kind_of(number: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Of switches: where each is, as :class:`SwitchKind`."""
+    return (-1 - number) % len(SwitchKind)
+
+
+def place_of(number: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Of switches: which each is, of its kind."""
+    return (-1 - number) // len(SwitchKind)

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.records import EVERYBODY, NOTHING, Place, numbered
-from simulator.program.operations import Operation as Does
 from simulator.program.port_names import PortName
-from simulator.program.schedule import Tables
+from simulator.program.schedule import Does, Tables
 from simulator.spec.transport import Transport
 
 INSTANT_S = 1e-12
@@ -276,7 +275,7 @@ class Operation:
     server, tensor, cost_s
         serve: where, which, and seconds.
     does
-        collective: what is done (:mod:`simulator.program.operations`).
+        collective: what is done (:data:`~simulator.program.schedule.Does`).
     partition
         collective: the ranks that take part are those of the group that the rank is in, of this partition of all ranks.
     bucket, every, ready

@@ -1,4 +1,4 @@
-"""What the ranks of a collective send one another: the common language of the algorithms.
+"""Collectives as messages: what they do, by which algorithms, and what their ranks send one another.
 
 Ranks are counted within their group: rank i here is the i-th of the group's list
 (:class:`~simulator.collectives.wire.Group`).
@@ -11,6 +11,18 @@ meant for it, and has ended when its own messages have left it as well.
 What message k of a lane awaits is a straight line in k, so that a lane of any length takes
 a few numbers: a ring of 1,024 ranks has two million messages, and 1,024 lanes.
 :func:`flattened` gives the same as tables, which engines simulate message by message.
+
+Sizes are those of NCCL's own tests (``nccl-tests``, ``PERFORMANCE.md``): ``size_bytes`` is
+the larger of what a rank puts in and what it gets out.
+
+==============  ===========================================  ==========================================
+operation       a rank puts in                               and gets out
+==============  ===========================================  ==========================================
+all-reduce      a buffer                                     the sum of all
+reduce-scatter  a buffer                                     its part of the sum, 1/n
+all-gather      its part, 1/n                                all parts
+all-to-all      a buffer with a part for each rank           the parts that all have for it
+==============  ===========================================  ==========================================
 """
 
 from __future__ import annotations
@@ -18,12 +30,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int32]
+
+Does = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
+"""What a collective does."""
+
+ALGORITHMS: dict[Does, tuple[str, ...]] = {
+    "all-reduce": (
+        # NCCL (algos_of_coll in src/device/generate.py), Open MPI (coll_base_allreduce.c), Gloo (allreduce_ring_chunked), TensorFlow
+        # (ring_reducer.cc)
+        "ring",
+        "bidirectional-ring",  # no library: two rings of opposite directions, each with half of the buffer
+        "halving-doubling",  # MPICH (Thakur, Rabenseifner and Gropp, IJHPCA 2005), Gloo (allreduce_halving_doubling)
+        "double-binary-tree",  # NCCL (TREE, since 2.4)
+        "hierarchical",  # Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE (nccl_operations.cc)
+        "reduce-to-one-device",  # tf.distribute.ReductionToOneDevice
+        "hierarchical-copy",  # tf.distribute.HierarchicalCopyAllReduce
+        # NCCL's COLLNET_DIRECT and COLLNET_CHAIN (src/transport/coll_net.cc) with NVIDIA's nccl-rdma-sharp-plugins; HPC-X's HCOLL and UCC
+        "sharp",
+        "nvls",  # NCCL (NVLS since 2.17, NVLSTree since 2.18; Hopper and later)
+    ),
+    "reduce-scatter": ("ring", "bidirectional-ring"),  # ring: NCCL, Open MPI (coll_base_reduce_scatter.c)
+    "all-gather": ("ring", "bidirectional-ring"),  # ring: NCCL, Gloo (allgather_ring), TensorFlow (ring_gatherer.cc), MPICH
+    "all-to-all": ("direct",),  # ncclSend and ncclRecv to and from all others in one group; MPICH's isend and irecv
+}
+"""Names of the algorithms of each operation. NCCL's PAT, and its NVLS of other operations than all-reduce, are not modelled."""
+
+
+def whole_buffer(index: int) -> int:  # noqa: ARG001 - the same for all
+    """The first part of every message of a lane that carries the whole buffer."""
+    return 0
 
 
 class Await(NamedTuple):
@@ -231,8 +272,8 @@ def flattened(schedule: Schedule) -> Tables:
     source, target, number, messages, each = columns(schedule)
     incoming = np.bincount(target, weights=messages, minlength=schedule.members).astype(np.int32)
     out = np.searchsorted(source, np.arange(schedule.members + 1)).astype(np.int32)
-    awaits = _needs([[(ids[one.source, lane.source, one.number], one) for one in lane.awaits] for lane in lanes])
-    meets = _needs([[(ids[one.source, lane.target, one.number], one) for one in lane.meets or ()] for lane in lanes])
+    awaits = _needs([[(ids[need.source, lane.source, need.number], need) for need in lane.awaits] for lane in lanes])
+    meets = _needs([[(ids[need.source, lane.target, need.number], need) for need in lane.meets or ()] for lane in lanes])
     meeting = np.array([lane.meets is not None for lane in lanes], dtype=np.bool_)
     return Tables(
         schedule.ranks, schedule.parts, out, incoming, source, target, number, messages, each, awaits, meets, meeting, schedule.switches
@@ -241,5 +282,5 @@ def flattened(schedule: Schedule) -> Tables:
 
 def _needs(of_lanes: list[list[tuple[int, Await]]]) -> Needs:
     start = np.cumsum([0, *map(len, of_lanes)]).astype(np.int32)
-    rows = [(lane, one.base, one.slope, one.start) for needs in of_lanes for lane, one in needs]
+    rows = [(lane, need.base, need.slope, need.start) for needs in of_lanes for lane, need in needs]
     return Needs(start, *np.ascontiguousarray(np.array(rows, dtype=np.int32).reshape(len(rows), 4).T))

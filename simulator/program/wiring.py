@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from simulator.base.compact import Names, compact, numbers
 from simulator.base.rng import Streams
 from simulator.program.neighbours import Neighbours
-from simulator.program.port_names import Owner, PortKind, PortName
+from simulator.program.port_names import Owner, PortKind, PortName, SwitchKind, is_switch, kind_of, place_of
 from simulator.program.program import Changes, Floats, Hosts, Integers, Paths, Ports
-from simulator.program.switches import SwitchKind, is_switch, kind_of, place_of
 from simulator.spec.cluster import Cluster
 
 
@@ -137,7 +136,7 @@ class Wiring:
     def between_replicas(self, source: Integers, target: Integers, added_s: Floats | float = 0.0) -> Integers:
         """Paths from one replica's device to another's, by number; ``added_s``: to the latency of each, in seconds.
 
-        Numbers below 0 are switches that add what they get (:mod:`simulator.program.switches`): what goes to one crosses the
+        Numbers below 0 are switches that add what they get (:mod:`simulator.program.port_names`): what goes to one crosses the
         sender's link alone, and what it sends, the receiver's; each has half of the latency from device to device.
         """
         if ((source < 0) | (target < 0)).any():

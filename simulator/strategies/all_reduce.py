@@ -21,12 +21,11 @@ from simulator.base.rng import Streams
 from simulator.base.spec import MESSAGE, Bytes, Seconds, Usual
 from simulator.base.text import format_bytes, format_count, written
 from simulator.collectives.collective import Collective
-from simulator.collectives.exchanges import exchanges_of
 from simulator.collectives.factory import IN_SWITCHES
-from simulator.program.operations import Operation as Does
-from simulator.program.operations import algorithms_of
+from simulator.collectives.wire import exchanges_of
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
+from simulator.program.schedule import ALGORITHMS, Does
 from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
@@ -249,7 +248,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         if self.sync_every > 1:
             raise ValueError("strategy.compression is of gradients, but strategy.sync_every averages variables: keep one of them")
         if compression.gathers:
-            names = algorithms_of("all-gather")
+            names = ALGORITHMS["all-gather"]
             what = f'strategy.compression.kind = "{compression.kind}" sends what cannot be added on the way, so that all ranks gather it'
             if self.algorithm not in (*names, "auto"):
                 raise ValueError(f'{what}, which strategy.algorithm = "{self.algorithm}" cannot: give {" or ".join(names)}')

@@ -18,8 +18,8 @@ from pydantic import Field
 from simulator.base.rng import Streams
 from simulator.base.spec import Terse
 from simulator.base.text import listed
-from simulator.program.operations import Operation
 from simulator.program.program import Program
+from simulator.program.schedule import Does
 from simulator.spec.cluster import Cluster
 from simulator.spec.figures import Warned
 from simulator.spec.gradients import Bucket, Compression, buckets
@@ -133,7 +133,7 @@ class Reduction(NamedTuple):
         return "auto" in (self.algorithm, self.protocol)
 
     @property
-    def does(self) -> Operation:
+    def does(self) -> Does:
         """What the collectives do: add gradients, or gather compressed ones that cannot be added."""
         return "all-gather" if self.compression is not None and self.compression.gathers else "all-reduce"
 

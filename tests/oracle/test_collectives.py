@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.looping import each
-from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
+from support.networks import INTER, INTRA, by_messages, chain_schedule, collective, grouped, meshed, running, switched
 
-from simulator.collectives.wire import Group
+from simulator.collectives.wire import Group, Plan
 from tests.support.closed_forms import (
     double_binary_tree_bounds_s,
     halving_doubling_all_reduce_s,
@@ -253,6 +253,7 @@ def test_double_tree_of_many_pieces(ranks, per_node, within):
 def test_ends_next_to_each_other(apart_s: float) -> None:
     """Two broadcasts on links of their own; within a picosecond they end in one instant, and an engine never waits for what is past."""
     fresh = meshed(lambda source, _: (1e9 if source == 0 else 1e6 / (1e-3 + apart_s), 0.0))
-    plans = [[grouped("ring", Group(ranks, ranks), fresh, operation="broadcast", chunk_bytes=1e9).plan(1e6)] for ranks in ((0, 1), (2, 3))]
+    wires = [grouped("ring", Group(ranks, ranks), fresh).plan(0.0).wire for ranks in ((0, 1), (2, 3))]
+    plans = [[Plan(chain_schedule(2, 1), wire)] for wire in wires]
     first, second = (ends.max() for ends in running(plans, [1e6])[0])
     assert (first, second) == pytest.approx((1e-3, 1e-3 + apart_s), rel=1e-9)

@@ -12,26 +12,26 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from support.engines import disagreement
 from support.examples import examples
-from support.networks import wiring_of
+from support.networks import CHAINS, PAIRS, chain_schedule, plan_of, wiring_of
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.base.rng import Streams
-from simulator.collectives.exchanges import exchanges_of
 from simulator.collectives.factory import IN_SWITCHES, collective_for
-from simulator.collectives.wire import Group
+from simulator.collectives.rings import ring_schedule
+from simulator.collectives.wire import Group, Plan, exchanges_of
 from simulator.engine.draws import Draws
 from simulator.engine.production.compiled import run
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.textbook import engine as textbook
-from simulator.program.operations import ALGORITHMS
 from simulator.program.program import Operation, Program, Routine
+from simulator.program.schedule import Schedule
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 STEPS = 2
-AMONG_RANKS = [pair for pair in ALGORITHMS if pair[1] not in IN_SWITCHES]
+AMONG_RANKS = [pair for pair in (*PAIRS, *CHAINS) if pair[1] not in IN_SWITCHES]
 
 
 @st.composite
@@ -64,13 +64,14 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     plans, sizes = [], []
     for _ in range(draw(st.integers(1, 3))):
         one_way = [pair for pair in AMONG_RANKS if pair[1] == "ring"]  # messages of equal size would come to a host together
-        operation, algorithm = draw(st.sampled_from(sorted(ALGORITHMS if adding else one_way if cluster["transport"] else AMONG_RANKS)))
-        root = draw(st.integers(0, ranks - 1)) if operation in ("broadcast", "reduce") else 0
+        kinds = [*PAIRS, *CHAINS] if adding else one_way if cluster["transport"] else AMONG_RANKS
+        operation, algorithm = draw(st.sampled_from(sorted(kinds)))
+        root = draw(st.integers(0, ranks - 1)) if (operation, algorithm) in CHAINS else 0
         protocol = draw(st.sampled_from(["none", "none", "ll"])) if algorithm not in IN_SWITCHES else "none"
         size = draw(st.sampled_from([0.0, 1e5, 1e6, 1e6, 123456.7]))
-        some = collective_for(algorithm, protocol, built.cluster, group, lambda: wiring_of(built), 3e5, operation=operation, root=root)
+        plan = plan_of(operation, algorithm, protocol, built.cluster, group, lambda: wiring_of(built), 3e5, size, root)
         event(f"{operation} by {algorithm}")
-        plans.append(some.plan(size))
+        plans.append(plan)
         sizes.append(size)
     # one bucket may be as another, and then shares its tables
     if draw(st.booleans()):
@@ -123,13 +124,10 @@ def test_random_collectives(case: tuple[Scenario, Program]) -> None:
     assert_equal(*case)
 
 
-def of_plans(built: Scenario, kinds: list[tuple[str, str, int]], sizes: list[float], chunk_bytes: float, times_s: np.ndarray) -> Program:
-    """A collective for each bucket (operation, algorithm, root); ``times_s``: compute of each rank before each bucket."""
-    group = Group.in_order(built.replicas, 1)
-    plans = [
-        collective_for(name, "none", built.cluster, group, lambda: wiring_of(built), chunk_bytes, operation=does, root=root).plan(size)
-        for (does, name, root), size in zip(kinds, sizes, strict=True)
-    ]
+def of_plans(built: Scenario, schedules: list[Schedule], sizes: list[float], times_s: np.ndarray) -> Program:
+    """A collective for each bucket; ``times_s``: compute of each rank before each bucket."""
+    wire = collective_for("ring", "none", built.cluster, Group.in_order(built.replicas, 1), lambda: wiring_of(built), 1.0).plan(0.0).wire
+    plans = [Plan(schedule, wire) for schedule in schedules]
     wiring = wiring_of(built)
     exchanges = exchanges_of(wiring, plans, sizes)
     ports, links, paths, hosts = wiring.tables()
@@ -147,11 +145,11 @@ def small(ranks: int) -> Scenario:
 
 def test_nobody_sends_to_who_is_two_buckets_behind() -> None:
     """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
-    kinds = [("broadcast", "ring", 2), ("broadcast", "ring", 2), ("all-reduce", "bidirectional-ring", 0)]
+    schedules = [chain_schedule(5, 5, root=2), chain_schedule(5, 5, root=2), ring_schedule(5, both=True)]
     times_s = np.zeros((5, 3))
     times_s[1] = 1.0, 0.1, 0.1  # the end of the chain, which the counter-clockwise ring sends to first
     built = small(5)
-    program = of_plans(built, kinds, [5e6] * 3, 1e6, times_s)
+    program = of_plans(built, schedules, [5e6] * 3, times_s)
     assert_equal(built, program)
 
 
@@ -159,6 +157,6 @@ def test_nobody_sends_to_who_is_two_buckets_behind() -> None:
 def test_a_root_that_sends_all_at_once(pieces: int) -> None:
     """A broadcast's root may send every piece as soon as it has the data: there is room for them."""
     built = small(3)
-    program = of_plans(built, [("broadcast", "ring", 0)], [1e6], 1e6 / pieces, np.zeros((3, 1)))
+    program = of_plans(built, [chain_schedule(3, pieces)], [1e6], np.zeros((3, 1)))
     assert program.exchanges[0].tables.messages.tolist() == [pieces, pieces]
     assert_equal(built, program)

@@ -14,9 +14,8 @@ from support.looping import each
 from support.networks import by_messages, running
 
 from simulator.base.rng import Streams
-from simulator.collectives.collective import Collective
+from simulator.collectives.collective import Collective, pieces_of
 from simulator.collectives.factory import collective_for
-from simulator.collectives.sharp import sharp_pieces
 from simulator.collectives.wire import Group
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster, Fabric, Islands, Link, Nvls
@@ -110,7 +109,7 @@ def test_switches_add(nodes, per_leaf, devices, oversubscription):
     up = per_leaf * 1e9 / oversubscription  # of a device's stream: the leaf's link carries one for each device, and per_leaf nodes' worth
     stages = [1e9, up, up, 1e9] if nodes > per_leaf else [1e9, 1e9]
     latency_s = 1e-5 + (3e-6 if nodes > per_leaf else 0.0)
-    closed = sharp_s(SIZE / devices, stages, latency_s, sharp_pieces(SIZE, devices, CHUNK))
+    closed = sharp_s(SIZE / devices, stages, latency_s, pieces_of(SIZE, devices, CHUNK))
     assert seconds("sharp", where, nodes * devices) == near(closed + ring_all_reduce_s(devices, SIZE, 2e10, 2e-6))
 
 

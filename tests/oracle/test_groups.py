@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.looping import each
-from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
+from support.networks import INTER, INTRA, PAIRS, by_messages, chain_schedule, collective, grouped, meshed, running, switched
 
 from simulator.collectives.factory import IN_SWITCHES
-from simulator.collectives.wire import Group
-from simulator.program.operations import ALGORITHMS
+from simulator.collectives.wire import Group, Plan
 from tests.support.closed_forms import all_to_all_s, pipelined_chain_s, ring_half_s
 
 SIZE = 5e6
-AMONG_RANKS = [pair for pair in ALGORITHMS if pair[1] not in IN_SWITCHES]
-CHUNK = 1e6
+AMONG_RANKS = [pair for pair in PAIRS if pair[1] not in IN_SWITCHES]
 
 
 def near(value):
@@ -29,10 +27,6 @@ def random_group(rng: np.random.Generator, ranks: int, per_node: int, of: int) -
 def random_ready(seed: int, ranks: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return rng.exponential(rng.choice([1e-5, 1e-3, 1e-2]), ranks)
-
-
-def more_of(operation: str, ranks: int) -> dict:
-    return {"operation": operation, "chunk_bytes": CHUNK, "root": ranks // 2 if operation in ("broadcast", "reduce") else 0}
 
 
 def all_by_messages(collectives, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
@@ -50,8 +44,8 @@ def test_names_of_ranks_do_not_matter(operation, algorithm):
         group = random_group(rng, ranks, 1, 20)
         of_all = meshed(lambda source, target: links[source, target])
         of_these = meshed(lambda source, target, group=group: links[group.ranks[source], group.ranks[target]])
-        here = grouped(algorithm, group, of_all, **more_of(operation, ranks))
-        there = grouped(algorithm, Group.in_order(ranks, 1), of_these, **more_of(operation, ranks))
+        here = grouped(algorithm, group, of_all, operation=operation)
+        there = grouped(algorithm, Group.in_order(ranks, 1), of_these, operation=operation)
         ready_s = random_ready(ranks, ranks)
         assert here.finish_s(ready_s, SIZE).tolist() == there.finish_s(ready_s, SIZE).tolist()
         assert by_messages(here, ready_s, SIZE).tolist() == by_messages(there, ready_s, SIZE).tolist()
@@ -65,10 +59,10 @@ def test_groups_scattered_over_nodes(operation, algorithm, protocol):
     rng = np.random.default_rng(11)
     for ranks in (2, 5, 8, 12):
         group = random_group(rng, ranks, 4, 16)
-        some = grouped(algorithm, group, switched(4), protocol, **more_of(operation, ranks))
+        some = grouped(algorithm, group, switched(4), protocol, operation=operation)
         got, want = some.finish_s(np.zeros(ranks), SIZE), by_messages(some, np.zeros(ranks), SIZE)
         # a hierarchical all-reduce is a ring where its ranks' neighbours do not sit on their nodes
-        if ("ring" in algorithm and operation not in ("broadcast", "reduce")) or algorithm == "hierarchical":
+        if "ring" in algorithm or algorithm == "hierarchical":
             assert np.all(got >= want * (1 - 1e-9))
             assert got.max() <= want.max() * 1.1
         else:
@@ -88,18 +82,6 @@ def test_half_rings_of_ranks_that_enter_apart(operation, algorithm, ranks, seed)
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@each("seed", range(4))
-@each("ranks", [2, 3, 5, 9])
-@each("operation", ["broadcast", "reduce"])
-def test_chains_of_ranks_that_enter_apart(operation, ranks, seed):
-    rng = np.random.default_rng(seed)
-    for rates in ([], rng.uniform(0.2e9, 5e9, ranks).tolist()):
-        some = grouped("ring", Group.in_order(ranks, 1), switched(rates=rates), **more_of(operation, ranks))
-        ready_s = random_ready(seed, ranks)
-        assert not some.aligned
-        assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
-
-
 @each("times", [1, 2, 5])
 @each("operation", ["all-reduce", "reduce-scatter", "all-gather"])
 def test_several_right_after_one_another(operation, times):
@@ -115,11 +97,11 @@ def test_several_right_after_one_another(operation, times):
 @each("seed", range(3))
 @each("operation, algorithm", [pair for pair in AMONG_RANKS if pair[1] in ("ring", "bidirectional-ring")])
 def test_buckets_of_every_operation_follow_one_another(operation, algorithm, seed):
-    """Also of a root that has the data of all buckets long before the others have entered the first."""
+    """Also of a rank that has the data of all buckets long before the others have entered the first."""
     ranks, sizes = 5, [3e6, 1e5, 2e6] * 3
     ready_s = np.cumsum(np.random.default_rng(seed).exponential([2e-2, 2e-3, 1e-5][seed], (len(sizes), ranks)), axis=0)
     ready_s[:, ranks // 2] = 0.0
-    some = grouped(algorithm, Group.in_order(ranks, 1), meshed(), **more_of(operation, ranks))
+    some = grouped(algorithm, Group.in_order(ranks, 1), meshed(), operation=operation)
     finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
     want = []
     for data_s, size in zip(ready_s, sizes, strict=True):
@@ -132,16 +114,16 @@ def test_buckets_of_every_operation_follow_one_another(operation, algorithm, see
 def test_operations_may_differ_from_bucket_to_bucket():
     """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
     ranks, group, fresh = 5, Group.in_order(5, 1), meshed()
-    kinds = [grouped("ring", group, fresh, **more_of("broadcast", ranks))] * 2
-    kinds.append(grouped("bidirectional-ring", group, fresh))
+    rings = grouped("bidirectional-ring", group, fresh)
+    plans = [*(Plan(chain_schedule(ranks, 5, root=2), rings.plan(SIZE).wire) for _ in range(2)), rings.plan(SIZE)]
     ready_s = np.zeros((3, ranks))
     ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
-    (got,), _ = running([[some.plan(SIZE) for some in kinds]], [SIZE] * 3, [ready_s])
+    (got,), _ = running([plans], [SIZE] * 3, [ready_s])
     assert max(got[0, 2], got[1, 2]) < 0.1 < 1.0 < got[0, 1] < got[1, 1] < got[2, 1]
-    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
-    for bucket, some in enumerate(kinds):
-        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
-        assert got[bucket] == near(finish_s)
+    piece_s, latency_s = SIZE / 5 / INTER[0], INTER[1]
+    assert got[0, 1] == near(1.0 + 5 * piece_s + latency_s)  # all pieces but the last hop's are there when it enters
+    finish_s = rings.finish_s(np.maximum(ready_s[2], got[1]), SIZE, np.full(ranks, -np.inf))
+    assert got[2] == near(finish_s)
 
 
 # -- groups beside one another ------------------------------------------------------------
@@ -155,13 +137,12 @@ PAIRS = tuple(Group((k, k + 1, 4 + k, 5 + k, 8 + k, 9 + k, 12 + k, 13 + k), (0, 
 def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, groups):
     """As data-parallel groups of tensor-parallel devices do: exact for ranks that enter together."""
     fresh, ranks = switched(4), len(groups[0])
-    more = more_of(operation, ranks)
-    every = [grouped(algorithm, group, fresh, beside=tuple(set(groups) - {group}), **more) for group in groups]
+    every = [grouped(algorithm, group, fresh, operation=operation, beside=tuple(set(groups) - {group})) for group in groups]
     want = all_by_messages(every, np.zeros((len(groups), ranks)), SIZE)
     for some, want_s in zip(every, want, strict=True):
         assert some.finish_s(np.zeros(ranks), SIZE) == near(want_s)
     # it would be wrong to know nothing of the others
-    alone = grouped(algorithm, groups[0], fresh, **more)
+    alone = grouped(algorithm, groups[0], fresh, operation=operation)
     assert alone.duration_s(SIZE) < want.max() * 0.95
 
 
@@ -187,12 +168,12 @@ def test_groups_on_links_of_their_own_do_not_disturb_one_another():
 
 @each("ranks", [1, 2, 3, 8, 31])
 def test_closed_forms_of_the_other_operations(ranks):
-    group, chunk = Group.in_order(ranks, 1), SIZE / 8
+    group = Group.in_order(ranks, 1)
     for operation in ("reduce-scatter", "all-gather"):
         assert grouped("ring", group, switched(), operation=operation).duration_s(SIZE) == near(ring_half_s(ranks, SIZE, *INTER))
-    for operation in ("broadcast", "reduce"):
-        some = grouped("ring", group, switched(), operation=operation, root=ranks - 1, chunk_bytes=chunk)
-        assert some.duration_s(SIZE) == near(pipelined_chain_s(ranks, SIZE, *INTER, 8))
+    chain = Plan(chain_schedule(ranks, 8, root=ranks - 1), grouped("ring", group, switched()).plan(0.0).wire)
+    (got,), _ = running([[chain]], [SIZE])
+    assert got.max() == near(pipelined_chain_s(ranks, SIZE, *INTER, 8))
     assert grouped("direct", group, switched(), operation="all-to-all").duration_s(SIZE) == near(all_to_all_s(ranks, SIZE, *INTER))
 
 

@@ -21,30 +21,28 @@ from oracles.programs.messages import what_departs_lands
 from oracles.programs.structure import steps_begin_and_end
 from support.engines import disagreement
 from support.examples import examples
-from support.networks import wiring_of
+from support.networks import CHAINS, PAIRS, plan_of, wiring_of
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InvariantError, SimulationError
 from simulator.base.rng import Streams
-from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
 from simulator.collectives.factory import IN_SWITCHES, collective_for
-from simulator.collectives.wire import Group
+from simulator.collectives.wire import Group, Plan, exchanges_of, exchanges_of_groups
 from simulator.engine.draws import Draws
 from simulator.engine.replication import Run
-from simulator.program.operations import ALGORITHMS
-from simulator.program.operations import Operation as Does
 from simulator.program.printing.listings import tables_of
 from simulator.program.printing.printed import Printed
 from simulator.program.printing.rows import rows_of
 from simulator.program.program import Exchange, Integers, Operation, Program, Routine
+from simulator.program.schedule import Does
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 STEPS = 2
 
-AMONG_RANKS = sorted(pair for pair in ALGORITHMS if pair[1] not in IN_SWITCHES)
+AMONG_RANKS = sorted(pair for pair in (*PAIRS, *CHAINS) if pair[1] not in IN_SWITCHES)
 
 
 class Records(list[Any]):
@@ -93,8 +91,7 @@ def program_of(built: Scenario, partitions: list[list[tuple[list[int], list[Redu
             group = Group(ranks, ranks)
             plans: list[Plan] = []
             for operation, algorithm, size_bytes in does:
-                some = collective_for(algorithm, "none", built.cluster, group, lambda: wiring_of(built), 3e5, operation=operation)
-                plans.append(some.plan(size_bytes))
+                plans.append(plan_of(operation, algorithm, "none", built.cluster, group, lambda: wiring_of(built), 3e5, size_bytes))
             reduced |= {(of, rank): does for rank in ranks}
             groups.append(np.array(ranks, dtype=np.int32))
             partition.append(of)

@@ -7,7 +7,7 @@ from simulator.base.rng import Streams
 from simulator.checks import invariants
 from simulator.engine.replication import drawn_scenario
 from simulator.observing.recording import Recording
-from simulator.resolve.compile import compile_program
+from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 

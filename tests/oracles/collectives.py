@@ -1,6 +1,6 @@
 """Laws of a collective's schedule that need no run: how much must move, that nothing waits for ever, who gets what.
 
-These functions compute; tests/unit/test_collectives.py and program/collectives.py hold schedules and programs to them.
+These functions compute; tests/unit/test_collectives.py and programs/collectives.py hold schedules and programs to them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.collectives.around import Times
-from simulator.program.operations import Operation
-from simulator.program.schedule import Schedule, Tables, flattened
+from simulator.program.program import Floats
+from simulator.program.schedule import Does, Schedule, Tables, flattened
 
 Buffers = NDArray[np.int64]
 """How often each rank's contribution is in each part of each rank's buffer, shape (ranks, parts, ranks)."""
@@ -21,16 +20,16 @@ Buffers = NDArray[np.int64]
 class Traffic(NamedTuple):
     """What each member of a schedule sends and receives, in buffers, each of shape (members,)."""
 
-    sent: Times
-    received: Times
+    sent: Floats
+    received: Floats
 
 
 class Least(NamedTuple):
     """What an operation has to move at least, in buffers: all together, and out of and into each rank, shape (ranks,)."""
 
     total: float
-    sent: Times
-    received: Times
+    sent: Floats
+    received: Floats
 
 
 def shares(schedule: Schedule) -> Traffic:
@@ -41,7 +40,7 @@ def shares(schedule: Schedule) -> Traffic:
     return Traffic(sent, received)
 
 
-def least_shares(operation: Operation, ranks: int, root: int = 0) -> Least:
+def least_shares(operation: Does, ranks: int) -> Least:
     """Lower bounds for any algorithm.
 
     Of each part of an all-reduce n - 1 messages must bring the contributions together and
@@ -54,13 +53,11 @@ def least_shares(operation: Operation, ranks: int, root: int = 0) -> Least:
     nothing, all_but_own = np.zeros(ranks), np.full(ranks, (ranks - 1) / ranks)
     if ranks == 1:
         return Least(0.0, nothing, nothing)
-    one, part, of_root = np.ones(ranks), np.full(ranks, 1 / ranks), np.eye(ranks)[root]
-    every: dict[Operation, Least] = {
-        "all-reduce": Least(2 * (ranks - 1), one, one),
+    whole, part = np.ones(ranks), np.full(ranks, 1 / ranks)
+    every: dict[Does, Least] = {
+        "all-reduce": Least(2 * (ranks - 1), whole, whole),
         "reduce-scatter": Least(ranks - 1, all_but_own, part),
         "all-gather": Least(ranks - 1, part, all_but_own),
-        "broadcast": Least(ranks - 1, of_root, one - of_root),
-        "reduce": Least(ranks - 1, one - of_root, of_root),
         "all-to-all": Least(ranks - 1, all_but_own, all_but_own),
     }
     return every[operation]
@@ -98,7 +95,7 @@ def stuck(schedule: Schedule) -> int:
     return int(tables.messages.sum()) - sum(sent)
 
 
-def start_of(operation: Operation, schedule: Schedule, root: int = 0) -> Buffers:
+def start_of(operation: Does, schedule: Schedule) -> Buffers:
     """Everybody's data before an operation; switches have none."""
     ranks, parts = schedule.ranks, schedule.parts
     every = np.arange(ranks)
@@ -108,9 +105,7 @@ def start_of(operation: Operation, schedule: Schedule, root: int = 0) -> Buffers
             data[rank, rank * parts : (rank + 1) * parts, rank] = 1
         return data
     data = np.zeros((schedule.members, parts, ranks), dtype=np.int64)
-    if operation == "broadcast":
-        data[root, :, root] = 1
-    elif operation == "all-gather":
+    if operation == "all-gather":
         for part in range(parts):
             data[part % ranks, part, part % ranks] = 1
     else:
@@ -118,7 +113,7 @@ def start_of(operation: Operation, schedule: Schedule, root: int = 0) -> Buffers
     return data
 
 
-def end_of(operation: Operation, schedule: Schedule, root: int = 0) -> tuple[NDArray[np.bool_], Buffers]:
+def end_of(operation: Does, schedule: Schedule) -> tuple[NDArray[np.bool_], Buffers]:
     """What an operation leaves behind: which parts of each rank's buffer count, shape (ranks, parts), and what they then hold."""
     ranks, parts = schedule.ranks, schedule.parts
     counts = np.ones((schedule.members, parts), dtype=np.bool_)
@@ -129,10 +124,6 @@ def end_of(operation: Operation, schedule: Schedule, root: int = 0) -> tuple[NDA
         return part % ranks == np.arange(ranks)[:, None], np.tile(np.eye(ranks, dtype=np.int64)[part // parts], (ranks, 1, 1))
     if operation == "reduce-scatter":
         counts = np.arange(parts) % ranks == np.arange(ranks)[:, None]
-    elif operation == "reduce":
-        counts[np.arange(ranks) != root] = False
-    elif operation == "broadcast":
-        holds[:, :, np.arange(ranks) != root] = 0
     elif operation == "all-gather":
         holds = np.tile(np.eye(ranks, dtype=np.int64)[np.arange(parts) % ranks], (ranks, 1, 1))
     return counts, holds

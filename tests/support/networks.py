@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,9 @@ import pytest
 
 from simulator.base.records import Log, Observer
 from simulator.base.rng import Streams
-from simulator.collectives.collective import Collective
-from simulator.collectives.exchanges import Plan, exchanges_of
+from simulator.collectives.collective import Collective, pieces_of
 from simulator.collectives.factory import collective_for
-from simulator.collectives.wire import Group
+from simulator.collectives.wire import Group, Plan, exchanges_of
 from simulator.engine.draws import NothingDrawn, _weights
 from simulator.engine.production import compiled as production
 from simulator.engine.production.tables import Simulation
@@ -26,6 +26,7 @@ from simulator.engine.textbook.links import _Port
 from simulator.engine.textbook.worker import Step, Worker
 from simulator.engine.trial import trial_program
 from simulator.program.program import Floats, Hosts, Operation, Paths, Ports, Program, Routine
+from simulator.program.schedule import ALGORITHMS, Await, Lane, Schedule
 from simulator.program.wiring import Wiring
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, Link
@@ -143,8 +144,38 @@ class Messages:
 CLUSTER = Cluster(name="lab", inter_node=Link(bandwidth_bytes_per_s=INTER[0], latency_s=INTER[1]))
 
 
+PAIRS = [(operation, name) for operation, names in ALGORITHMS.items() for name in names]
+"""Every operation of collectives with every algorithm for it."""
+
+
+CHAINS = [("broadcast", "ring"), ("reduce", "ring")]
+"""What no strategy does; its messages go one way, so that no two of them meet at a host in one instant."""
+
+
+@lru_cache
+def chain_schedule(ranks: int, pieces: int, operation: str = "broadcast", root: int = 0) -> Schedule:
+    """A broadcast from the root, or a reduction to it: each piece goes on as soon as it has come and the next rank has entered."""
+    order = [((root if operation == "broadcast" else root + 1) + place) % ranks for place in range(ranks)]
+    lanes: dict[int, tuple[Lane, ...]] = {}
+    for place, (source, target) in enumerate(pairwise(order)):
+        awaits = (Await(order[place - 1], 0, 1, 1),) if place else ()
+        lanes[source] = (Lane(source, target, 0, pieces, 1, (0).__add__, pieces if operation == "reduce" else 0, awaits, ()),)
+    return Schedule(ranks, pieces, lambda rank: lanes.get(rank, ()))
+
+
+def plan_of(
+    operation: Any, algorithm: str, protocol: str, cluster: Cluster, group: Group, fresh: Any, chunk_bytes: float, size_bytes: float,
+    root: int = 0,
+) -> Plan:  # fmt: skip
+    """The messages of an operation, those of :data:`CHAINS` included."""
+    if (operation, algorithm) not in CHAINS:
+        return collective_for(algorithm, protocol, cluster, group, fresh, chunk_bytes, operation=operation).plan(size_bytes)
+    wire = collective_for("ring", protocol, cluster, group, fresh, chunk_bytes).plan(size_bytes).wire
+    return Plan(chain_schedule(len(group), pieces_of(size_bytes, 1, chunk_bytes), operation, root), wire)
+
+
 def grouped(algorithm: str, group: Group, fresh, protocol: str = "none", chunk_bytes: float = 512 * 1024.0, **more: Any) -> Collective:
-    """A collective of any group; ``more``: operation, root, groups beside it."""
+    """A collective of any group; ``more``: operation, groups beside it."""
     return collective_for(algorithm, protocol, CLUSTER, group, fresh, chunk_bytes, **more)
 
 

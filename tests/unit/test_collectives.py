@@ -15,20 +15,14 @@ from support.examples import examples
 from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.base.records import Place, Transfer
-from simulator.collectives.chain import chain_schedule
-from simulator.collectives.direct import direct_schedule
-from simulator.collectives.double_tree import double_tree_schedule, parents
-from simulator.collectives.exchanges import Plan
-from simulator.collectives.factory import IN_SWITCHES, collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
-from simulator.collectives.halving_doubling import halving_doubling_schedule
-from simulator.collectives.hierarchical import hierarchical_schedule
-from simulator.collectives.nvls import nvls_schedule
-from simulator.collectives.ring import bidirectional_ring_schedule, rail_ring_schedule, ring_schedule
-from simulator.collectives.sharp import sharp_schedule
-from simulator.collectives.wire import Group
+from simulator.collectives.factory import IN_SWITCHES, collective_for
+from simulator.collectives.pairwise import direct_schedule, halving_doubling_schedule
+from simulator.collectives.rings import hierarchical_schedule, ring_schedule
+from simulator.collectives.switches import nvls_schedule, sharp_schedule
+from simulator.collectives.trees import double_tree_schedule, hierarchical_copy_schedule, parents, reduce_to_one_schedule
+from simulator.collectives.wire import Group, Plan
 from simulator.engine.textbook.clock import Busy
-from simulator.program.operations import ALGORITHMS, algorithms_of
-from simulator.program.schedule import Schedule, columns, flattened
+from simulator.program.schedule import ALGORITHMS, Await, Lane, Schedule, columns, flattened, whole_buffer
 
 
 def hierarchical(per_node: int):
@@ -42,7 +36,11 @@ def _leaves(ranks: int, joined: int, per_leaf: int):
 
 
 def rails(joined: int, operation="all-reduce"):
-    return lambda ranks: rail_ring_schedule(ranks, *((joined, joined) if ranks % joined == 0 else (1, 1)), operation)
+    def schedule(ranks: int) -> Schedule:
+        rails = joined if ranks % joined == 0 else 1
+        return ring_schedule(ranks, operation, joined=rails, rails=rails)
+
+    return schedule
 
 
 def added_by_fabric(joined: int, per_leaf: int, pieces: int):
@@ -57,14 +55,9 @@ def added_by_both(joined: int, per_leaf: int, pieces: int):
     return schedule
 
 
-def _root(ranks: int) -> int:
-    """Not always the first."""
-    return ranks // 3
-
-
 SCHEDULES = {
     "ring": ("all-reduce", ring_schedule),
-    "bidirectional ring": ("all-reduce", bidirectional_ring_schedule),
+    "bidirectional ring": ("all-reduce", lambda ranks: ring_schedule(ranks, both=True)),
     "halving and doubling": ("all-reduce", halving_doubling_schedule),
     "hierarchical by 2": ("all-reduce", hierarchical(2)),
     "hierarchical by 3": ("all-reduce", hierarchical(3)),
@@ -74,11 +67,9 @@ SCHEDULES = {
     "to one device": ("all-reduce", reduce_to_one_schedule),
     "hierarchical copy": ("all-reduce", hierarchical_copy_schedule),
     "ring, scattering": ("reduce-scatter", lambda ranks: ring_schedule(ranks, "reduce-scatter")),
-    "both rings, scattering": ("reduce-scatter", lambda ranks: bidirectional_ring_schedule(ranks, "reduce-scatter")),
+    "both rings, scattering": ("reduce-scatter", lambda ranks: ring_schedule(ranks, "reduce-scatter", both=True)),
     "ring, gathering": ("all-gather", lambda ranks: ring_schedule(ranks, "all-gather")),
-    "both rings, gathering": ("all-gather", lambda ranks: bidirectional_ring_schedule(ranks, "all-gather")),
-    "chain from the root": ("broadcast", lambda ranks: chain_schedule(ranks, 4, "broadcast", _root(ranks))),
-    "chain to the root": ("reduce", lambda ranks: chain_schedule(ranks, 3, "reduce", _root(ranks))),
+    "both rings, gathering": ("all-gather", lambda ranks: ring_schedule(ranks, "all-gather", both=True)),
     "direct": ("all-to-all", direct_schedule),
     "a ring a rail": ("all-reduce", rails(2)),
     "a ring a rail, scattering": ("reduce-scatter", rails(3, "reduce-scatter")),
@@ -109,8 +100,8 @@ def carry_out(operation: str, schedule: Schedule, seed: int) -> None:
     lanes = list(schedule.lanes())
     ids = {(lane.source, lane.target, lane.number): lane for lane in lanes}
     assert len(ids) == len(lanes)
-    data = start_of(operation, schedule, _root(schedule.ranks))
-    counts, holds = end_of(operation, schedule, _root(schedule.ranks))
+    data = start_of(operation, schedule)
+    counts, holds = end_of(operation, schedule)
     sent = dict.fromkeys(ids, 0)
     received = dict.fromkeys(ids, 0)
     on_the_way: dict[tuple[int, int, int], deque] = {key: deque() for key in ids}
@@ -176,7 +167,7 @@ def test_schedules_obey_the_laws_that_need_no_run(name):
     operation, build = SCHEDULES[name]
     for ranks in (*range(1, 20), 32, 48, 63):
         schedule = build(ranks)
-        traffic, least = shares(schedule), least_shares(operation, ranks, _root(ranks))
+        traffic, least = shares(schedule), least_shares(operation, ranks)
         assert traffic.sent.sum() == pytest.approx(traffic.received.sum())
         assert traffic.sent.sum() >= least.total * (1 - 1e-12)
         assert np.all(traffic.sent[:ranks] >= least.sent * (1 - 1e-12))
@@ -280,14 +271,12 @@ def test_auto_takes_the_fastest_of_each_size():
         durations = {other.choice(size).algorithm: other.duration_s(middle) for other in others}
         assert auto.choice(size).algorithm == min(durations, key=durations.get)
         assert auto.duration_s(size) == dict(zip(names, others, strict=True))[auto.choice(size).algorithm].duration_s(size)
-    assert [low <= 1e3 < high for low, high in auto.chosen] == [True, False, False, False]
 
 
 def test_auto_takes_the_protocol_of_least_latency_for_small_buffers_and_of_fewest_bytes_for_large_ones():
     some = collective("auto", 8, switched(), protocol="auto")
     assert some.choice(1e2).protocol == "ll"
     assert some.choice(1e9).protocol == "simple"
-    assert {choice.protocol for choice in some.chosen.values()} == {"ll", "simple"}
 
 
 def test_auto_says_whether_ranks_entered_together():
@@ -363,7 +352,6 @@ def of_group(algorithm: str, ranks: int, operation: str = "all-reduce", **more):
     ("arguments", "words"),
     [
         ({"algorithm": "double-binary-tree", "operation": "all-gather"}, "all-gather has no algorithm 'double-binary-tree'; it has ring"),
-        ({"algorithm": "ring", "operation": "broadcast", "root": 4}, "no root 4; take 0 to 3"),
         ({"algorithm": "ring", "beside": (Group((9, 8), (9, 8)),)}, "the same shape"),
         ({"algorithm": "ring", "beside": (Group((3, 4, 5, 6), (3, 4, 5, 6)),)}, "no rank in common"),
     ],
@@ -386,16 +374,13 @@ def test_auto_takes_what_nccl_has_when_it_stands_for_nccl(per_node):
 
     for protocol in ("ll", "ll128", "simple", "auto"):
         assert taken(protocol) <= {"ring", "double-binary-tree"}  # no switch here can add
-    assert set(algorithms_of("all-reduce", "nccl")) == {"ring", "double-binary-tree", *IN_SWITCHES}
     assert taken("none") - {"ring", "double-binary-tree"}  # of other libraries' as well
 
 
-def test_every_algorithm_says_whose_it_is():
-    for (operation, name), origin in ALGORITHMS.items():
-        assert origin.source
-        assert name in IN_SWITCHES or of_group(name, 4, operation).choice(1e6).algorithm == name
-    assert {operation for operation, _ in ALGORITHMS} == {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all"}
-    assert all(algorithms_of(operation, "nccl") for operation, _ in ALGORITHMS)
+def test_every_algorithm_can_be_made():
+    for operation, names in ALGORITHMS.items():
+        for name in names:
+            assert name in IN_SWITCHES or of_group(name, 4, operation).choice(1e6).algorithm == name
 
 
 def test_a_schedule_by_two_protocols_has_both():
@@ -411,7 +396,9 @@ def test_a_schedule_by_two_protocols_has_both():
 def test_consequences_take_no_time():
     """However many messages follow from one, at the same instant."""
     ranks = 600
-    schedule = chain_schedule(ranks, 1, "broadcast")
+    # along a chain: each passes on what it has got
+    chain = [Lane(rank, rank + 1, 0, 1, 1, whole_buffer, 0, (Await(rank - 1, 0, 1),) if rank else (), ()) for rank in range(ranks - 1)]
+    schedule = Schedule(ranks, 1, lambda rank: tuple(chain[rank : rank + 1]))
     wire = collective("ring", ranks, meshed(lambda *_: (1e9, 0.0))).plan(0.0).wire
     (end_s,), _ = running([[Plan(schedule, wire)]], [0.0])
     assert not end_s.any()
@@ -428,7 +415,7 @@ def test_transfers_name_the_ranks_of_the_network():
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_columns_of_rings_are_those_of_their_lanes(ranks):
     for operation in ("all-reduce", "all-gather"):
-        for schedule in (ring_schedule(ranks, operation), bidirectional_ring_schedule(ranks, operation)):
+        for schedule in (ring_schedule(ranks, operation), ring_schedule(ranks, operation, both=True)):
             plain = columns(replace(schedule, at_once=None))
             assert [one.tolist() for one in columns(schedule)] == [one.tolist() for one in plain]
 

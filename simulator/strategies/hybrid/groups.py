@@ -20,8 +20,8 @@ from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
-from simulator.program.operations import Operation, algorithms_of
 from simulator.program.program import Integers
+from simulator.program.schedule import ALGORITHMS, Does
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
 
@@ -110,10 +110,10 @@ class Timing:
     def __init__(self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float) -> None:
         self._cluster, self._streams = cluster, streams
         self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
-        self._made: dict[tuple[str, Operation, bool], list[Collective]] = {}
-        self._known: dict[tuple[str, Operation, bool, float], float] = {}
+        self._made: dict[tuple[str, Does, bool], list[Collective]] = {}
+        self._known: dict[tuple[str, Does, bool, float], float] = {}
 
-    def seconds(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float, *, beside: bool = False) -> float:
+    def seconds(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float, *, beside: bool = False) -> float:
         """How long the slowest of ``groups`` takes; results are kept by ``name``: one for each set of groups.
 
         Either has the links to itself, or ``beside`` all others of its shape, which do the same at the same time.
@@ -126,24 +126,24 @@ class Timing:
             self._known[key] = max(float(its.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for its in every)
         return self._known[key]
 
-    def moves_s(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float) -> float:
+    def moves_s(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float) -> float:
         """Of these seconds, those in which it needs the busiest of its links."""
         every = self._collectives(name, groups, does, beside=False)
         return min(max(its.least_s(size_bytes) for its in every), self.seconds(name, groups, does, size_bytes))
 
-    def _collectives(self, name: str, groups: Sequence[Integers], does: Operation, *, beside: bool) -> list[Collective]:
+    def _collectives(self, name: str, groups: Sequence[Integers], does: Does, *, beside: bool) -> list[Collective]:
         """One for each shape that groups have, alone or beside all others of that shape on the same nodes."""
         if (name, does, beside) not in self._made:
             self._made[name, does, beside] = self._of_shapes(groups, does, beside=beside)
         return self._made[name, does, beside]
 
-    def _of_shapes(self, groups: Sequence[Integers], does: Operation, *, beside: bool) -> list[Collective]:
+    def _of_shapes(self, groups: Sequence[Integers], does: Does, *, beside: bool) -> list[Collective]:
         per_node, joined = self._cluster.replicas_per_node, self._cluster.replicas_joined
         shaped: dict[tuple[int, int], list[Group]] = {}
         for ranks in groups:
             group = Group(tuple(ranks.tolist()), tuple((ranks // joined).tolist()))
             shaped.setdefault((group.neighbours, len(set(group.nodes))), []).append(group)
-        has = algorithms_of(does)
+        has = ALGORITHMS[does]
         algorithm = self._algorithm if self._algorithm in (*has, "auto") else has[0]
         on = {id(group): set((group.numbers // per_node).tolist()) for same in shaped.values() for group in same}
         return [

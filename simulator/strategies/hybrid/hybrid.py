@@ -27,8 +27,8 @@ from pydantic import Field, model_validator
 from simulator.base.rng import Streams
 from simulator.base.spec import MESSAGE, Bytes
 from simulator.base.text import format_share
-from simulator.program.operations import Operation as Does
 from simulator.program.program import Program, Routine, Rules
+from simulator.program.schedule import Does
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
 from simulator.spec.distributions import Constant, Distribution, Empirical

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from simulator.base.records import OWN, PEER, Place
-from simulator.program.operations import Operation as Collective
 from simulator.program.program import Operation, Routine
+from simulator.program.schedule import Does as Collective
 from simulator.strategies.holding import Sharing
 from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part

@@ -206,10 +206,8 @@ def _carry(program: Program, scenario: Scenario, of: int, reduced: Sequence[Oper
                 raise broken(law, f"exchange {number}, lane {lane} comes sooner than its links let it")
         sent_bytes = np.bincount(tables.source, tables.messages * exchange.size_bytes, tables.members)
         least = least_shares(its.does, len(group))
-        each = least.sent if its.does not in ("broadcast", "reduce") else 0.0  # what its root sends, and nobody knows who that is
-        if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(
-            sent_bytes[: len(group)] < each * its.size_bytes * (1 - SLACK)
-        ):
+        too_few = sent_bytes[: len(group)] < least.sent * its.size_bytes * (1 - SLACK)
+        if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(too_few):
             raise broken(law, f"exchange {number} sends {sent_bytes.sum():g} bytes, of which {sent_bytes.min():g} leave one rank")
 
 

@@ -1,27 +1,29 @@
-"""All-reduce by recursive halving and doubling.
+"""Collectives of pairs: all-reduce by recursive halving and doubling, and the all-to-all.
 
-Ranks exchange halves of what they hold with partners at distance 1, 2, 4, ...: first half of the buffer, then a quarter, until each
-holds the sum of one part; then they gather the parts in the opposite order. The two of a pair wait for one another, as large
-messages of MPI do, so that nobody has two exchanges under way. Ranks beyond a power of two fold: of the first pairs, the even rank
-gives its whole buffer to the odd one, and gets the whole result at the end. See Thakur, Rabenseifner and Gropp, "Optimization of
+In halving and doubling ranks exchange halves of what they hold with partners at distance 1, 2, 4, ...: first half of the buffer, then a
+quarter, until each holds the sum of one part; then they gather the parts in the opposite order. The two of a pair wait for one another,
+as large messages of MPI do, so that nobody has two exchanges under way. Ranks beyond a power of two fold: of the first pairs, the even
+rank gives its whole buffer to the odd one, and gets the whole result at the end. See Thakur, Rabenseifner and Gropp, "Optimization of
 collective communication operations in MPICH", IJHPCA 2005.
 
-The messages (``halving_doubling_schedule``) and the times at once (:class:`HalvingDoubling`) describe the same: change both together
-(tests/oracle/test_collectives.py compares them).
+In the all-to-all every rank sends each other one its part directly, all at the same time. NCCL's way of writing it is one group of
+``ncclSend`` and ``ncclRecv`` to and from all others, which make progress independently (its user guide, Point-to-point communication);
+MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp 2005).
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
 
-from simulator.collectives.around import Times
-from simulator.collectives.collective import Scheduled
-from simulator.collectives.trial import together_s
-from simulator.collectives.wire import Wire
-from simulator.program.schedule import Await, Lane, Schedule
+from simulator.collectives.collective import Collective
+from simulator.collectives.wire import ConnectionTimes, Wire, equal_share_s, seconds_per_byte
+from simulator.program.program import Floats
+from simulator.program.schedule import Await, Lane, Schedule, columns, whole_buffer
+
+_ALIKE = 1 + 1e-12
 
 
 class _Fold:
@@ -58,7 +60,7 @@ def halving_doubling_schedule(ranks: int) -> Schedule:
 def _lanes(fold: _Fold, rank: int) -> tuple[Lane, ...]:
     player, whole = fold.player(rank), fold.players
     if player is None:
-        return (Lane(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
+        return (Lane(rank, rank + 1, 0, 1, whole, whole_buffer, 1, (), ()),)
     lanes = [
         Lane(
             rank, fold.rank(player ^ 1 << k), 0, 2, whole >> (k + 1), partial(_exchanged, fold, player, k), 1,
@@ -67,12 +69,10 @@ def _lanes(fold: _Fold, rank: int) -> tuple[Lane, ...]:
         for k in range(fold.rounds)
     ]  # fmt: skip
     if player < fold.folded:
-        lanes.append(Lane(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
+        lanes.append(
+            Lane(rank, rank - 1, 0, 1, whole, whole_buffer, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2)))
+        )
     return tuple(lanes)
-
-
-def _whole(_: int) -> int:
-    return 0
 
 
 def _exchanged(fold: _Fold, player: int, k: int, gathering: int) -> int:
@@ -97,7 +97,7 @@ def _partners(fold: _Fold, player: int, rounds: range, messages: int, start: int
     return tuple(Await(fold.rank(player ^ 1 << k), 0, messages, start=start) for k in rounds)
 
 
-class HalvingDoubling(Scheduled):
+class HalvingDoubling(Collective):
     """By the recurrence of the rounds, if that is exact; else from ranks that enter together.
 
     It is exact if no two ranks share a link. If those of a node do, or those of groups
@@ -130,9 +130,9 @@ class HalvingDoubling(Scheduled):
         shared = laid.several(group * ranks + source[place]) & laid.several(group * ranks + target[place])
         self._aligned = bool(shared.any()) and (bool(fold.folded) or not alike)
 
-    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+    def _received_s(self, ready_s: Floats, size_bytes: float, free_s: Floats) -> Floats:
         if self._aligned:
-            return together_s(self.plan(size_bytes), size_bytes)
+            return super()._received_s(ready_s, size_bytes, free_s)
         fold = self._fold
         into, out = self._stage_s(-2, size_bytes), self._stage_s(-1, size_bytes)
         even, odd = slice(0, 2 * fold.folded, 2), slice(1, 2 * fold.folded, 2)
@@ -148,7 +148,59 @@ class HalvingDoubling(Scheduled):
         free_s[odd] = has_s[even] - self._latency_s[-1]
         return has_s
 
-    def _stage_s(self, stage: int, size_bytes: float) -> Times:
+    def _stage_s(self, stage: int, size_bytes: float) -> Floats:
         """Seconds of each message of a stage."""
-        stage_s: Times = size_bytes * self._s_per_byte[stage] + self._latency_s[stage]
+        stage_s: Floats = size_bytes * self._s_per_byte[stage] + self._latency_s[stage]
         return stage_s
+
+
+@lru_cache(maxsize=8)
+def direct_schedule(ranks: int) -> Schedule:
+    """From each rank to the next, to the one after that, and so on."""
+
+    def lanes(rank: int) -> tuple[Lane, ...]:
+        targets = ((rank + distance) % ranks for distance in range(1, ranks))
+        return tuple(Lane(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
+
+    return Schedule(ranks, ranks, lanes)
+
+
+class Direct(Collective):
+    """For ranks that enter together: by equal shares of every port where those are fair, else from a trial run.
+
+    Shares are max-min fair if every message has a port that is full, on which none is
+    faster (Bertsekas and Gallager, Data Networks, 6.5.2). As all messages are equal, those
+    of such a port end together, and no share changes before.
+    """
+
+    _aligned = True
+
+    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
+        schedule = direct_schedule(len(wire.group))
+        super().__init__(name, protocol, lambda _: schedule, wire)
+
+    def _received_s(self, ready_s: Floats, size_bytes: float, free_s: Floats) -> Floats:
+        paces = self._fair_paces
+        if paces is None:
+            return super()._received_s(ready_s, size_bytes, free_s)
+        ranks = self._ranks
+        shape = ranks, ranks - 1  # from each rank to those at distance 1, 2, ...
+        left_s = (size_bytes / ranks * paces.s_per_byte[0]).reshape(shape)
+        arrives_s = left_s + paces.latency_s[0].reshape(shape)
+        free_s[:] = np.maximum(free_s, ready_s + left_s.max(axis=1))
+        sources = (np.arange(ranks)[:, None] - np.arange(1, ranks)) % ranks
+        finish_s: Floats = ready_s + arrives_s[sources, np.arange(ranks - 1)].max(axis=1)
+        return finish_s
+
+    @cached_property
+    def _fair_paces(self) -> ConnectionTimes | None:
+        """What each message takes, lane by lane; none if equal shares are not fair."""
+        source, target, *_ = columns(self._schedule(0.0))
+        laid = self._wire.laid(source, target)
+        s_per_byte, port = seconds_per_byte(laid), laid.paths.port
+        users = np.bincount(port, minlength=len(laid.ports.capacity))
+        slowest = np.zeros(len(users))
+        np.maximum.at(slowest, port, s_per_byte[laid.path])
+        full = slowest <= equal_share_s(laid.ports, np.arange(len(users)), users) * _ALIKE
+        fair = np.bincount(laid.path, weights=full[port], minlength=len(laid.paths)).all()
+        return self._wire.paces(laid) if fair else None
