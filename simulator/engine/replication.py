@@ -24,8 +24,7 @@ from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.production.at_once import AtOnceEngine
 from simulator.engine.recorder import Follower, Measured, Recorder
-from simulator.program.groups import collectives_of
-from simulator.program.program import Program, Reduction
+from simulator.program.program import Program, Reduction, collectives_of
 from simulator.resolve.drawing import compile_program, drawn_of
 from simulator.scenario import Drawn, Resolved
 from simulator.strategies.reducing import collective_of

@@ -56,16 +56,16 @@ class Neighbours:
         place
             Gives the node, or leaf, that each port is of.
         """
-        its = self._its
-        if its is None:
+        background = self._its
+        if background is None:
             return ports
-        used = np.isin(kind, PORTS_OF[its.on])
-        if its.nodes:
-            used &= np.isin(place(), self._places(its.nodes))
+        used = np.isin(kind, PORTS_OF[background.on])
+        if background.nodes:
+            used &= np.isin(place(), self._places(background.nodes))
         self._used = np.flatnonzero(used)
-        load, flows = its.at_beginning()
+        load, flows = background.at_beginning()
         loads = np.zeros(len(kind))
-        loads[used] = self._drawn(ports) if its.each_link else load
+        loads[used] = self._drawn(ports) if background.each_link else load
         return replace(
             ports,
             capacity=compact(ports.capacity * (1.0 - loads)),
@@ -91,13 +91,13 @@ class Neighbours:
 
     def changes(self) -> Changes | None:
         """What others take from the ports that :meth:`on` was given last, where that changes while a run goes on."""
-        its = self._its
-        if its is None or not its.changes or not len(self._used):
+        background = self._its
+        if background is None or not background.changes or not len(self._used):
             return None
         return Changes(
             port=numbers(self._used),
-            at_s=np.array([point.at_s for point in its.trace]),
-            left=np.array([1.0 - point.load for point in its.trace]),
-            beside=np.array([float(point.flows) for point in its.trace]),
-            repeat_s=its.repeat_s,
+            at_s=np.array([point.at_s for point in background.trace]),
+            left=np.array([1.0 - point.load for point in background.trace]),
+            beside=np.array([float(point.flows) for point in background.trace]),
+            repeat_s=background.repeat_s,
         )

@@ -538,7 +538,7 @@ class Program:
         Ordered lists of ranks that do something together.
     partition
         Of each group the partition that it is of, numbered from 0 on; each rank is in exactly one group of every partition
-        (:mod:`simulator.program.groups`). Left out: all groups are of one.
+        (:mod:`simulator.program.program`). Left out: all groups are of one.
     over
         Of each group the path over the links that it shares with others, for collectives that last a known time; -1: it shares none.
         Left out: no group does.
@@ -574,8 +574,131 @@ class Program:
         """Whether ranks meet in collectives alone, and each makes all of the passes: it has a device to itself, and nothing is sent, served
         or done on shared cores."""
         ranks = self.ranks
-        its = [operation for routine in self.routines for operation in routine.operations]
+        operations = [operation for routine in self.routines for operation in routine.operations]
         alone = self.feed is None or self.feed.alone
-        apart = any(operation.kind in ("send", "serve") or operation.lasts_s is not None for operation in its)
-        whole = all(math.isclose(math.fsum(getattr(each, name) for each in its), 1.0) for name in ("forward", "backward", "apply"))
+        apart = any(operation.kind in ("send", "serve") or operation.lasts_s is not None for operation in operations)
+        whole = all(math.isclose(math.fsum(getattr(each, name) for each in operations), 1.0) for name in ("forward", "backward", "apply"))
         return alone and not apart and whole and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """Where the ranks of a program are. Columns of shape (partitions, ranks).
+
+    Attributes
+    ----------
+    group
+        The rank's group of each partition.
+    place
+        Its place in that group's list.
+    """
+
+    group: Integers
+    place: Integers
+
+
+def memberships(program: Program) -> Memberships:
+    """The group that each rank is in, of every partition.
+
+    Raises
+    ------
+    ValueError
+        A rank is in none of a partition's groups, or in two of them.
+    """
+    partition = partition_of_each(program)
+    if len(partition) != len(program.groups) or sorted(set(partition)) != list(range(len(set(partition)))):
+        raise ValueError(f"{len(program.groups)} groups have the partitions {sorted(set(partition))}, which are not one each, from 0 on")
+    ranks = len(program.ranks)
+    group = np.full((len(set(partition)), ranks), -1, dtype=np.int32)
+    place = np.zeros_like(group)
+    for number, (ranks_of, of) in enumerate(zip(program.groups, partition, strict=True)):
+        if ranks_of.size and not 0 <= ranks_of.min() <= ranks_of.max() < ranks:
+            raise ValueError(f"group {number} names a rank that is not there")
+        if np.any(group[of, ranks_of] >= 0) or len(np.unique(ranks_of)) < len(ranks_of):
+            raise ValueError(f"partition {of}: a rank of group {number} is named twice")
+        group[of, ranks_of], place[of, ranks_of] = number, np.arange(len(ranks_of))
+    for of, rank in np.argwhere(group < 0)[:1].tolist():
+        raise ValueError(f"partition {of}: rank {rank} is in none of its groups")
+    return Memberships(group, place)
+
+
+def last_groups(program: Program) -> Integers:
+    """The group in which each rank has the last of a step's collectives; 0 where it has none. Shape (ranks,)."""
+    last = [[routine.operations[number] for number in collectives_of(routine)[-1:]] for routine in program.routines]
+    partition = np.array([operations[0].partition if operations else 0 for operations in last])
+    if len(program.groups) <= 1:
+        return np.broadcast_to(np.int64(0), len(program.ranks))
+    groups: Integers = memberships(program).group[partition[program.ranks.routine], np.arange(len(program.ranks))]
+    return groups
+
+
+def collectives_of(routine: Routine) -> list[int]:
+    """The numbers of a routine's collectives: by partition, then by bucket."""
+    operations = routine.operations
+    collectives = [number for number, operation in enumerate(operations) if operation.kind == "collective"]
+    return sorted(collectives, key=lambda number: (operations[number].partition, operations[number].bucket))
+
+
+def exchanges_by_group(program: Program) -> list[list[Exchange]]:
+    """The messages of each group's buckets, in their order."""
+    by_group: list[list[Exchange]] = [[] for _ in program.groups]
+    for exchange in program.exchanges:
+        by_group[exchange.group].append(exchange)
+    return by_group
+
+
+def members_of_groups(program: Program) -> list[int]:
+    """Of each group its ranks, and the switches that any of its buckets has behind them."""
+    return [
+        len(ranks) + max((exchange.tables.switches for exchange in of_group), default=0)
+        for ranks, of_group in zip(program.groups, exchanges_by_group(program), strict=True)
+    ]
+
+
+def partition_of_each(program: Program) -> tuple[int, ...]:
+    """The partition that each group is of."""
+    return program.partition or (0,) * len(program.groups)
+
+
+def of_partition(program: Program, partition: int) -> list[int]:
+    """The numbers of its groups."""
+    return [number for number, of in enumerate(partition_of_each(program)) if of == partition]
+
+
+def group_name(program: Program, group: int) -> str:
+    """What records say before a bucket's number; nothing where there is one group only."""
+    return f"group {group} " if len(program.groups) > 1 else ""
+
+
+def amid_passes(routine: Routine) -> bool:
+    """Whether a step's passes are in pieces between which a rank hears from others: ranks meet in several groups, or before a step's
+    last pass, so that collectives tell by themselves when they go on, or they receive between one pass and the next."""
+    if any(operation.kind == "collective" and operation.departs for operation in routine.operations):
+        return True
+    passes = sum(operation.kind == "compute" and not operation.apply for operation in routine.operations)
+    return passes > 1 and any(operation.kind == "receive" for operation in routine.operations)
+
+
+def stands_still(routine: Routine) -> bool:
+    """Whether a rank stands still before a compute until others have sent what it receives, or have come to where they meet."""
+    return any(operation.kind == "receive" or operation.lasts_s is not None for operation in routine.operations)
+
+
+def may_overlap(program: Program, routine: Routine) -> bool:
+    """Whether a rank of a routine can compute while one of its messages, or a collective that tells when it goes on, is on its way."""
+    rule = program.rules.updates
+    if isinstance(rule, Synchronous) and rule.cancel:
+        return True
+    operations = routine.operations
+    before: list[int] = []  # of each operation, all that must have ended: a bit each
+    last = 0  # the compute before, and what that waited for
+    for number, operation in enumerate(operations):
+        ended = last if operation.kind == "compute" else 0
+        for earlier in operation.after:
+            ended |= before[earlier] | 1 << earlier
+        before.append(ended)
+        if operation.kind == "compute":
+            last = ended | 1 << number
+    computes = [number for number, each in enumerate(operations) if each.kind == "compute"]
+    sends = [number for number, each in enumerate(operations) if each.kind == "send" or (each.kind == "collective" and each.departs)]
+    return any(not before[compute] >> send & 1 and not before[send] >> compute & 1 for send in sends for compute in computes)

@@ -59,8 +59,8 @@ class _Crossed(NamedTuple):
     nodes: Integers
 
 
-def _key(kind: PortKind, one: Integers | int, other: Integers | int = 0) -> Integers:
-    return (np.int64(kind) << (2 * _BITS)) | (np.asarray(one, dtype=np.int64) << _BITS) | np.asarray(other, dtype=np.int64)
+def _key(kind: PortKind, owner: Integers | int, other: Integers | int = 0) -> Integers:
+    return (np.int64(kind) << (2 * _BITS)) | (np.asarray(owner, dtype=np.int64) << _BITS) | np.asarray(other, dtype=np.int64)
 
 
 def _process_key(kind: End, number: Integers) -> Integers:
@@ -150,10 +150,10 @@ class Wiring:
         latency_s = np.zeros(len(source))
         plain = ~(is_switch(source) | is_switch(target))
         if plain.any():
-            its = self._crossed_by(
+            crossed = self._crossed_by(
                 self.node_of(source[plain]), self.node_of(target[plain]), (End.DEVICE, source[plain]), (End.DEVICE, target[plain])
             )
-            keys[np.flatnonzero(plain)[:, None], np.arange(its.keys.shape[1])], latency_s[plain] = its.keys, its.latency_s
+            keys[np.flatnonzero(plain)[:, None], np.arange(crossed.keys.shape[1])], latency_s[plain] = crossed.keys, crossed.latency_s
         for here, there, inside, between in (
             (source, target, PortKind.INSIDE_OUT, PortKind.NODE_OUT), (target, source, PortKind.INSIDE_IN, PortKind.NODE_IN)
         ):  # fmt: skip
@@ -206,15 +206,15 @@ class Wiring:
         """Paths over the cores of nodes that prepare batches: each thread gets at most a core, and as much as any other."""
         keys = np.full((len(node), _WIDEST), _NONE, dtype=np.int64)
         keys[:, 0] = _key(PortKind.HOST_CORES, node)
-        found = self._append(keys, np.zeros(len(node)))
-        self._weights.append((found, threads))
-        return found
+        paths = self._append(keys, np.zeros(len(node)))
+        self._weights.append((paths, threads))
+        return paths
 
     def on_shared_links(self, links: Sequence[Sequence[int]]) -> Integers:
         """Paths over seconds of links that several groups use, by number."""
         keys = np.full((len(links), max(map(len, links))), _NONE, dtype=np.int64)
-        for row, its in zip(keys, links, strict=True):
-            row[: len(its)] = _key(PortKind.SHARED_LINK, np.array(its))
+        for row, crossed in zip(keys, links, strict=True):
+            row[: len(crossed)] = _key(PortKind.SHARED_LINK, np.array(crossed))
         return self._append(keys, np.zeros(len(keys)))
 
     def from_storage(self, node: Integers) -> Integers:
@@ -248,11 +248,11 @@ class Wiring:
         asked_for: bool = False,
         added_s: Floats | float = 0.0,
     ) -> Integers:
-        its = self._crossed_by(source, target, source_end, target_end)
-        hosts = its.nodes
+        crossed = self._crossed_by(source, target, source_end, target_end)
+        hosts = crossed.nodes
         if self._hosts_are_processes:
             hosts = np.stack([self._process(*source_end, len(hosts)), self._process(*target_end, len(hosts))], axis=1)
-        return self._append(its.keys, its.latency_s + added_s, hosts, its.nodes, asked_for=asked_for)
+        return self._append(crossed.keys, crossed.latency_s + added_s, hosts, crossed.nodes, asked_for=asked_for)
 
     @property
     def _hosts_are_processes(self) -> bool:
@@ -268,7 +268,7 @@ class Wiring:
         """What paths between ends on some nodes cross."""
         cluster = self._cluster
         source, target = np.broadcast_arrays(source, target)
-        from_end, to_end = (np.broadcast_to(its, source.shape) for _, its in (source_end, target_end))
+        from_end, to_end = (np.broadcast_to(ends, source.shape) for _, ends in (source_end, target_end))
         devices = source_end[0] == target_end[0] == End.DEVICE
         nodes = np.stack([source, target], axis=1).astype(np.int64)
         apart = source != target
@@ -315,8 +315,8 @@ class Wiring:
     ) -> NDArray[np.float64]:
         """Have some paths begin between two ends in a node or an island; the latency of each, in seconds."""
         cluster = self._cluster
-        (kind, ends), (other, others) = ((kind, its[chosen]) for kind, its in (source, target))
-        outs, ins = (int(of) * (_MOST // 4) + its for of, its in ((kind, ends), (other, others)))
+        (kind, ends), (other, others) = ((kind, all_ends[chosen]) for kind, all_ends in (source, target))
+        outs, ins = (int(of) * (_MOST // 4) + numbers for of, numbers in ((kind, ends), (other, others)))
         mesh = cluster.intra_node_topology == "mesh"
         keys[chosen, 0] = _key(PortKind.MESH, outs, ins) if mesh else _key(PortKind.INSIDE_OUT, outs)
         keys[chosen, 1] = _NONE if mesh else _key(PortKind.INSIDE_IN, ins)
@@ -334,7 +334,7 @@ class Wiring:
         if cluster.rails is None:
             return (np.broadcast_to(np.int64(0), sources.shape),) * 2
         each = cluster.devices_per_node // cluster.rails
-        out, into = (its // cluster.replicas_per_device % cluster.devices_per_node // each + 1 for its in (sources, targets))
+        out, into = (replicas // cluster.replicas_per_device % cluster.devices_per_node // each + 1 for replicas in (sources, targets))
         if source is not End.DEVICE:
             out = into if target is End.DEVICE else np.ones_like(into)
         return out, into if target is End.DEVICE else out
@@ -437,35 +437,35 @@ class Wiring:
         if not self._weights:
             return None
         weight = np.ones(self._count)
-        for paths, its in self._weights:
-            weight[paths] = its
+        for paths, weights in self._weights:
+            weight[paths] = weights
         return weight
 
     def _ports(self, laid: _Laid) -> Ports:
-        transport, one, count = self._cluster.transport, laid.one, len(laid.keys)
+        transport, owner, count = self._cluster.transport, laid.owner, len(laid.keys)
         capacity, ceiling = np.ones(count), np.full(count, math.inf)
         loss, flows = np.zeros(count), np.ones(count, dtype=np.int64)
-        for kind, its in laid.of_kind.items():
-            capacity[its] = self._capacity(kind, one[its], laid.keys[its])
+        for kind, at in laid.of_kind.items():
+            capacity[at] = self._capacity(kind, owner[at], laid.keys[at])
             if kind <= PortKind.LEAF_DOWN:
-                ceiling[its] = self._ceiling
+                ceiling[at] = self._ceiling
             elif kind is PortKind.HOST_CORES or (kind is PortKind.DEVICE and self._device_pace > 1.0):
-                ceiling[its] = 1.0
+                ceiling[at] = 1.0
             if kind is PortKind.NODE_IN:
-                loss[its], flows[its] = transport.incast_loss, transport.incast_flows
+                loss[at], flows[at] = transport.incast_loss, transport.incast_flows
         names = Names(count, _PortCalled(laid.small, self._first_server_node, self._client_node))
         ports = Ports(compact(capacity), compact(ceiling), compact(loss), compact(flows), names)
-        return self._neighbours.on(ports, laid.kind, lambda: self._places(laid.kind, one))
+        return self._neighbours.on(ports, laid.kind, lambda: self._places(laid.kind, owner))
 
-    def _capacity(self, kind: PortKind, one: Integers, keys: Integers) -> Floats | float:
+    def _capacity(self, kind: PortKind, owner: Integers, keys: Integers) -> Floats | float:
         """Of some ports of a kind; ``one``: whose each is."""
         cluster, transport = self._cluster, self._cluster.transport
         match kind:
             case PortKind.NODE_OUT | PortKind.NODE_IN:
-                found = self._bytes_per_s(one)
+                bytes_per_s = self._bytes_per_s(owner)
                 if cluster.rails is not None:
-                    found[keys & (_MOST - 1) > 0] /= cluster.rails
-                return found
+                    bytes_per_s[keys & (_MOST - 1) > 0] /= cluster.rails
+                return bytes_per_s
             case PortKind.CPU if transport.cpu_per_byte_s:
                 return float(1.0 / transport.cpu_per_byte_s)
             case PortKind.LEAF_UP | PortKind.LEAF_DOWN if cluster.fabric is not None:
@@ -494,12 +494,12 @@ class Wiring:
                 return cluster.storage.node_bandwidth_bytes_per_s or math.inf
         return 1.0
 
-    def _places(self, kind: Integers, one: Integers) -> Integers:
+    def _places(self, kind: Integers, owner: Integers) -> Integers:
         """The node that each port is of, or the leaf; of others than links any number."""
-        end, number = one // (_MOST // 4), one % (_MOST // 4)
+        end, number = owner // (_MOST // 4), owner % (_MOST // 4)
         inside = (kind >= PortKind.INSIDE_OUT) & (kind <= PortKind.ISLAND_IN)
         of_end = np.choose(end, [self.node_of(number), self.node_of_server(number), np.full_like(number, self._client_node or 0), number])
-        return np.where(inside, of_end, one)
+        return np.where(inside, of_end, owner)
 
 
 class _Laid(NamedTuple):
@@ -507,7 +507,7 @@ class _Laid(NamedTuple):
 
     Attributes
     ----------
-    keys, kind, one
+    keys, kind, owner
         Of each port, in the order of its first use, links before all else: its key, and of that the kind and the first number.
     of_kind
         The ports of each kind that there is.
@@ -521,7 +521,7 @@ class _Laid(NamedTuple):
 
     keys: Integers
     kind: Integers
-    one: Integers
+    owner: Integers
     of_kind: Mapping[PortKind, Integers]
     small: Integers
     links: int
@@ -540,7 +540,7 @@ def _laid(keys: bytes, crossed: bytes) -> _Laid:
         place[order] = np.arange(len(order))
         used, port = used[order], place[port]
     kind = used >> (2 * _BITS)
-    of_kind = {PortKind(its): np.flatnonzero(kind == its) for its in np.unique(kind).tolist()}
+    of_kind = {PortKind(number): np.flatnonzero(kind == number) for number in np.unique(kind).tolist()}
     first = numbers(np.cumsum(np.frombuffer(crossed, dtype=np.uint8), dtype=np.int64))
     return _Laid(used, kind, used >> _BITS & (_MOST - 1), of_kind, _small(used), links, first, numbers(port))
 
@@ -588,29 +588,29 @@ class _ProcessCalled(_Called):
 class _PortCalled(_Called):
     def __call__(self, number: int) -> PortName:
         key, small = int(self.keys[number]), self.keys.dtype == np.uint32
-        which, one, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
-        kind, one, other = PortKind(which), one & (_MOST - 1), other & (_MOST - 1)
+        which, owner, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
+        kind, owner, other = PortKind(which), owner & (_MOST - 1), other & (_MOST - 1)
         match kind:
             case PortKind.NODE_OUT | PortKind.NODE_IN if other:
-                return PortName(kind, self._node(one), Owner("rail", other - 1))
+                return PortName(kind, self._node(owner), Owner("rail", other - 1))
             case PortKind.NODE_OUT | PortKind.NODE_IN | PortKind.CPU | PortKind.HOST_CORES | PortKind.NODE_STORAGE:
-                return PortName(kind, self._node(one))
+                return PortName(kind, self._node(owner))
             case PortKind.LEAF_UP | PortKind.LEAF_DOWN:
-                return PortName(kind, Owner("leaf", one), Owner("spine", other))
+                return PortName(kind, Owner("leaf", owner), Owner("spine", other))
             case PortKind.INSIDE_OUT | PortKind.INSIDE_IN | PortKind.ISLAND_OUT | PortKind.ISLAND_IN:
-                return PortName(kind, _inside(one))
+                return PortName(kind, _inside(owner))
             case PortKind.MESH:
-                return PortName(kind, _inside(one), _inside(other))
+                return PortName(kind, _inside(owner), _inside(other))
             case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN:
-                return PortName(kind, Owner("host link", one))
+                return PortName(kind, Owner("host link", owner))
             case PortKind.CONNECTION:
-                return PortName(kind, Owner("connection", one))
+                return PortName(kind, Owner("connection", owner))
             case PortKind.STORAGE:
                 return PortName(kind, Owner("storage"))
             case PortKind.SHARED_LINK:
-                return PortName(kind, Owner("shared link", one))
+                return PortName(kind, Owner("shared link", owner))
             case _:
-                return PortName(kind, Owner("device", one))
+                return PortName(kind, Owner("device", owner))
 
 
 def _small(keys: Integers) -> Integers:

@@ -125,7 +125,16 @@ def test_a_run_imports_what_it_uses() -> None:
     assert {"numpy", "pydantic", "rich.console", "simulator.engine.production.at_once"} <= loaded
     assert not loaded & {*HEAVY, "calibrate", "concurrent", "multiprocessing", "numba", "rich.progress", "simpy", "yaml"}
     production = tuple(f"engine.production.{name}" for name in ("compiled", "machine", "state", "warming"))
-    beside = (*production, "checks", "engine.textbook", "engine.trial", "job.outcome", "observing.chrome_trace", "program.printing")
+    beside = (
+        *production,
+        "checks",
+        "engine.textbook",
+        "engine.trial",
+        "job.outcome",
+        "observing.chrome_trace",
+        "program.printing",
+        "program.rows",
+    )
     front = ("diagnosing", "learning", "planning", "reporting", "serving", "sweeping", "watching")
     rooms = tuple([f"simulator.{room}" for room in beside] + [f"paceline.{room}" for room in front])
     assert [name for name in loaded if name.startswith(rooms)] == []

@@ -31,10 +31,9 @@ from simulator.collectives.factory import IN_SWITCHES, collective_for
 from simulator.collectives.wire import Group, Plan, exchanges_of, exchanges_of_groups
 from simulator.engine.draws import Draws
 from simulator.engine.replication import Run
-from simulator.program.printing.listings import tables_of
-from simulator.program.printing.printed import Printed
-from simulator.program.printing.rows import rows_of
+from simulator.program.printing import Printed, tables_of
 from simulator.program.program import Exchange, Integers, Operation, Program, Routine
+from simulator.program.rows import rows_of
 from simulator.program.schedule import Does
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve

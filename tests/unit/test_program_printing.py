@@ -15,8 +15,9 @@ from support.scenarios import scenario_table
 from simulator import load_scenario, scenario_from_table
 from simulator.preview import preview
 from simulator.program import Rules
-from simulator.program.printing import Listing, Printed, rows_of, sentences_of, tables_of
+from simulator.program.printing import Listing, Printed, sentences_of, tables_of
 from simulator.program.program import Asynchronous, Client, Dispatcher, HostCopies, Reduction, Synchronous
+from simulator.program.rows import rows_of
 
 
 def printed_of(mode: str) -> Printed:

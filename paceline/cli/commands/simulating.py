@@ -252,7 +252,7 @@ def _print_program(scenario: Scenario, *, json: bool) -> None:
     """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
     from paceline import api
     from simulator.base.validation_errors import warn_of_implausible
-    from simulator.program.printing import rows_of
+    from simulator.program.rows import rows_of
 
     warn_of_implausible(scenario)
     printed = api.preview(scenario)

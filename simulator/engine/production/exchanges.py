@@ -6,8 +6,15 @@ import numpy as np
 
 from simulator.engine.production import layout
 from simulator.engine.production.state import State
-from simulator.program.groups import collectives_of, exchanges_by_group, members_of_groups, memberships, partition_of_each
-from simulator.program.program import Integers, Program
+from simulator.program.program import (
+    Integers,
+    Program,
+    collectives_of,
+    exchanges_by_group,
+    members_of_groups,
+    memberships,
+    partition_of_each,
+)
 from simulator.program.schedule import Needs, Tables
 
 _ALWAYS = (1 << 31) - 1

@@ -17,8 +17,7 @@ from simulator.engine.operation_log import OperationLog
 from simulator.engine.production import codes
 from simulator.engine.production.tables import Simulation
 from simulator.engine.recorder import Recorder
-from simulator.program.groups import exchanges_by_group, group_name, members_of_groups
-from simulator.program.program import Floats, Integers, Program
+from simulator.program.program import Floats, Integers, Program, exchanges_by_group, group_name, members_of_groups
 
 
 class ObserverFeed:

@@ -21,8 +21,21 @@ from simulator.engine.production import codes, layout
 from simulator.engine.production.exchanges import add_exchanges
 from simulator.engine.production.state import State, aligned
 from simulator.engine.recorder import STEP_COLUMNS, UPDATE_COLUMNS
-from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
-from simulator.program.program import Feed, Floats, Integers, Program, Routine, Synchronous
+from simulator.program.program import (
+    Feed,
+    Floats,
+    Integers,
+    Program,
+    Routine,
+    Synchronous,
+    amid_passes,
+    collectives_of,
+    last_groups,
+    may_overlap,
+    memberships,
+    of_partition,
+    stands_still,
+)
 
 _KINDS = {
     "gate": codes.GATE,

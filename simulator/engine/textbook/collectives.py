@@ -16,9 +16,8 @@ from simulator.collectives.collective import Collective
 from simulator.engine.recorder import InUse
 from simulator.engine.textbook.clock import Clock, Going, Processor
 from simulator.engine.textbook.worker import Step, Training, Worker
-from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
 from simulator.program.port_names import Owner, PortKind, PortName
-from simulator.program.program import Exchange, Operation, Reduction, Routine
+from simulator.program.program import Exchange, Operation, Reduction, Routine, collectives_of, exchanges_by_group, group_name, memberships
 from simulator.program.schedule import Needs
 
 

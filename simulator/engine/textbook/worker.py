@@ -18,8 +18,7 @@ from simulator.engine.operation_log import OperationLog
 from simulator.engine.textbook.clock import Busy, Clock, Going, Processor
 from simulator.engine.textbook.messages import Network
 from simulator.engine.textbook.rules import Steps, Window
-from simulator.program.groups import amid_passes
-from simulator.program.program import Operation, Program, Routine
+from simulator.program.program import Operation, Program, Routine, amid_passes
 
 
 class Pipeline:

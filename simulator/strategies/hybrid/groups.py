@@ -5,7 +5,7 @@ Ranks that split tensors go through each step in lock-step and count as one here
 What remains is a grid of stages by copies. What ranks exchange amid passes, all groups do at
 about the same time: of links that several of them cross, each gets its share. All else shares
 links with what it meets there (:func:`shared_links`). Groups of any program are in
-``simulator.program.groups``; a new kind (:data:`Among`) needs a name in described.py.
+``simulator.program.program``; a new kind (:data:`Among`) needs a name in described.py.
 """
 
 from __future__ import annotations

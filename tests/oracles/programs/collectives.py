@@ -12,9 +12,17 @@ from oracles.collectives import least_shares, shares
 from oracles.programs.messages import End, check_path
 from oracles.programs.walk import SLACK, Walk, broken, ports_of, same, walks_of
 from simulator.base.rng import Streams
-from simulator.program.groups import collectives_of, exchanges_by_group, memberships, of_partition, partition_of_each
 from simulator.program.port_names import PortKind
-from simulator.program.program import Exchange, Operation, Program
+from simulator.program.program import (
+    Exchange,
+    Operation,
+    Program,
+    collectives_of,
+    exchanges_by_group,
+    memberships,
+    of_partition,
+    partition_of_each,
+)
 from simulator.scenario import Scenario
 from simulator.strategies.holding import layers_of
 from simulator.strategies.reducing import collective_of

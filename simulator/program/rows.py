@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from simulator.base.records import Place
-from simulator.program.groups import exchanges_by_group, partition_of_each
 from simulator.program.port_names import PortKind
-from simulator.program.printing.printed import NONE, Printed, device_ports
-from simulator.program.program import Exchange, Feed, Program, Routine
+from simulator.program.printing import NONE, Printed, device_ports
+from simulator.program.program import Exchange, Feed, Program, Routine, exchanges_by_group, partition_of_each
 from simulator.program.schedule import Needs
 
 SCHEMA_VERSION = 1
@@ -37,14 +36,14 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     counts = {
         "port": len(program.ports.capacity), "path": len(program.paths), "host": program.hosts.count, "server": program.servers.count,
         "rank": len(program.ranks), "group": len(program.groups), "routine": len(program.routines), "operation": operations,
-        "lane": sum(len(its.path) for its in program.exchanges), "pipeline": len(program.feed) if program.feed is not None else 0,
+        "lane": sum(len(exchange.path) for exchange in program.exchanges), "pipeline": len(program.feed) if program.feed is not None else 0,
     }  # fmt: skip
     yield {"schema_version": SCHEMA_VERSION, "table": "program", "scenario": printed.scenario, "rows": counts}
     means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s, "input_s": printed.input_s}
     yield {"table": "means", **means}
     yield {"table": "transport", **program.transport.model_dump(mode="json")}
     yield {"table": "cores", **(asdict(program.cores) if program.cores is not None else {"number": None, "slice_s": None})}
-    devices = {its.name: getattr(program.devices, its.name) for its in fields(program.devices)}
+    devices = {field.name: getattr(program.devices, field.name) for field in fields(program.devices)}
     yield {"table": "devices", **devices}
     yield {"table": "servers", "count": program.servers.count, "on_cores": program.servers.on_cores}
     yield {"table": "rules", **_rules_as_data(program)}
@@ -85,36 +84,36 @@ def _rules_as_data(program: Program) -> dict[str, Any]:
     return rules
 
 
-def _feed_rows(its: Feed) -> Iterator[dict[str, Any]]:
+def _feed_rows(feed: Feed) -> Iterator[dict[str, Any]]:
     """A row a pipeline."""
-    for number in range(len(its)):
-        amounts = [amount for amount in its.amount[number].tolist() if amount]
+    for number in range(len(feed)):
+        amounts = [amount for amount in feed.amount[number].tolist() if amount]
         yield {
-            "table": "pipeline", "number": number, "ranks": np.flatnonzero(its.of_rank == number).tolist(), "prefetch": its.prefetch,
-            "own_s": float(its.own_s[number]), "threads_s": [each for each in its.work_s[number].tolist() if each],
-            "paths": [path for path, amount in zip(its.path[number].tolist(), its.amount[number].tolist(), strict=True) if amount],
+            "table": "pipeline", "number": number, "ranks": np.flatnonzero(feed.of_rank == number).tolist(), "prefetch": feed.prefetch,
+            "own_s": float(feed.own_s[number]), "threads_s": [each for each in feed.work_s[number].tolist() if each],
+            "paths": [path for path, amount in zip(feed.path[number].tolist(), feed.amount[number].tolist(), strict=True) if amount],
             "amounts": amounts,
         }  # fmt: skip
 
 
 def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
-    its, devices = program.ports, device_ports(program)
-    whole, others = its.whole.tolist(), its.others.tolist()
-    columns = zip(its.capacity.tolist(), its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True)
+    ports, devices = program.ports, device_ports(program)
+    whole, others = ports.whole.tolist(), ports.others.tolist()
+    columns = zip(ports.capacity.tolist(), ports.ceiling.tolist(), ports.incast_loss.tolist(), ports.incast_flows.tolist(), strict=True)
     for number, (capacity, ceiling, loss, flows) in enumerate(columns):
-        neighbours = {} if its.nominal is None else {"nominal_bytes_per_s": whole[number], "background_flows": others[number]}
-        works = number in devices or its.names[number].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK)
+        neighbours = {} if ports.nominal is None else {"nominal_bytes_per_s": whole[number], "background_flows": others[number]}
+        works = number in devices or ports.names[number].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK)
         unit = "capacity" if works else "capacity_bytes_per_s"
         yield {
-            "table": "port", "number": number, "name": str(its.names[number]), "link": number < program.links, unit: capacity,
+            "table": "port", "number": number, "name": str(ports.names[number]), "link": number < program.links, unit: capacity,
             "ceiling_bytes_per_s": _finite(ceiling), "incast_loss": loss, "incast_flows": flows, **neighbours,
         }  # fmt: skip
 
 
 def _path_rows(program: Program) -> Iterator[dict[str, Any]]:
-    its = program.paths
-    first, port = its.first.tolist(), its.port.tolist()
-    columns = zip(its.latency_s.tolist(), its.source.tolist(), its.target.tolist(), its.asked_for.tolist(), strict=True)
+    paths = program.paths
+    first, port = paths.first.tolist(), paths.port.tolist()
+    columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
     for number, (latency_s, source, target, asked_for) in enumerate(columns):
         yield {
             "table": "path", "number": number, "ports": port[first[number] : first[number + 1]], "latency_s": latency_s,
@@ -123,25 +122,22 @@ def _path_rows(program: Program) -> Iterator[dict[str, Any]]:
 
 
 def _rank_rows(printed: Printed) -> Iterator[dict[str, Any]]:
-    its = printed.program.ranks
-    columns = zip(
-        its.device.tolist(), its.copy.tolist(), its.routine.tolist(), its.seat.tolist(), its.path, printed.speed.tolist(), strict=True
-    )
-    for number, (device, copy, routine, seat, path, speed) in enumerate(columns):
+    ranks = printed.program.ranks
+    for number in range(len(ranks)):
         yield {
-            "table": "rank", "number": number, "name": its.names[number], "device": device, "copy": copy, "routine": routine,
-            "seat": _there(seat), "path": [_there(one) for one in path.tolist()],
-            "peer": [_there(one) for one in its.peer[number].tolist()],
-            "speed": speed,
+            "table": "rank", "number": number, "name": ranks.names[number], "device": int(ranks.device[number]),
+            "copy": int(ranks.copy[number]), "routine": int(ranks.routine[number]), "seat": _there(int(ranks.seat[number])),
+            "path": [_there(path) for path in ranks.path[number].tolist()],
+            "peer": [_there(peer) for peer in ranks.peer[number].tolist()], "speed": float(printed.speed[number]),
         }  # fmt: skip
 
 
-def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[dict[str, Any]]:
+def _operation_rows(printed: Printed, number_of_routine: int, routine: Routine) -> Iterator[dict[str, Any]]:
     """Of each operation what its kind has; ``mean_s`` is that on a device of speed 1."""
-    for number, operation in enumerate(its.operations):
-        row: dict[str, Any] = {"table": "operation", "routine": routine, "number": number}
+    for number, operation in enumerate(routine.operations):
+        row: dict[str, Any] = {"table": "operation", "routine": number_of_routine, "number": number}
         row |= {"kind": operation.kind, "name": operation.title, "after": list(operation.after)}
-        row |= {name: str(its) if isinstance(its := getattr(operation, name), Place) else its for name in _OF_KIND[operation.kind]}
+        row |= {name: str(value) if isinstance(value := getattr(operation, name), Place) else value for name in _OF_KIND[operation.kind]}
         if operation.kind == "compute":
             row["mean_s"] = printed.compute_s(operation)
         if operation.kind == "collective" and (how := printed.reduced.get(operation.size_bytes)) is not None:
@@ -149,16 +145,16 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
         yield row
 
 
-def _lane_rows(bucket: int, its: Exchange) -> Iterator[dict[str, Any]]:
+def _lane_rows(bucket: int, exchange: Exchange) -> Iterator[dict[str, Any]]:
     """Of each lane of a bucket its messages, and what they need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
-    tables = its.tables
+    tables = exchange.tables
     columns = zip(
-        tables.source.tolist(), tables.target.tolist(), its.path.tolist(), tables.messages.tolist(), its.size_bytes.tolist(),
+        tables.source.tolist(), tables.target.tolist(), exchange.path.tolist(), tables.messages.tolist(), exchange.size_bytes.tolist(),
         tables.meeting.tolist(), strict=True
     )  # fmt: skip
     for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
         yield {
-            "table": "lane", "group": its.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path,
+            "table": "lane", "group": exchange.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path,
             "messages": messages, "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane),
             "meets": _needed(tables.meets, lane) if meeting else None,
         }  # fmt: skip
