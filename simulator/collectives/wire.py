@@ -394,4 +394,4 @@ def exchanges_of_groups(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: 
     """
     groups = zip(*(plan.wire.of_all() for plan in plans), strict=True)
     of_each = [[Plan(plan.schedule, wire) for plan, wire in zip(plans, wires, strict=True)] for wires in groups]
-    return tuple(its for number, group in enumerate(of_each) for its in exchanges_of(cabling, group, buckets_bytes, first + number))
+    return tuple(exchange for at, group in enumerate(of_each) for exchange in exchanges_of(cabling, group, buckets_bytes, first + at))

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.records import Place
-from simulator.base.short import Short
-from simulator.base.text import counted, format_bytes, format_number, format_rate, format_seconds, written
+from simulator.base.text import Short, counted, format_bytes, format_number, format_rate, format_seconds, written
 from simulator.program.port_names import PortKind
 from simulator.program.program import (
     Asynchronous,
