@@ -15,7 +15,7 @@ from simulator.resolve.drawing import as_encoded, as_workers, compile_program
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Scenario
-from simulator.strategies.reducing import collective_of
+from simulator.strategies.assembling import collective_of
 
 
 def preview(scenario: Scenario) -> Printed:

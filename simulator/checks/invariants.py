@@ -33,7 +33,7 @@ from simulator.program.schedule import columns
 from simulator.resolve.drawing import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Scenario
-from simulator.strategies.reducing import collective_of
+from simulator.strategies.assembling import collective_of
 
 _SLACK = 1e-9
 

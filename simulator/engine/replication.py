@@ -27,7 +27,7 @@ from simulator.engine.recorder import Follower, Measured, Recorder
 from simulator.program.program import Program, Reduction, collectives_of
 from simulator.resolve.drawing import compile_program, drawn_of
 from simulator.scenario import Drawn, Resolved
-from simulator.strategies.reducing import collective_of
+from simulator.strategies.assembling import collective_of
 
 
 class Shared:

@@ -30,12 +30,21 @@ from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.gradients import Bucket, Compression
-from simulator.strategies.assembling import assembled, pace_together, seats
-from simulator.strategies.compressing import cost_left_open, device_of_training
+from simulator.strategies.assembling import assembled, collective_of, pace_together, seats
 from simulator.strategies.pipelines import feeds_in_turn
-from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Sending, Software, Strategy, cores_s
+from simulator.strategies.strategy import (
+    MOST_MESSAGES,
+    LeftOpen,
+    Pace,
+    Reduction,
+    Sending,
+    Software,
+    Strategy,
+    cores_s,
+    cost_left_open,
+    device_of_training,
+)
 
 NOTHING = Bucket(1.0, 0.0)
 """What a step reduces where there is nothing to reduce."""

@@ -13,15 +13,11 @@ from pydantic import AfterValidator, Field
 
 from simulator.base.errors import InputError
 from simulator.base.text import did_you_mean
+from simulator.strategies.data_parallel import KerasDataParallel, Mirrored, MultiWorkerMirrored, Single, TorchDDP
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
-from simulator.strategies.keras_data_parallel import KerasDataParallel
-from simulator.strategies.mirrored import Mirrored
-from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server import ParameterServer
-from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
-from simulator.strategies.torch_ddp import TorchDDP
 
 AnyStrategy = Annotated[
     Single | Mirrored | MultiWorkerMirrored | TorchDDP | KerasDataParallel | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")

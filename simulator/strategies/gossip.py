@@ -25,7 +25,7 @@ from simulator.spec.cluster import Cluster
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import Count, Pace, Strategy
+from simulator.strategies.strategy import Count, Pace, Strategy, check_workers, filled
 
 
 class Gossip(Strategy):
@@ -40,13 +40,11 @@ class Gossip(Strategy):
 
     def layout(self, cluster: Cluster) -> Layout:
         """Workers of one device each fill node after node."""
-        workers = self.workers or (cluster.room or 1) * cluster.replicas_per_node
-        return Layout(replicas=workers, replicas_per_node=cluster.replicas_per_node, replicas_per_process=1)
+        return filled(cluster, self.workers)
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are."""
-        if self.workers is None and cluster.room is None:
-            raise ValueError("strategy.workers is needed: it has no default without cluster.nodes or cluster.available; give one of them")
+        check_workers(cluster, self.workers)
 
     # -- what a step does ------------------------------------------------------------
 

@@ -42,11 +42,22 @@ from simulator.spec.figures import Warned
 from simulator.spec.gradients import Compression, Partitioner, Placement, shard_count
 from simulator.spec.workload import Workload
 from simulator.strategies.assembling import assembled, pace_together
-from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s
 from simulator.strategies.setup import Layout, Setup, Together
-from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Sending, Software, Strategy, check_workers, cores_s
+from simulator.strategies.strategy import (
+    MOST_MESSAGES,
+    Count,
+    LeftOpen,
+    Pace,
+    Sending,
+    Software,
+    Strategy,
+    check_workers,
+    cores_s,
+    cost_left_open,
+    device_of_training,
+)
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of, traffic_of
 
 # beyond these a simulation would not end, or not fit into memory

@@ -17,9 +17,10 @@ from pydantic import Field
 
 from simulator.base.rng import Streams
 from simulator.base.spec import Terse
-from simulator.base.text import listed
+from simulator.base.text import format_rate, format_seconds, listed
 from simulator.program.program import Program
 from simulator.program.schedule import Does
+from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.figures import Warned
 from simulator.spec.gradients import Bucket, Compression, buckets
@@ -537,7 +538,13 @@ def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host:
     return float(replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied_bytes) / cluster.shared_cores)
 
 
-def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int) -> None:
+def filled(cluster: Cluster, workers: int | None, each: int = 1) -> Layout:
+    """Worker processes of some replicas each on node after node: as many as are given, else as fill the cluster."""
+    fill = (cluster.room or 1) * cluster.replicas_per_node // each
+    return Layout((workers or max(fill, 1)) * each, cluster.replicas_per_node, each)
+
+
+def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int = 1) -> None:
     """Raise ValueError if it is not known how many workers fill the cluster, or a node cannot hold whole ones."""
     if workers is None and cluster.room is None:
         raise ValueError("strategy.workers is needed: it has no default without cluster.nodes or cluster.available; give one of them")
@@ -546,3 +553,28 @@ def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: in
             f"strategy.replicas_per_worker ({replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
             "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"
         )
+
+
+def device_of_training(setup: Setup) -> str:
+    """The device that trains: the cluster's, or that which the workload's times are of; empty where neither names one."""
+    return setup.cluster.device or setup.workload.device
+
+
+def cost_left_open(compression: Compression, setup: Setup, cost_s: tuple[float, float]) -> Iterator[LeftOpen]:
+    """That the cost of compression is not given, and what it is taken as; ``cost_s`` before and after what is sent."""
+    given = compression.compress_per_byte_s, compression.decompress_per_byte_s
+    if None not in given:
+        return
+    device = device_of_training(setup)
+    rate = memory_bandwidth_of(device)
+    if rate is None:
+        reason = f"models/devices does not know {device!r}" if device else "neither cluster nor workload names a device"
+        reason = f"{reason}, so compression costs nothing here; measure it and give both"
+    else:
+        reason = (
+            f"the least that it can be: what {device!r} moves at {format_rate(rate)} to and from its memory; implementations take "
+            "longer, above all to find the largest values: measure it and give both"
+        )
+    before, after = map(format_seconds, cost_s)
+    path = "strategy.compression.compress_per_byte_s, decompress_per_byte_s"
+    yield LeftOpen(path, f"{before} before, {after} after a step's messages", reason)

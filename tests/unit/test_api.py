@@ -20,7 +20,7 @@ import paceline
 from simulator.base.errors import InputError, ScenarioError
 from simulator.results.results import Failed, Failure
 from simulator.spec.cluster import Cluster
-from simulator.strategies.single import Single
+from simulator.strategies.data_parallel import Single
 
 ROOT = Path(__file__).parents[2]
 SHORT = {"run.steps": 10, "run.replications": 3}

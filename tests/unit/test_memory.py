@@ -15,9 +15,9 @@ from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, 
 from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import accelerator_named
 from simulator.spec.constants import Known
+from simulator.strategies.data_parallel import Single
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Setup
-from simulator.strategies.single import Single
 
 A100 = {"device": "A100-SXM4-80GB"}
 BILLION = 1e9

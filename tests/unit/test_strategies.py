@@ -168,7 +168,7 @@ def test_nobody_asks_which_strategy_it_is(storey: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from simulator.strategies.single import Single",
+        "from simulator.strategies.data_parallel import Single",
         "from simulator.strategies import parameter_server",
         "isinstance(scenario.strategy, Anything)",
         'getattr(strategy, "mode", "")',

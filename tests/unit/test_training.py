@@ -14,7 +14,7 @@ from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.resolve import Asked, recomputed_share, resolve
 from simulator.spec.layers import Layer
 from simulator.spec.training import GROWTH_STEPS, Training
-from simulator.strategies.single import Single
+from simulator.strategies.data_parallel import Single
 from tests.support.closed_forms import ring_all_reduce_s
 from tests.support.scenarios import scenario_table
 

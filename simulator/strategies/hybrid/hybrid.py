@@ -35,14 +35,13 @@ from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.figures import Exchange, Warned
 from simulator.strategies.all_reduce import check_switches
 from simulator.strategies.assembling import assembled
+from simulator.strategies.data_parallel import MultiWorkerMirrored
 from simulator.strategies.holding import Held, ReducePrecision, values_of
-from simulator.strategies.hybrid.costs import Costs
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, shared_links, tensor_groups
-from simulator.strategies.hybrid.parts import Cut, Part, Split, cut, seconds_of
+from simulator.strategies.hybrid.parts import Costs, Cut, Part, Split, cut, seconds_of
 from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.setup import Bubble, InCommon, Layout, ModelParallel, Setup, StageOf, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Reduction, Software, Strategy, check_workers
 

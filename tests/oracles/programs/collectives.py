@@ -24,8 +24,8 @@ from simulator.program.program import (
     partition_of_each,
 )
 from simulator.scenario import Scenario
+from simulator.strategies.assembling import collective_of
 from simulator.strategies.holding import layers_of
-from simulator.strategies.reducing import collective_of
 
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
