@@ -3,7 +3,7 @@
 Buckets: Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``. The order in which they are reduced,
 and fusing by the clock (``strategy.fusion_cycle``), are simulated in ``simulator.engine.production.fusing``; layers of a model that is
 cut are fused by ``fused`` of ``simulator.strategies.holding``. Placement on servers follows TensorFlow's rules;
-``simulator.strategies.tensors`` makes the messages of a step by them. Compression:
+``simulator.strategies.server_steps`` makes the messages of a step by them. Compression:
 
 ==========  ====================================  ===================  =======================================
 kind        a tensor of V values is sent as       collective           source

@@ -7,6 +7,7 @@ Every strategy ends with :func:`assembled`. Operations of a step come from the s
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from simulator.program.program import Cores, Devices, Exchange, Integers, Progra
 from simulator.program.wiring import Wiring
 from simulator.strategies.pipelines import feed_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import Reduction
+
+if TYPE_CHECKING:
+    from simulator.strategies.strategy import Reduction
 
 
 def pace_together(setup: Setup) -> float:

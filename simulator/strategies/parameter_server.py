@@ -3,7 +3,7 @@
 Every worker repeats: pull all variables, compute on its batch, push each gradient as it
 becomes ready in the backward pass, wait. Asynchronously (Dean et al., "Large Scale
 Distributed Deep Networks", 2012) it goes on once its last gradient is applied;
-synchronously when an update lets it. Which messages a step has is in tensors.py; how
+synchronously when an update lets it. Which messages a step has is in server_steps.py; how
 gradients become updates is a rule (``Rules`` of ``simulator.program.program``) that both
 engines carry out.
 """
@@ -11,39 +11,25 @@ engines carry out.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.base.compact import compact
-from simulator.base.records import NOTHING, OWN, Place
 from simulator.base.rng import Streams
 from simulator.base.spec import Delay, Spec
 from simulator.base.text import format_bytes, format_count
 from simulator.program.program import (
-    Asynchronous,
-    Client,
-    Dispatcher,
-    Integers,
-    Operation,
     Program,
-    Routine,
-    Rules,
-    Servers,
-    Synchronous,
 )
-from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.figures import Warned
 from simulator.spec.gradients import Compression, Partitioner, Placement, shard_count
 from simulator.spec.workload import Workload
-from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s
+from simulator.strategies.server_steps import Tensors, program_of, tensors_of, traffic_of
 from simulator.strategies.setup import Layout, Setup, Together
 from simulator.strategies.strategy import (
     MOST_MESSAGES,
@@ -58,7 +44,6 @@ from simulator.strategies.strategy import (
     cost_left_open,
     device_of_training,
 )
-from simulator.strategies.tensors import Cutting, Tensors, tensors_of, traffic_of
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_TENSORS = 1_000_000
@@ -74,9 +59,6 @@ _RANDOM_PULLS = (
 _APART = "between-graph workers are started one by one, so their steps begin at different times"
 _AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
 _ONE_CLIENT = "one client starts all workers"
-
-_WORKER, _DEVICE, _HOST = Place("worker", OWN), Place("device", OWN), Place("host", OWN)
-_CLIENT = Place("client")
 
 
 class Coordinator(Spec):
@@ -344,7 +326,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
 
     def tensors(self, setup: Setup) -> Tensors:
         """Variables and gradients, cut, placed and grouped."""
-        return tensors_of(setup, Cutting(self.servers, self.partitioner, self.variable_placement, self.pulls, self.compression))
+        return tensors_of(setup, self)
 
     def avoided(self, setup: Setup) -> Iterator[Warned]:
         """Much more traffic at one server than at the others."""
@@ -382,21 +364,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
 
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Pull all variables, compute as they come, push each gradient as it becomes ready, wait."""
-        cluster, layout = setup.cluster, setup.layout
-        wiring = Wiring(
-            cluster,
-            streams,
-            first_server_node=0 if layout.servers_beside else layout.worker_nodes,
-            client_node=layout.client_node,
-            device_pace=pace_together(setup),
-            processes=True,
-        )
-        slots, path = _paths(wiring, cluster, layout)
-        seat, server_seat = _seats(wiring, cluster, layout)
-        tensors = self.tensors(setup)
-        servers = Servers(self.servers, server_seat, on_cores=cluster.shared_cores is not None)
-        routine, rules = _routine(setup, self, tensors, slots), _rules(setup, self, tensors)
-        return assembled(setup, wiring, "worker", routine, rules, seat, path, servers=servers)
+        return program_of(setup, self, streams)
 
     # -- estimates -------------------------------------------------------------------
 
@@ -498,166 +466,3 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         backup = self.backup_workers * replicas // before
         late = {} if backup else {"late_workers": "finish"}
         return self.changed(workers=replicas, backup_workers=backup, **late)
-
-
-# -- the program -------------------------------------------------------------------------
-
-
-class _Slots(NamedTuple):
-    """Where a rank's paths stand: from and to each server, and if there are such, between host and device, and from the client."""
-
-    down: int
-    up: int
-    into: int | None
-    out: int | None
-    feed: int | None
-
-
-# -- paths -------------------------------------------------------------------------------
-
-
-def _paths(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[_Slots, Integers]:
-    """The paths of every rank, shape (ranks, slots)."""
-    ranks, servers = layout.replicas, layout.servers
-    rank = np.arange(ranks)
-    everyone, server = np.repeat(rank, servers), np.tile(np.arange(servers), ranks)
-    columns = [wiring.from_server(server, everyone).reshape(ranks, servers), wiring.to_server(everyone, server).reshape(ranks, servers)]
-    into = out = feed = None
-    if cluster.host_link is not None:
-        into, out = 2 * servers, 2 * servers + 1
-        columns += [wiring.to_device(rank)[:, None], wiring.from_device(rank)[:, None]]
-    if layout.client:
-        feed = sum(column.shape[1] for column in columns)
-        columns.append(wiring.from_client(rank)[:, None])
-    return _Slots(0, servers, into, out, feed), np.concatenate(columns, axis=1)
-
-
-def _seats(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[Integers, Integers]:
-    """The seats of ranks and of servers on devices that several of them use; -1 where there is none."""
-    ranks = layout.replicas
-    device = np.arange(ranks) // cluster.replicas_per_device
-    neighbour = np.arange(layout.servers) * cluster.replicas_per_node  # the first replica on a server's node
-    on_devices = cluster.servers_on_devices and layout.servers_beside
-    with_rank = (neighbour < ranks) & on_devices
-    seat, server_seat = np.full(ranks, -1), np.full(layout.servers, -1)
-    shared = np.isin(device, device[neighbour[with_rank]]) | (cluster.replicas_per_device > 1)
-    if shared.any():
-        seat[shared] = wiring.on_device(device[shared])
-        server_seat[with_rank] = wiring.on_device(device[neighbour[with_rank]])
-    return compact(seat), server_seat
-
-
-# -- the routine -------------------------------------------------------------------------
-
-
-def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _Slots) -> Routine:
-    """Read, compute as what is read comes in, push what becomes ready, wait for the update."""
-    operations = [Operation(kind="gate", name="turn")]
-
-    def then(operation: Operation) -> int:
-        operations.append(operation)
-        return len(operations) - 1
-
-    if slots.feed is not None:
-        # a batch that takes the client no time leaves it before the variables leave their servers
-        prepared = then(Operation(kind="gate", name="prepare", after=(0,))) if setup.workload.input(setup.batch) else 0
-        input_bytes = (setup.workload.input_bytes_per_sample or 0.0) * setup.batch
-        then(_send(("input", NOTHING), slots.feed, input_bytes, _CLIENT, _WORKER, (prepared,), feeds=True))
-    first = len(operations)
-    pulled = [
-        then(_send(("pull", one.index), slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
-                   tensors=one.tensors, departs=True, lands=slots.into is None))
-        for one in tensors.variables
-    ]  # fmt: skip
-    shuffled = (first, len(operations)) if strategy.pulls == "random" and len(pulled) > 1 else (0, 0)
-    if slots.into is not None:
-        pulled = [
-            then(_send(("to device", one.index), slots.into, one.size_bytes, _HOST, _DEVICE, (pull,), lands=True))
-            for one, pull in zip(tensors.variables, pulled, strict=True)
-        ]
-    needs: tuple[int, ...] = ()
-    for number, (share, needed) in enumerate(tensors.forward):
-        needs = tuple(pulled[index] for index in sorted(needed))
-        if not number:
-            needs = (then(Operation(kind="gate", name="input", after=needs)),)
-        following = tensors.forward[number + 1][0] if number + 1 < len(tensors.forward) else 1.0
-        then(Operation(kind="compute", name="forward", after=needs, forward=following - share, joins=True))
-    served: list[int] = []
-    done = 0.0
-    for number, (ready, indices) in enumerate(tensors.backward):
-        name = "backward" if number else "forward and backward"
-        computed = then(Operation(kind="compute", name=name, backward=ready - done))
-        done = ready
-        for gradient in (tensors.gradients[index] for index in indices):
-            copied = computed
-            if slots.out is not None:
-                copied = then(_send(("from device", gradient.index), slots.out, gradient.size_bytes, _DEVICE, _HOST,
-                                    (computed,), departs=True))  # fmt: skip
-            pushed = then(_send(("push", gradient.index), slots.up + gradient.server, gradient.size_bytes, _WORKER,
-                                Place("server", gradient.server), (copied,), tensors=gradient.tensors,
-                                departs=slots.out is None, lands=True))  # fmt: skip
-            served.append(
-                then(
-                    Operation(
-                        kind="serve",
-                        name="accumulate" if strategy.mode == "sync" else "apply",
-                        number=gradient.index,
-                        after=(pushed,),
-                        server=gradient.server,
-                        tensor=gradient.index,
-                        cost_s=gradient.cost_s + gradient.unpack_s,
-                    )
-                )
-            )
-    then(Operation(kind="gate", name="update", after=tuple(served)))
-    return Routine(tuple(operations), shuffled)
-
-
-def _send(
-    which: tuple[str, int],
-    slot: int,
-    size_bytes: float,
-    source: Place,
-    target: Place,
-    after: tuple[int, ...],
-    *,
-    tensors: float = 1.0,
-    departs: bool = False,
-    lands: bool = False,
-    feeds: bool = False,
-) -> Operation:
-    name, number = which
-    return Operation(kind="send", name=name, number=number, after=after, slot=slot, size_bytes=size_bytes, tensors=tensors, source=source,
-                     target=target, departs=departs, lands=lands, feeds=feeds)  # fmt: skip
-
-
-# -- the rules ---------------------------------------------------------------------------
-
-
-def _rules(setup: Setup, strategy: ParameterServer, tensors: Tensors) -> Rules:
-    run, ranks = setup.run, setup.layout.replicas
-    dispatcher = None
-    if strategy.coordinator is not None:
-        dispatcher = Dispatcher(strategy.pace.dispatch_s, strategy.pace.latency_s)
-    input_s = float(setup.workload.input(setup.batch)) if strategy.replication == "in-graph" else 0.0
-    client = Client(input_s) if input_s else None
-    if strategy.mode == "sync":
-        # an update needs as many workers to its end; with backups some make more steps than others
-        updates = Synchronous(
-            required=ranks - strategy.backup_workers,
-            cancel=strategy.late_workers == "cancel",
-            server=tuple(gradient.server for gradient in tensors.gradients),
-            cost_s=tuple(gradient.cost_s for gradient in tensors.gradients),
-        )
-        return Rules(client=client, updates=updates)
-    parts = Counter(gradient.server for gradient in tensors.gradients)
-    each = run.sharing == "each-its-own"
-    return Rules(
-        steps_shared=run.total_steps(ranks) if run.drain and not each else None,
-        steps_each=run.steps if each else None,
-        closes=not run.drain,
-        bound=strategy.bound,
-        dispatcher=dispatcher,
-        client=client,
-        updates=Asynchronous(tuple(parts[server] for server in range(strategy.servers))),
-    )

@@ -28,8 +28,8 @@ from simulator.spec.transport import Carrier
 from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s, input_cores_s
+from simulator.strategies.server_steps import Tensors
 from simulator.strategies.setup import InCommon, Layout, ModelParallel, Setup, Together
-from simulator.strategies.tensors import Tensors
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 """How many processes of a kind there are."""
@@ -318,7 +318,7 @@ class Strategy(Terse, only=()):
 
     def tensors(self, setup: Setup) -> Tensors:  # noqa: ARG002
         """What travels between workers and servers in a step; nothing without servers."""
-        return Tensors((), (), (), ())
+        return Tensors()
 
     def pushed_bytes(self, setup: Setup) -> list[float]:
         """Bytes of each variable's gradient as it is pushed to servers."""

@@ -19,8 +19,26 @@ from simulator.spec.layers import Layer, balanced
 from simulator.spec.training import Training
 from simulator.spec.workload import Affine, Workload
 from simulator.strategies.holding import Held, Model, Owned, Values, fused, layers_of
-from simulator.strategies.hybrid.routine import Reduced
 from simulator.strategies.setup import Setup
+
+
+class Reduced(NamedTuple):
+    """Gradients that are reduced as one.
+
+    Attributes
+    ----------
+    chunk
+        Whose backward pass makes them.
+    layers
+        That this has gone through since those that are reduced before.
+    dense_bytes, expert_bytes
+        Of variables that all copies have, and of those of experts that are spread over copies, as a rank has them.
+    """
+
+    chunk: int
+    layers: Sequence[Part]
+    dense_bytes: float
+    expert_bytes: float
 
 
 class Costs:

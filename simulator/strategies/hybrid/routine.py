@@ -15,32 +15,13 @@ from simulator.program.program import Operation, Routine
 from simulator.program.schedule import Does as Collective
 from simulator.strategies.holding import Sharing
 from simulator.strategies.hybrid.groups import Among
-from simulator.strategies.hybrid.parts import Part
+from simulator.strategies.hybrid.parts import Part, Reduced
 from simulator.strategies.hybrid.schedules import Does, Pass
 
 Shard = Literal["none", "optimizer", "gradients", "parameters"]
 
 NEXT, PREVIOUS = 0, 1
 """Slots: the ranks of the stages after and before; also the channels of activations, which come from before, and of their gradients."""
-
-
-class Reduced(NamedTuple):
-    """Gradients that are reduced as one.
-
-    Attributes
-    ----------
-    chunk
-        Whose backward pass makes them.
-    layers
-        That this has gone through since those that are reduced before.
-    dense_bytes, expert_bytes
-        Of variables that all copies have, and of those of experts that are spread over copies, as a rank has them.
-    """
-
-    chunk: int
-    layers: Sequence[Part]
-    dense_bytes: float
-    expert_bytes: float
 
 
 class StageCosts(NamedTuple):

@@ -22,7 +22,7 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
     ready = {index: share for share, indices in tensors.backward for index in indices}
     for walk in walks_of(program):
         served = Counter(its.tensor for _, its in walk.of_kind("serve"))
-        if served != Counter(gradient.index for gradient in tensors.gradients):
+        if served != Counter(gradient.number for gradient in tensors.gradients):
             raise broken(law, f"routine {walk.number}: serves the gradients {dict(served)}, of which there are {len(tensors.gradients)}")
         pushed: Counter[int] = Counter()
         for index, its in walk.of_kind("serve"):
@@ -35,8 +35,8 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
             if any(not same(send.size_bytes, gradient.size_bytes) for send in ports):
                 raise broken(law, f"{walk.place(index)} gets {ports[0].size_bytes:g} bytes, not {gradient.size_bytes:g}")
             compute = walk.compute_before(sends[-1])
-            if compute is None or not same(walk.backward_by[compute], ready[gradient.index]):
-                raise broken(law, f"{walk.place(sends[-1])} does not leave when {ready[gradient.index]:g} of the backward pass are done")
+            if compute is None or not same(walk.backward_by[compute], ready[gradient.number]):
+                raise broken(law, f"{walk.place(sends[-1])} does not leave when {ready[gradient.number]:g} of the backward pass are done")
         if any(times > 1 for times in pushed.values()):
             raise broken(law, f"routine {walk.number}: one message brings several gradients")
         up = [its for _, its in walk.of_kind("send") if its.target.kind == "server"]
