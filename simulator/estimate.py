@@ -32,8 +32,7 @@ from simulator.program.port_names import PortKind
 from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
 from simulator.scenario import Resolved
 from simulator.spec.cluster import Cluster
-from simulator.strategies.hybrid.routine import StageCosts
-from simulator.strategies.hybrid.schedules import Pass
+from simulator.strategies.hybrid.routine import Pass, StageCosts
 from simulator.strategies.pipelines import feeds_in_turn
 
 

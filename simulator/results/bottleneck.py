@@ -2,7 +2,7 @@
 
 Shares of a step decide, or what what_if.py has simulated, where several parts may limit. Names are ``Limit`` of
 ``simulator.spec.figures``, by which results are sorted and compared; exchanges of models that are cut are distinguished by the
-names of its ``Exchange``, which ``simulator.strategies.hybrid.described`` gives them.
+names of its ``Exchange``, which ``simulator.strategies.hybrid.laid`` gives them.
 """
 
 from __future__ import annotations

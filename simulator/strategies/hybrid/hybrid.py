@@ -2,7 +2,7 @@
 
 The devices of a job are laid out as copies of the model times stages of a pipeline times
 devices that split each tensor. Within a copy, micro-batches go through the stages by a
-schedule (:mod:`simulator.strategies.hybrid.schedules`); within a stage, the devices that
+schedule (:mod:`simulator.strategies.hybrid.routine`); within a stage, the devices that
 split tensors exchange partial results in each layer (Shoeybi et al., arXiv:1909.08053);
 experts are spread over copies, to which tokens are sent and come back (Lepikhin et al.,
 ICLR 2021); copies reduce gradients stage by stage, as soon as a stage has done its last
@@ -14,41 +14,30 @@ then stages.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.base.rng import Streams
 from simulator.base.spec import MESSAGE, Bytes
 from simulator.base.text import format_share
-from simulator.program.program import Program, Routine, Rules
-from simulator.program.schedule import Does
-from simulator.program.wiring import Wiring
+from simulator.program.program import Program
 from simulator.spec.cluster import Cluster
 from simulator.spec.distributions import Constant, Distribution, Empirical
-from simulator.spec.figures import Exchange, Warned
+from simulator.spec.figures import Warned
 from simulator.strategies.all_reduce import check_switches
-from simulator.strategies.assembling import assembled
 from simulator.strategies.data_parallel import MultiWorkerMirrored
-from simulator.strategies.holding import Held, ReducePrecision, values_of
-from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
-from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, shared_links, tensor_groups
-from simulator.strategies.hybrid.parts import Costs, Cut, Part, Split, cut, seconds_of
-from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
-from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Bubble, InCommon, Layout, ModelParallel, Setup, StageOf, Together
+from simulator.strategies.holding import Held, ReducePrecision
+from simulator.strategies.hybrid.groups import Grid, Order, Timing
+from simulator.strategies.hybrid.laid import Laid, Timed
+from simulator.strategies.hybrid.parts import Cut
+from simulator.strategies.hybrid.routine import Schedule, Shard, StageCosts
+from simulator.strategies.setup import InCommon, Layout, ModelParallel, Setup, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Reduction, Software, Strategy, check_workers
 
 Degree = Annotated[int, Field(ge=1, le=100_000)]
-
-Timed = tuple[int, ...]
-"""Groups whose collectives are timed: the sizes of all that tell them from others."""
 
 _DRAWS = 2048
 _MOST_OPERATIONS = 30_000
@@ -280,7 +269,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
                 "cluster.background.load, or a pipeline of one copy"
             )
         if load.layers:
-            self._ends(setup)
+            _ = Laid(self, setup).ends
             self._check_tensors(setup)
             self._check_hosts(setup)
         units = len(load.layers) if self.shard == "parameters" else 1
@@ -318,19 +307,11 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             if name not in names:
                 raise ValueError(f"strategy.on_host: there is no layer {name[:60]!r}; there are {', '.join(names[:20])}")
 
-    def _ends(self, setup: Setup, how: Cut | None = None) -> tuple[int, ...]:
-        by, times = how or self.stages, []
-        if by == "balanced":
-            whole = Held(tensor=self.tensor, sequence=self.sequence_parallel, on_host=frozenset(self.on_host))
-            split, samples = Split(self.tokens.mean(), self.host_factor), setup.batch / setup.training.micro_batches
-            times = seconds_of(setup.workload, whole, samples, split, setup.training)
-        return cut(setup.workload, self.pipeline * self.chunks, by, times)
-
     def filled_in(self, setup: Setup) -> Self:
         """Cut by times as they are known, before one is drawn for each replication: all of these have the same stages."""
         if isinstance(self.stages, tuple) or self.pipeline == 1 or not setup.workload.layers:
             return self
-        return self.model_copy(update={"stages": self._ends(setup)[:-1]})
+        return self.model_copy(update={"stages": Laid(self, setup).ends[:-1]})
 
     # -- what a step does ------------------------------------------------------------
 
@@ -344,7 +325,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     def model_parallel(self, setup: Setup) -> ModelParallel:
         """By its degrees."""
-        return _Laid(self, setup)
+        return Laid(self, setup)
 
     @property
     def tokens(self) -> Distribution:
@@ -365,29 +346,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()), persistence=distribution.persistence)
 
     def in_common(self, setup: Setup) -> InCommon | None:
-        """Tokens of the busiest device: one draw for each layer with experts and each step, of all copies that its experts lie on."""
-        distribution = self.tokens
-        if isinstance(distribution, Constant) or (isinstance(distribution, Empirical) and len(set(distribution.values)) == 1):
-            return None
-        costs, chunks = self._costs(setup), self.chunks_of(setup)
-        work_s = [costs.experts_s(chunks[stage :: self.pipeline]) for stage in range(self.pipeline)]
-        if not any(map(any, work_s)):
-            return None
-        grid, ranks = self.grid(setup.layout), setup.layout.ranks
-        group, share = np.full(ranks, -1, dtype=np.int64), np.zeros(ranks)
-        weights: list[tuple[float, ...]] = []
-        for stage, (its_s, groups) in enumerate(zip(work_s, grid.groups("experts"), strict=True)):
-            varying_s = math.fsum(its_s)
-            if not varying_s:
-                continue
-            parts = costs.parts[stage :: self.pipeline]
-            count = setup.training.micro_batches
-            step_s = count * math.fsum(part.forward_s + part.backward_s + part.again_s for part in parts)
-            step_s += costs.applied(parts) * setup.workload.apply_s
-            for members in groups:
-                group[members], share[members] = len(weights), count * varying_s / step_s
-                weights.append(tuple(one / varying_s for one in its_s if one))
-        return InCommon(distribution, tuple(weights), group, share)
+        """Tokens of the busiest device, of all copies that its experts lie on."""
+        return Laid(self, setup).in_common()
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -396,123 +356,20 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Each stage its routine; ranks that split tensors are one."""
-        layout = setup.layout
-        grid = self._grid_of(setup)
-        wiring = Wiring(setup.cluster, streams)
-        routines, partitions = self._routines(setup, streams)
-        stage_of = np.empty(layout.ranks, dtype=np.int64)
-        stage_of[grid.rank] = np.arange(self.pipeline)[:, None]
-        path = peer = None
-        if self.pipeline > 1:
-            others = np.stack([np.roll(grid.rank, -1, axis=0), np.roll(grid.rank, 1, axis=0)])
-            peer = np.empty((layout.ranks, 2), dtype=np.int64)
-            peer[grid.rank] = np.moveaxis(others, 0, -1)
-            ranks = np.arange(layout.ranks)
-            path = np.stack([wiring.between_replicas(ranks, to) for to in peer.T], axis=1)
-        groups = [(number, ranks, among) for among, number in partitions.items() for ranks in grid.partition(among)]
-        kinds = [(int(stage_of[ranks[0]]), among) for _, ranks, among in groups]
-        shared = shared_links(Wiring(setup.cluster, streams), [ranks for _, ranks, _ in groups], kinds)
-        over = np.full(len(groups), -1)
-        if numbers := [number for number, links in enumerate(shared) if links]:
-            over[numbers] = wiring.on_shared_links([shared[number] for number in numbers])
-        return assembled(
-            setup,
-            wiring,
-            "device" if self.apart_on is None else "devices",
-            routines,
-            Rules(steps_each=setup.run.steps),
-            np.broadcast_to(np.int64(-1), layout.ranks),
-            path,
-            peer,
-            slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
-            routine_of=stage_of,
-            copy_of=self.model_parallel(setup).copies(),
-            groups=tuple(ranks for _, ranks, _ in groups),
-            partition=tuple(number for number, _, _ in groups),
-            over=tuple(over.tolist()) if (over >= 0).any() else (),
-        )
+        return Laid(self, setup).program(streams)
 
-    def grid(self, layout: Layout) -> Grid:
-        """How its ranks are laid out; ``layout``: with devices that split tensors taken together."""
-        copies = layout.replicas
-        return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert)
+    def grid(self, layout: Layout, tied: Sequence[int] = ()) -> Grid:
+        """How its ranks are laid out, devices that split tensors as one; ``tied``: stages with copies of the same variables."""
+        return Grid(self.pipeline, layout.replicas, self.order, self.shard_group or layout.replicas, self.expert, tied)
 
-    def _grid_of(self, setup: Setup) -> Grid:
-        """The same, where it is known too which stages have copies of the same variables."""
-        copies = setup.layout.replicas
-        return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert, self._tied(setup)[1])
-
-    # -- who holds what --------------------------------------------------------------
-
-    def _tied(self, setup: Setup) -> tuple[frozenset[int], tuple[int, ...]]:
-        """Variables of which several stages have a copy, since layers of each use them, and those stages."""
-        layers = setup.workload.layers
-        if self.pipeline == 1 or not any(layer.tied for layer in layers):
-            return frozenset(), ()
-        ends = self._ends(setup)
-        users: dict[int, set[int]] = {number: set() for layer in layers for number in layer.tied}
-        for place, layer in enumerate(layers):
-            stage = bisect_right(ends, place) % self.pipeline
-            for number in {*layer.variables, *layer.tied} & users.keys():
-                users[number].add(stage)
-        several = {number: stages for number, stages in users.items() if len(stages) > 1}
-        return frozenset(several), tuple(sorted(set().union(*several.values())))
-
-    def _copied(self, setup: Setup, tied: frozenset[int]) -> frozenset[tuple[int, int]]:
-        """Layers that have their stage's copy of a variable that another stage has itself, each with that."""
-        layers, ends = setup.workload.layers, self._ends(setup) if tied else ()
-        stage_of = [bisect_right(ends, place) % self.pipeline for place in range(len(layers))] if tied else []
-        had = {(stage, number) for stage, layer in zip(stage_of, layers, strict=False) for number in layer.variables}
-        found = set()
-        for place, stage in enumerate(stage_of):
-            for number in tied & set(layers[place].tied):
-                if (stage, number) not in had:
-                    had.add((stage, number))
-                    found.add((place, number))
-        return frozenset(found)
-
-    def _keeps(self) -> bool:
+    @property
+    def keeps(self) -> bool:
         """Whether what was gathered is kept through a step.
 
         ``torch.distributed.pipelining`` reduces after the last micro-batch, and torchtitan does not free parameters between those of a
         pipeline (``reshard_after_forward``: default), so that they are not gathered for each; without a pipeline both do, and DeepSpeed.
         """
         return self.pipeline > 1 if self.keep_gathered is None else self.keep_gathered
-
-    def chunks_of(self, setup: Setup) -> list[Held]:
-        """What devices hold of each part of the model, in the model's order, but for activations."""
-        load, copies = setup.workload, setup.layout.replicas
-        shards = (self.shard_group or copies) if self.shard != "none" else 1
-        keeps, tied, values = self._keeps(), self._tied(setup)[0], values_of(load, self.reduce_precision)
-        gradient_shards = shards if self.shard in ("gradients", "parameters") and not keeps else 1
-        whole = Held(
-            tensor=self.tensor,
-            sequence=self.sequence_parallel,
-            expert=self.expert,
-            copies=copies,
-            parameter_shards=shards if self.shard == "parameters" else 1,
-            gradient_shards=gradient_shards,
-            slot_shards=shards,
-            gathered=None if keeps else 1 + self.prefetch,
-            reduced=values.reduced,
-            short_gradients=values.masters > 0 and self.shard != "parameters" and (values.reduced < 1 or gradient_shards > 1),
-            fused=0.0 if self.shard == "parameters" else self.bucket_size_bytes,
-            tied=tied,
-            copied=self._copied(setup, tied),
-            on_host=frozenset(self.on_host),
-        )
-        if not load.layers:
-            return [whole]
-        ends = self._ends(setup)
-        return [whole._replace(first=first, last=last) for first, last in zip((0, *ends), ends, strict=False)]
-
-    def _routines(self, setup: Setup, streams: Streams) -> tuple[tuple[Routine, ...], dict[Among, int]]:
-        partitions: dict[Among, int] = {}
-        return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
-
-    def _costs(self, setup: Setup) -> Costs:
-        split, values = Split(self.tokens.mean(), self.host_factor), values_of(setup.workload, self.reduce_precision)
-        return Costs(setup, self.chunks_of(setup), split, values, self.bucket_size_bytes)
 
     def costs(self, setup: Setup, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
         """What each stage's step is made of.
@@ -527,85 +384,11 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             How long collectives take, of groups that were timed before on the same cluster by strategies that differ in nothing but
             degrees and schedule; takes what is timed now.
         """
-        grid = self._grid_of(setup)
-        load, copies = setup.workload, setup.layout.replicas
-        timed = {} if timed is None else timed
-
-        def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
-            return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes))
-
-        tied = self._tied(setup)[1]
-        ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert, *tied)
-        whole_cluster = self.apart_on or setup.cluster
-        # those that split tensors wait for what they exchange, and compute nothing meanwhile
-        inner = timing(whole_cluster.model_copy(update={"intra_node": whole_cluster.intra_node.alone}), "ring", self.tensor)
-        whole = self._costs(setup)
-        between = {part.first for part in whole.parts[1:]}
-        among_tensors = tensor_groups(self.apart_on or setup.cluster, self.tensor)
-
-        @cache  # of parts that every micro-batch goes through
-        def exchange_s(part: Part, forward: bool) -> float:
-            """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
-            its = part.forward if forward else part.backward
-            kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
-            total = math.fsum(inner.seconds("tensor", among_tensors, does, size, beside=True) for size in its.tensor for does in kinds)
-            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size, beside=True) for size in its.tokens)
-            if (link := (self.apart_on or setup.cluster).host_link) is not None:
-                total += its.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
-            if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
-                total += inner.seconds(
-                    "tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes, beside=True
-                )
-            return total
-
-        among_ranks = lru_cache(maxsize=None)(grid.partition)
-        orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
-        found = []
-        for stage, order in enumerate(orders):
-            numbers = [chunk * self.pipeline + stage for chunk in range(self.chunks)]
-            its = [whole.parts[number] for number in numbers]
-            found.append(
-                StageCosts(
-                    order=order,
-                    parts=its,
-                    layers=[whole.layers_of(part) for part in its],
-                    first=[number == 0 for number in numbers],
-                    last=[number == len(whole.parts) - 1 for number in numbers],
-                    reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
-                    in_buckets=self.bucket_size_bytes is not None,
-                    forward_s=load.forward(setup.batch),
-                    backward_s=load.backward(setup.batch),
-                    weights=self.weights_share,
-                    apply=whole.applied(its),
-                    shard=self.shard,
-                    dense=whole.whole.sharing(whole.whole.slot_shards),
-                    experts=whole.whole.sharing(whole.whole.slot_shards, experts=True),
-                    keeps=self._keeps(),
-                    prefetch=self.prefetch,
-                    seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
-                    moves_s=lambda among, does, size: ours.moves_s(among, among_ranks(among), does, size),
-                    exchange_s=exchange_s,
-                    overlap_cost=setup.cluster.overlap_cost,
-                    delay=self.delays[stage],
-                    flushed=self.schedule != "pipedream",
-                )
-            )
-        return found
+        return Laid(self, setup).costs(streams, timed)
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
-        chunks = self.chunks_of(setup)
-        found = []
-        for stage, moments in enumerate(in_flight(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)):
-            delay = self.delays[stage]
-            flying = zip(*moments, strict=True)
-            found.append(
-                tuple(
-                    chunk._replace(in_flight=tuple(count + delay for count in its), versions=1 + delay)
-                    for chunk, its in zip(chunks[stage :: self.pipeline] if setup.workload.layers else chunks, flying, strict=True)
-                )
-            )
-        return tuple(found)
+        return Laid(self, setup).held()
 
     def avoided(self, setup: Setup) -> Iterator[Warned]:
         """Pipelines that are not filled, and tensors split between nodes."""
@@ -632,7 +415,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             samples = setup.batch / training.micro_batches
             again = load.forward(samples) if training.recompute == "full" else 0.0
             return float(training.micro_batches * (load.compute_s(samples) + again) + load.apply_s)
-        parts = self._costs(setup).parts
+        parts = Laid(self, setup).parts
         slowest_s = max(part.forward_s + part.backward_s + part.again_s for part in parts)
         turns = 1 if self.schedule == "pipedream" else training.micro_batches * self.chunks + self.pipeline - 1
         return float(turns * slowest_s + load.apply_s / self.pipeline)
@@ -647,7 +430,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         """Activations that stages hand on, and gradients of a stage."""
         if not setup.workload.layers:
             return [setup.workload.parameter_bytes]
-        parts = self._costs(setup).parts
+        parts = Laid(self, setup).parts
         return [part.output_bytes for part in parts[:-1]] + [part.dense.gradient_bytes + part.experts.gradient_bytes for part in parts]
 
     # -- names -----------------------------------------------------------------------
@@ -745,73 +528,3 @@ class HybridTogether(Hybrid):
     def apart_on(self) -> Cluster | None:
         """That cluster."""
         return self.apart
-
-
-class _Laid(ModelParallel):
-    """How copies of a model lie on devices by a strategy's degrees."""
-
-    def __init__(self, strategy: Hybrid, setup: Setup) -> None:
-        super().__init__(setup)
-        self._strategy = strategy
-
-    @property
-    def in_words(self) -> str:
-        """Degrees, and who shares the state."""
-        its, copies = self._strategy, self._setup.layout.replicas
-        text = " x ".join(f"{name} {degree}" for name, degree in (("data", copies), ("pipeline", its.pipeline), ("tensor", its.tensor)))
-        text += f", with experts spread over {its.expert}" if its.expert > 1 else ""
-        return text + (f" and {its.shard} shared by {its.shard_group or copies} copies" if its.shard != "none" else "")
-
-    @property
-    def stages(self) -> tuple[StageOf, ...]:
-        """Where there are several: their layers."""
-        its, setup = self._strategy, self._setup
-        if its.pipeline == 1:
-            return ()
-        return stages_of(setup.workload, its.chunks_of(setup), its.pipeline, setup.layout.replicas * its.tensor, its.delays)
-
-    @property
-    def bubble(self) -> Bubble | None:
-        """By the schedule."""
-        its, micro_batches = self._strategy, self._setup.training.micro_batches
-        if its.pipeline == 1:
-            return None
-        cut_evenly = its._ends(self._setup) == its._ends(self._setup, "balanced")
-        return bubble_of(its.schedule, its.pipeline, its.chunks, micro_batches, its.weights_share, cut_evenly=cut_evenly)
-
-    def copies(self) -> NDArray[np.int64]:
-        """Devices that split tensors sit next to each other, taken together or not."""
-        layout = self._setup.layout
-        grid = self._strategy.grid(layout)
-        copy_of = np.empty(grid.rank.size, dtype=np.int64)
-        copy_of[grid.rank] = np.arange(layout.replicas)[None, :]
-        return np.repeat(copy_of, layout.ranks // grid.rank.size)
-
-    def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
-        """Of every stage's routine."""
-        strategy, setup = self._strategy, self._setup
-        grid, whole = strategy._grid_of(setup), strategy.apart_on or setup.cluster
-        timing = Timing(setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes)
-        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel, timing)
-        return exchanges_of(*strategy._routines(setup, streams), its)
-
-    def name_of_rank(self, rank: int) -> str:
-        """Its stage and copy."""
-        stage, copy = self._place_of(rank)
-        if self._strategy.pipeline == 1:
-            return f"copy {copy}"
-        return f"stage {stage}" if self._setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
-
-    def ranks_beside(self, rank: int) -> Sequence[int]:
-        """The stages of its copy."""
-        if self._strategy.pipeline == 1:
-            return ()
-        ranks: list[int] = self._strategy.grid(self._setup.layout).rank[:, self._place_of(rank)[1]].tolist()
-        return ranks
-
-    def _place_of(self, rank: int) -> tuple[int, int]:
-        """The stage and the copy of a rank."""
-        if self._strategy.order == "data":
-            return divmod(rank, self._setup.layout.replicas)
-        copy, stage = divmod(rank, self._strategy.pipeline)
-        return stage, copy

@@ -1,6 +1,11 @@
 """The step of a rank of a pipeline stage as operations: the passes of its schedule, what it hands on, reduces and gathers.
 
-What passes cost is in parts.py, their order in schedules.py. ``simulator.estimate`` bounds the same step from the same
+A schedule is a list of passes for each stage; a stage begins them in this order, each as
+soon as what it needs has come. Of what they need: a forward pass the activations of the
+stage before, a backward pass the gradients of the stage after and its own forward pass.
+A new schedule also needs its bubble (:func:`bubble_of`) and the software that runs it (``_RUN_BY`` in hybrid.py).
+
+What passes cost is in parts.py. ``simulator.estimate`` bounds the same step from the same
 :class:`StageCosts`, without these operations: change both together (tests/property/test_planning_hybrid_bounds.py).
 """
 
@@ -8,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from simulator.base.records import OWN, PEER, Place
@@ -16,7 +22,171 @@ from simulator.program.schedule import Does as Collective
 from simulator.strategies.holding import Sharing
 from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part, Reduced
-from simulator.strategies.hybrid.schedules import Does, Pass
+from simulator.strategies.setup import Bubble
+
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble", "pipedream"]
+Does = Literal["forward", "backward", "weights"]
+
+
+class Pass(NamedTuple):
+    """One pass of a stage.
+
+    Attributes
+    ----------
+    does
+        forward; backward: the gradients of what it was given, and those of weights unless these are computed apart; weights: those.
+    micro_batch
+        Which, from 0 on.
+    chunk
+        Which of the stage's parts of the model.
+    """
+
+    does: Does
+    micro_batch: int
+    chunk: int = 0
+
+
+@lru_cache(maxsize=256)
+def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> tuple[tuple[Pass, ...], ...]:
+    """The passes of a step of each stage, in their order; shape (stages, passes).
+
+    Parameters
+    ----------
+    schedule
+        gpipe: all forward passes, then all backward passes (Huang et al., NeurIPS 2019, section 2.3). 1f1b: as few forward passes as
+        fill the pipeline, then one backward pass for each (PipeDream-Flush: Narayanan et al., ICML 2021, section 2.2). interleaved: so
+        with several chunks a stage, in turns of as many micro-batches as there are stages (Narayanan et al., SC 2021, section 2.2.2;
+        needs a multiple of them). zero-bubble: backward passes are parted, and gradients of weights fill what would be idle, with no
+        more activations kept than the first stage keeps by 1f1b (ZB-H1: Qi et al., ICLR 2024, section 2.1).
+        pipedream: one forward and one backward pass a
+        step, of an earlier step by as many as stages follow (Narayanan et al., SOSP 2019, section 3.2).
+    stages, micro_batches, chunks
+        How many.
+    """
+    return tuple(map(tuple, _ORDERS[schedule](stages, micro_batches, chunks)))
+
+
+@lru_cache(maxsize=256)
+def in_flight(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Micro-batches whose activations a stage keeps of each of its chunks, at the moments of a step at which that may be most.
+
+    Whatever the activations of each chunk take, together they take most at one of these. Arguments are those of :func:`passes`.
+
+    Returns
+    -------
+    tuple of tuple of tuple
+        Of each stage its moments, each with a number for each chunk; none of them has as many or fewer of every chunk than another.
+    """
+    return tuple(_kept_of(order, chunks) for order in passes(schedule, stages, micro_batches, chunks))
+
+
+def _kept_of(order: Sequence[Pass], chunks: int) -> tuple[tuple[int, ...], ...]:
+    last: Does = "weights" if any(each.does == "weights" for each in order) else "backward"
+    now, seen = [0] * chunks, {(0,) * chunks}
+    for each in order:
+        now[each.chunk] += (each.does == "forward") - (each.does == last)
+        seen.add(tuple(now))
+    ranked = sorted(seen, key=lambda its: (-sum(its), its))
+    kept: list[tuple[int, ...]] = []
+    for its in ranked:  # one that has more in all comes before all that it covers
+        if not any(all(mine <= other for mine, other in zip(its, one, strict=True)) for one in kept):
+            kept.append(its)
+    return tuple(kept)
+
+
+def _gpipe(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
+    del chunks
+    forward = [Pass("forward", number) for number in range(micro_batches)]
+    return [forward + [Pass("backward", number) for number in reversed(range(micro_batches))] for _ in range(stages)]
+
+
+def _one_by_one(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
+    found = []
+    for stage in range(stages):
+        forward = [_interleaved_pass("forward", number, stages, chunks) for number in range(micro_batches * chunks)]
+        backward = [_interleaved_pass("backward", number, stages, chunks) for number in range(micro_batches * chunks)]
+        ahead = stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * stages
+        ahead = min(ahead, len(forward))
+        order = forward[:ahead]
+        for number, each in enumerate(forward[ahead:]):
+            order += [each, backward[number]]
+        found.append(order + backward[len(forward) - ahead :])
+    return found
+
+
+def _interleaved_pass(does: Does, number: int, stages: int, chunks: int) -> Pass:
+    """The ``number``-th pass of its kind: of as many micro-batches as there are stages one chunk, then the next."""
+    if chunks == 1:
+        return Pass(does, number)
+    turn, within = divmod(number, stages * chunks)
+    chunk = within // stages
+    return Pass(does, turn * stages + within % stages, chunk if does == "forward" else chunks - 1 - chunk)
+
+
+def _pipedream(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
+    del micro_batches, chunks
+    return [[Pass("forward", 0), Pass("backward", 0)] for _ in range(stages)]
+
+
+def _zero_bubble(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
+    """As 1f1b, but gradients of weights are put off: the further from the first stage, the longer, so that all keep as much."""
+    del chunks
+    found = []
+    for stage in range(stages):
+        ahead = min(stages - 1 - stage, micro_batches)
+        order = [Pass("forward", number) for number in range(ahead)]
+        weights = 0
+        for number in range(micro_batches):
+            drains = number >= micro_batches - ahead
+            order += [] if drains else [Pass("forward", ahead + number)]
+            order.append(Pass("backward", number))
+            if drains or number >= stage:
+                order.append(Pass("weights", weights))
+                weights += 1
+        found.append(order + [Pass("weights", number) for number in range(weights, micro_batches)])
+    return found
+
+
+_ORDERS: dict[Schedule, Callable[[int, int, int], list[list[Pass]]]] = {
+    "1f1b": _one_by_one,
+    "gpipe": _gpipe,
+    "interleaved": _one_by_one,
+    "zero-bubble": _zero_bubble,
+    "pipedream": _pipedream,
+}
+
+
+def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
+    """What keeps the stages of a pipeline from computing.
+
+    For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
+    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), and B where
+    W is longer than F, in which case gradients of weights fill all that the forward passes leave; taken here with a backward pass B + W
+    of two forward passes. Steps follow each other without a barrier: a stage begins the next one as soon as it has made its update.
+    A pipeline that is not flushed has none.
+
+    Parameters
+    ----------
+    schedule, stages, chunks, micro_batches
+        Of the pipeline.
+    weights
+        Share of a backward pass that is the gradients of weights, where these are computed apart.
+    cut_evenly
+        Whether no cut of the layers is more even.
+    """
+    evener = 'strategy.stages = "balanced" moves layers from it to others'
+    if cut_evenly:
+        evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
+    if schedule == "pipedream":
+        return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
+    idle = (stages - 1) * ((2.0 * (1.0 - weights) + max(1.0 - 2.0 * weights, 0.0)) / 3.0 if schedule == "zero-bubble" else 1.0)
+    go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
+    more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
+    because = f"as {go} through its {stages} stages ({schedule})"
+    return Bubble(idle / (chunks * micro_batches + idle), because, f"more micro-batches{more}", evener)
+
+
+# -- a stage --------------------------------------------------------------------------------
 
 Shard = Literal["none", "optimizer", "gradients", "parameters"]
 
