@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args, overload
 
 from calibrate.testbed.setting import TestbedSetting
 from paceline.arguments import Format
@@ -34,14 +34,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "fault", "scenario"]
 
-_KINDS: dict[Kind, catalog.Kind] = {
-    "workload": "workloads",
-    "cluster": "clusters",
-    "device": "devices",
-    "input": "inputs",
-    "fault": "faults",
-    "scenario": "scenarios",
-}
+_KINDS = {kind: cast(catalog.Kind, f"{kind}s") for kind in get_args(Kind)}
 _FORMATS: dict[Format, type[BaseModel]] = {
     "scenario": Scenario,
     "workload": Workload,
@@ -86,15 +79,11 @@ class Entry:
         ScenarioError
             The file breaks a rule.
         """
-        if self.kind == "workload":
-            return load_workload(self.file)
-        if self.kind == "input":
-            return load_input(self.file)
-        if self.kind == "fault":
-            return load_faults(self.file)
-        if self.kind == "scenario":
-            return load_scenario(self.file)
-        return load_cluster(self.file) if self.kind == "cluster" else load_accelerator(self.file)
+        loaders: Mapping[Kind, Callable[[Path], Workload | Cluster | Accelerator | InputPipeline | Faults | Scenario]] = {
+            "workload": load_workload, "cluster": load_cluster, "device": load_accelerator, "input": load_input, "fault": load_faults,
+            "scenario": load_scenario,
+        }  # fmt: skip
+        return loaders[self.kind](self.file)
 
     @property
     def text(self) -> str:
@@ -154,7 +143,7 @@ class Catalogue(Short, Sequence[Entry]):
         self._entries = tuple(Entry(kind, name, path) for kind, folder in _KINDS.items() for name, path in catalog.entries(folder).items())
 
     def _in_short(self) -> Iterator[str]:
-        yield listed([counted(sum(its.kind == kind for its in self), kind) for kind in _KINDS])
+        yield listed([counted(sum(entry.kind == kind for entry in self), kind) for kind in _KINDS])
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -178,8 +167,8 @@ class Catalogue(Short, Sequence[Entry]):
             return self._entries[which]
         path = catalog.find_any(which, "models")
         keys = read_toml(path)
-        found = kind_of_table(keys)
-        kind = next((kind for kind in _KINDS if kind == found != "scenario"), None)
+        other = kind_of_table(keys)
+        kind = next((kind for kind in _KINDS if kind == other != "scenario"), None)
         if kind is None:
             is_other = mistaken_table(keys, path, None) or "is none of them"
             raise ScenarioError(f"{path}: must be a workload, a cluster, a device, an input pipeline or a file of faults, but {is_other}")
@@ -202,14 +191,14 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 def schema_of(name: Format) -> dict[str, Any]:
     """The JSON Schema of a format."""
-    found = _FORMATS[name].model_json_schema()
+    whole = _FORMATS[name].model_json_schema()
     if name == "scenario":
         # in a file, `use` names a catalogue entry, and the section's own keys overlay it
         for path in NAMED:
             *outer, section = path.split(".")
-            keys = (found["$defs"][outer[0].capitalize()] if outer else found)["properties"]
+            keys = (whole["$defs"][outer[0].capitalize()] if outer else whole)["properties"]
             use = {"type": "string", "description": "name of a file of the catalogue, or a path; keys beside it overlay its own"}
             named = {"type": "object", "required": ["use"], "properties": {"use": use}}
             written = keys[section]
             keys[section] = {"anyOf": [named, written], "description": written.pop("description")}
-    return found
+    return whole

@@ -234,9 +234,9 @@ class RecordSteps(keras.callbacks.Callback):
             return (0, 0), []
         with contextlib.suppress(OSError, ValueError, IndexError):
             rows = [line.split(":") for line in os.pread(self._net, 65536, 0).decode().splitlines()[2:]]
-            found = [(name.strip(), values.split()) for name, values in rows]
+            counted = [(name.strip(), values.split()) for name, values in rows]
             # loopback is no network, unless there is nothing else
-            real = [row for row in found if row[0] != "lo" and (int(row[1][0]) or int(row[1][8]))] or found
+            real = [row for row in counted if row[0] != "lo" and (int(row[1][0]) or int(row[1][8]))] or counted
             return (sum(int(row[1][8]) for row in real), sum(int(row[1][0]) for row in real)), [row[0] for row in real]
         return self._bytes, []
 

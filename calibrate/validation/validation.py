@@ -1,6 +1,6 @@
 """A validation of any kind: rows, scores by group and in all over what took part in no fit, and thresholds for them.
 
-The fields of :class:`Thresholds` are options of ``paceline validate``, named in ``paceline/cli/commands/validate.py`` too. One row is
+The fields of :class:`Thresholds` are options of ``paceline validate``, named in ``paceline/cli/commands/validating.py`` too. One row is
 in comparison.py; pages, Markdown and JSON are made in ``paceline.reporting.validation``.
 """
 

@@ -147,18 +147,13 @@ def new_scenario(
     >>> scenario.replicas, scenario.strategy.kind, scenario.workload.name
     (4, 'multi-worker-mirrored', 'own workload')
     """
-    from paceline.scenario_text import OWN, Figures, scenario_of, text_of
+    given = dict(locals())  # the arguments are the figures
+    from paceline.scenario_text import Figures, scenario_of, text_of
     from simulator.base.files import EDITED, Output
 
+    figures = Figures(**{name: value for name, value in given.items() if name not in ("out", "force") and value is not None})
     output = None if out is None else Output(Path(out), EDITED, force=force)
     path = None if output is None else output.path
-    figures = Figures(
-        workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
-        tensors=tensors, largest=largest, optimizer=optimizer, measured_with=measured_with, cluster=OWN if cluster is None else cluster,
-        nodes=nodes, devices=devices,
-        bandwidth=bandwidth, latency=latency, sort=sort, price=price, strategy=strategy, workers=workers, servers=servers,
-        epochs=epochs, dataset_size=dataset_size,
-    )  # fmt: skip
     text = text_of(figures, "scenario.toml" if path is None else str(path))
     scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)
     if output is not None:

@@ -26,6 +26,7 @@ from paceline.arguments import (
     Name,
     Numbers,
     Precision,
+    Problem,
     ProfilePlaces,
     Profiles,
     Python,
@@ -76,9 +77,7 @@ def calibrate(
     precision: Precision = "float32",
     jit: bool = False,
     layers: bool = False,
-    noise_scale: Annotated[
-        Text | None, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")
-    ] = None,
+    noise_scale: Problem | None = None,
     epochs: Annotated[float, MustBe("a number above 0", holds=lambda value: math.isfinite(value) and value > 0), Typed(metavar="N")] = 10.0,
     measurements: Folder = "measurements",
     timeout_s: Timeout = 1800.0,

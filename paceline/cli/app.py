@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_command_from_info
 from typer.models import CommandInfo
 
-from paceline.cli.commands import looking_up, testbed
+from paceline.cli.commands import looking_up, validating
 from paceline.cli.commands.beginning import init, why
 from paceline.cli.commands.calibrate import calibrate
 from paceline.cli.commands.calibrate_others import calibrate_input, calibrate_link, calibrate_server
@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Sequence[Any]] = {
     "Predict": (quickstart, init, simulate, memory, sweep, advise, why, plan, learn, report, serve),
     "Measure and check": (
         calibrate, calibrate_input, calibrate_link, calibrate_server, validate, watch,
-        ("testbed", testbed.ABOUT, testbed.run, testbed.show, testbed.fit, testbed.predict),
+        ("testbed", validating.ABOUT_TESTBED, validating.run, validating.show, validating.fit, validating.predict),
     ),
     "Look up": (looking_up.schema, ("models", looking_up.ABOUT_MODELS, looking_up.list_, looking_up.show)),
 }  # fmt: skip

@@ -76,7 +76,7 @@ def plan(
     out
         Results file of what is simulated. An interrupted plan goes on in it.
     jobs, backend, scheduler
-        Where and on how many processes, as for :func:`paceline.sweeping.sweep`. The answer does not depend on them.
+        Where and on how many processes, as for :func:`paceline.sweeping.simulating`. The answer does not depend on them.
     force
         Begin anew if ``out`` holds something else.
     progress

@@ -9,9 +9,8 @@ import asyncio
 import math
 import pickle
 import shlex
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ from paceline.planning.answer import Plan
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line
 from paceline.reporting.axes import series_colour
-from paceline.reporting.content import Content, content_of
+from paceline.reporting.content import content_of
 from paceline.reporting.figures import plain, timeline_figure
 from paceline.reporting.render import render
 from paceline.reporting.simulated import timeline_of
@@ -113,7 +112,7 @@ class Curve:
 
     def at(self, count: int) -> Point:
         """That with a number of workers, or the nearest."""
-        return min(self.points, key=lambda its: (abs(math.log(its.count / count)), its.count))
+        return min(self.points, key=lambda point: (abs(math.log(point.count / count)), point.count))
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,11 @@ class Prepared:
     left_out: tuple[str, ...] = ()
     sentence: str = ""
 
+    @property
+    def points(self) -> list[Point]:
+        """Those of all curves."""
+        return [point for curve in self.curves for point in curve.points]
+
 
 def prepared(question: Question, served: Served) -> Prepared:
     """Read a question, and say what follows without simulating: the form, what is wrong, and bounds."""
@@ -178,13 +182,13 @@ def _curve(line: Line, index: int) -> Curve:
     ceilings: Ceilings | None = None
     points = []
     for count, scenario in line.scenarios.items():
-        if (found := _known.get(scenario.hash)) is None:
+        if (point := _known.get(scenario.hash)) is None:
             ceilings = ceilings or Ceilings(line.first)
-            found = _point(count, scenario, ceilings)
+            point = _point(count, scenario, ceilings)
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
-            _known[scenario.hash] = found
-        points.append(found)
+            _known[scenario.hash] = point
+        points.append(point)
     return Curve(clean(line.name), series_colour(index), tuple(points))
 
 
@@ -212,39 +216,18 @@ def _sliders(asked: Asked) -> dict[str, Any]:
     """Keys that have sliders, with what they stand at; those that the scenario has."""
     scenario = asked.scenario
     load, strategy = scenario.workload, scenario.strategy
-    found: dict[str, Any] = {}
+    sliders: dict[str, Any] = {}
     if strategy.count_key:
-        found[f"strategy.{strategy.count_key}"] = asked.count
+        sliders[f"strategy.{strategy.count_key}"] = asked.count
     if strategy.has_servers:
-        found["strategy.servers"] = scenario.servers
+        sliders["strategy.servers"] = scenario.servers
     key = "batch_per_replica" if load.global_batch is None else "global_batch"
-    found[f"workload.{key}"] = getattr(load, key)
+    sliders[f"workload.{key}"] = getattr(load, key)
     link = strategy.link
     if link:
-        its = getattr(scenario.cluster, link)
-        found[f"cluster.{link}.bandwidth"] = None if its is None else its.bandwidth_bytes_per_s * 8e-9
-    return found
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a short simulation of a configuration tells.
-
-    Attributes
-    ----------
-    mean, low, high
-        Samples a second, with the 90% prediction interval.
-    limit
-        What limits it, in a few words.
-    said
-        How it was simulated, in words.
-    """
-
-    mean: float
-    low: float
-    high: float
-    limit: str
-    said: str
+        network = getattr(scenario.cluster, link)
+        sliders[f"cluster.{link}.bandwidth"] = None if network is None else network.bandwidth_bytes_per_s * 8e-9
+    return sliders
 
 
 @dataclass(frozen=True)
@@ -256,13 +239,14 @@ class Simulated:
     result
         Pickled; None where it failed.
     look
-        What it tells.
+        What it tells, for the page: ``mean``, ``low`` and ``high`` samples a second with the 90% prediction interval, in a few words what
+        ``limit``s it, and what is ``said`` of how it was simulated.
     failed
         Why there is none.
     """
 
     result: bytes | None = field(repr=False)
-    look: Look | None
+    look: dict[str, Any] | None
     failed: str = ""
 
 
@@ -272,14 +256,18 @@ def simulated(scenario: bytes, share: Share) -> Simulated:
     if share == "look":
         bare = given.model_copy(update={"job": None})
         _, steps = share_of(effort_s(resolve(bare)), given.run.replications, given.run.steps, _LOOK_S)
-        its = _with_share(bare, (min(_FEWEST_REPLICATIONS, given.run.replications), steps))
+        shortened = _with_share(bare, (min(_FEWEST_REPLICATIONS, given.run.replications), steps))
     else:
-        its = given if share == "whole" else _with_share(given, share)
+        shortened = given if share == "whole" else _with_share(given, share)
     try:
-        result = simulate(its, progress=going_on)
+        result = simulate(shortened, progress=going_on)
     except PacelineError as error:
         return Simulated(None, None, str(error).splitlines()[0])
-    return Simulated(pickle.dumps(result), _look(result, _share_in_words(given, its)))
+    rate, whole, part = result.throughput_samples_per_s, given.run, shortened.run
+    runs = f"{part.replications} of {whole.replications:,}" if part.replications < whole.replications else f"{whole.replications:,}"
+    said = f"{runs} runs" + (f" of {part.steps:,} steps" if part.steps < whole.steps else "")
+    look = {"mean": rate.mean, "low": rate.low, "high": rate.high, "limit": result.bottleneck.label, "said": said}
+    return Simulated(pickle.dumps(result), look)
 
 
 def share_of(took_s: float, replications: int, steps: int, most_s: float = ROUGH_S) -> tuple[int, int]:
@@ -292,23 +280,10 @@ def share_of(took_s: float, replications: int, steps: int, most_s: float = ROUGH
 def _with_share(scenario: Scenario, share: tuple[int, int]) -> Scenario:
     replications, steps = share
     run = scenario.run
-    its = scenario.model_copy(update={"run": run.model_copy(update={"replications": replications})})
-    if steps < run.steps and run.job_steps is None and its.job is None:
-        return its.shortened(steps, min(run.warmup, steps // 4))
-    return its
-
-
-def _share_in_words(whole: Scenario, its: Scenario) -> str:
-    """How much of a configuration was simulated."""
-    runs, fewer = whole.run.replications, its.run.replications
-    return (f"{fewer} of {runs:,} runs" if fewer < runs else f"{runs:,} runs") + (
-        f" of {its.run.steps:,} steps" if its.run.steps < whole.run.steps else ""
-    )
-
-
-def _look(result: Result, said: str) -> Look:
-    rate = result.throughput_samples_per_s
-    return Look(rate.mean, rate.low, rate.high, result.bottleneck.label, said)
+    fewer = scenario.model_copy(update={"run": run.model_copy(update={"replications": replications})})
+    if steps < run.steps and run.job_steps is None and fewer.job is None:
+        return fewer.shortened(steps, min(run.warmup, steps // 4))
+    return fewer
 
 
 def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
@@ -330,15 +305,11 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def reported(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None, *, whole: bool) -> str:
+def reported(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None, whole: bool) -> str:
     """The report of some results, about that of number ``asked``: a file, or what a page takes that has its styles and scripts."""
-    return render(_content(results, asked, notes, timeline), whole=whole)
-
-
-def _content(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None) -> Content:
-    loaded: list[Result] = [pickle.loads(one) for one in results]  # noqa: S301
+    loaded: list[Result] = [pickle.loads(result) for result in results]  # noqa: S301
     steps: Timeline | None = None if timeline is None else pickle.loads(timeline)  # noqa: S301
-    return content_of(loaded, notes, timeline=steps, asked=loaded[asked].scenario_hash)
+    return render(content_of(loaded, notes, timeline=steps, asked=loaded[asked].scenario_hash), whole=whole)
 
 
 def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> dict[str, Any]:
@@ -368,11 +339,11 @@ def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> di
         except ValueError:
             raise InputError(f"samples: {quoted(given['samples'])} must be a number, such as 1e9") from None
     text = changed(question.text, question.changes)
-    found = plan(
+    answer = plan(
         loaded(table_of_text(text), served), strategies=question.strategies, clusters=question.clusters, workers=f"1..{question.most}",
         jobs=1, progress=lambda done, of, _: going_on(done, of), agree=refuse, **given,
     )  # fmt: skip
-    return {"sentences": list(found.sentences), "notes": list(found.notes)}
+    return {"sentences": list(answer.sentences), "notes": list(answer.notes)}
 
 
 def plan_command(question: Question, goal: Goal, name: str) -> str:
@@ -394,14 +365,14 @@ def is_long(point: Point) -> str:
 
 def warmed(served: Served) -> bool:
     """Do all of this once, so that nothing is imported or compiled while somebody waits."""
-    found = prepared(Question(text=served.text, most=4), served)
-    if found.curves:
-        point = found.curves[0].at(found.count)
+    ready = prepared(Question(text=served.text, most=4), served)
+    if ready.curves:
+        point = ready.curves[0].at(ready.count)
         done = simulated(point.scenario, "look")
-        timeline = drawn_timeline(point.scenario, found.curves[0].name)
+        timeline = drawn_timeline(point.scenario, ready.curves[0].name)
         if done.result is not None:
             reported([done.result], 0, (), timeline.get("timeline"), whole=False)
-    return not found.problems
+    return not ready.problems
 
 
 Event = dict[str, Any]
@@ -427,7 +398,7 @@ class Conversation:
 
     def __init__(self, served: Served, processes: Processes, plan: Planner) -> None:
         self.served, self.processes, self.plan = served, processes, plan
-        self._known: OrderedDict[tuple[str, Share], Simulated] = OrderedDict()
+        self._known: dict[tuple[str, Share], Simulated] = {}  # those used last at the end
         self._known_bytes = 0
 
     async def answer(self, question: Question) -> AsyncGenerator[Event, None]:
@@ -441,28 +412,28 @@ class Conversation:
             last one ``final``. ``progress``: how much of that is done. ``failed``: why there is no more.
         """
         try:
-            found = await self._within(prepared, question, self.served)
+            ready = await self._within(prepared, question, self.served)
             yield {
-                "kind": "scenario", "text": found.text, "problems": found.problems, "form": found.form, "sliders": found.sliders,
-                "left_out": found.left_out,
+                "kind": "scenario", "text": ready.text, "problems": ready.problems, "form": ready.form, "sliders": ready.sliders,
+                "left_out": ready.left_out,
             }  # fmt: skip
-            if found.problems:
+            if ready.problems:
                 return
-            yield _bounds(found)
+            yield _bounds(ready)
             tasks = [
-                asyncio.ensure_future(self._timeline(found)),
-                *(asyncio.ensure_future(self._look(found, n)) for n in range(len(found.curves))),
+                asyncio.ensure_future(self._timeline(ready)),
+                *(asyncio.ensure_future(self._look(ready, n)) for n in range(len(ready.curves))),
             ]
             try:
                 for task in asyncio.as_completed(tasks):
                     event = await task
                     yield {name: value for name, value in event.items() if name != "timeline"}
             finally:
-                for its in tasks:
-                    its.cancel()
+                for task in tasks:
+                    task.cancel()
             if question.all_of_it:
                 timeline = tasks[0].result()
-                async for event in self._reports(found, timeline.get("timeline")):
+                async for event in self._reports(ready, timeline.get("timeline")):
                     yield event
         except PacelineError as error:
             yield {"kind": "failed", "text": str(error).splitlines()[0]}
@@ -493,14 +464,14 @@ class Conversation:
     async def saved(self, question: Question) -> AsyncGenerator[Event, None]:
         """The report of a question as a file: ``progress`` while everything is simulated, then ``saved`` or ``failed``."""
         try:
-            found = await self._within(prepared, question, self.served)
-            if found.problems:
-                raise PacelineError("; ".join(f"{path}: {text}" if path else text for path, text in found.problems))
-            timeline = await self._timeline(found)
+            ready = await self._within(prepared, question, self.served)
+            if ready.problems:
+                raise PacelineError("; ".join(f"{path}: {text}" if path else text for path, text in ready.problems))
+            timeline = await self._timeline(ready)
             every: dict[Point, Simulated] = {}
-            async for event in self._simulated([point for point in _points(found.curves) if not is_long(point)], "whole", every):
+            async for event in self._simulated([point for point in ready.points if not is_long(point)], "whole", every):
                 yield event
-            yield {"kind": "saved", "html": await self._reported(found, every, timeline.get("timeline"), whole=True)}
+            yield {"kind": "saved", "html": await self._reported(ready, every, timeline.get("timeline"), whole=True)}
         except PacelineError as error:
             yield {"kind": "failed", "text": str(error)}
 
@@ -511,109 +482,100 @@ class Conversation:
         except TimeoutError:
             raise PacelineError(f"it takes longer than {_LONGEST_S:g} s to read, which no page waits for; use the command line") from None
 
-    async def _timeline(self, found: Prepared) -> Event:
-        own = found.curves[0]
+    async def _timeline(self, ready: Prepared) -> Event:
+        own = ready.curves[0]
         try:
-            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(found.count).scenario, own.name, urgency=2)}
+            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(ready.count).scenario, own.name, urgency=2)}
         except PacelineError as error:
             return {"kind": "timeline", "note": f"There is no timeline: {error}."}
 
-    async def _look(self, found: Prepared, number: int) -> Event:
-        point = found.curves[number].at(found.count)
-        its = self._recalled(point, "whole") or await self._one(point, "look", urgency=1 if number == 0 else 2)
-        return _look_event(number, point, its, first=True)
+    async def _look(self, ready: Prepared, number: int) -> Event:
+        point = ready.curves[number].at(ready.count)
+        done = self._recalled(point, "whole") or await self._one(point, "look", urgency=1 if number == 0 else 2)
+        return _look_event(number, point, done, first=True)
 
-    async def _reports(self, found: Prepared, timeline: bytes | None) -> AsyncGenerator[Event, None]:
-        points = list(_points(found.curves))
+    async def _reports(self, ready: Prepared, timeline: bytes | None) -> AsyncGenerator[Event, None]:
+        points = ready.points
         told = [text for point in points if (text := is_long(point))]
         whole = [point for point in points if not is_long(point)]
         if any(self._recalled(point, "whole") is None for point in whole) or not whole:
-            share = share_of(max(point.effort_s for point in points), found.replications, found.steps)
+            share = share_of(max(point.effort_s for point in points), ready.replications, ready.steps)
             rough: dict[Point, Simulated] = {}
             async for event in self._simulated(points, share, rough):
                 yield event
-            html = await self._reported(found, rough, timeline, whole=False)
+            html = await self._reported(ready, rough, timeline, whole=False)
             yield {"kind": "report", "html": html, "final": not whole, "said": _said(rough), "left_out": told}
         if whole:
             done: dict[Point, Simulated] = {}
             async for event in self._simulated(whole, "whole", done):
                 yield event
-            html = await self._reported(found, done, timeline, whole=False)
-            for number, curve in enumerate(found.curves):
-                if (point := curve.at(found.count)) in done:
+            html = await self._reported(ready, done, timeline, whole=False)
+            for number, curve in enumerate(ready.curves):
+                if (point := curve.at(ready.count)) in done:
                     yield _look_event(number, point, done[point], first=False)
             yield {"kind": "report", "html": html, "final": True, "said": _said(done), "left_out": told}
 
-    async def _reported(self, found: Prepared, done: dict[Point, Simulated], timeline: bytes | None, *, whole: bool) -> str:
+    async def _reported(self, ready: Prepared, done: dict[Point, Simulated], timeline: bytes | None, *, whole: bool) -> str:
         """A report of what is simulated; the scenario's own comes first."""
-        good = [(point, its) for point, its in done.items() if its.result is not None]
+        good = [(point, simulation) for point, simulation in done.items() if simulation.result is not None]
         if not good:
-            raise PacelineError(next((its.failed for its in done.values()), "nothing could be simulated"))
-        own = found.curves[0].at(found.count)
+            raise PacelineError(next((simulation.failed for simulation in done.values()), "nothing could be simulated"))
+        own = ready.curves[0].at(ready.count)
         asked = next((index for index, (point, _) in enumerate(good) if point == own), 0)
-        notes = [*found.left_out, *(f"With {point.count:,} workers: {its.failed}." for point, its in done.items() if its.failed)]
-        return str(await self._within(_render, [its.result for _, its in good], asked, notes, timeline, whole, urgency=2))
+        failed = {point.count: simulation.failed for point, simulation in done.items() if simulation.failed}
+        notes = [*ready.left_out, *(f"With {count:,} workers: {text}." for count, text in failed.items())]
+        results = [simulation.result for _, simulation in good]
+        return str(await self._within(reported, results, asked, notes, timeline, whole, urgency=2))
 
     async def _simulated(self, points: Sequence[Point], share: Share, done: dict[Point, Simulated]) -> AsyncGenerator[Event, None]:
         """Simulate configurations into ``done``, in their order there, the quickest first; tell how far that is."""
-        tasks = {
-            point: asyncio.ensure_future(self._one(point, share, urgency=SLOW)) for point in sorted(points, key=lambda its: its.effort_s)
-        }
+        quickest_first = sorted(points, key=lambda point: point.effort_s)
+        tasks = {point: asyncio.ensure_future(self._one(point, share, urgency=SLOW)) for point in quickest_first}
         try:
             for number, task in enumerate(asyncio.as_completed(tasks.values()), start=1):
                 await task
                 yield {"kind": "progress", "done": number, "of": len(tasks), "final": share == "whole"}
             done.update({point: tasks[point].result() for point in points})
         finally:
-            for its in tasks.values():
-                its.cancel()
+            for task in tasks.values():
+                task.cancel()
 
     def _recalled(self, point: Point, share: Share) -> Simulated | None:
-        found = self._known.get((point.hash, share))
-        if found is not None:
-            self._known.move_to_end((point.hash, share))
-        return found
+        if (known := self._known.pop((point.hash, share), None)) is not None:
+            self._known[point.hash, share] = known  # the last of them now
+        return known
 
     async def _one(self, point: Point, share: Share, *, urgency: int) -> Simulated:
         """A configuration's result, simulated where it is not remembered."""
-        found = self._recalled(point, share)
-        if found is None:
-            found = await self.processes.run(simulated, point.scenario, share, urgency=urgency)
-            self._keep((point.hash, share), found)
-        return found
+        known = self._recalled(point, share)
+        if known is None:
+            known = await self.processes.run(simulated, point.scenario, share, urgency=urgency)
+            self._keep((point.hash, share), known)
+        return known
 
-    def _keep(self, key: tuple[str, Share], found: Simulated) -> None:
-        if found.result is None or key in self._known:
+    def _keep(self, key: tuple[str, Share], simulation: Simulated) -> None:
+        if simulation.result is None or key in self._known:
             return
-        self._known[key] = found
-        self._known_bytes += len(found.result)
+        self._known[key] = simulation
+        self._known_bytes += len(simulation.result)
         while self._known_bytes > _KEPT_BYTES:
-            _, oldest = self._known.popitem(last=False)
+            oldest = self._known.pop(next(iter(self._known)))
             self._known_bytes -= len(oldest.result or b"")
 
 
-def _render(results: list[bytes], asked: int, notes: list[str], timeline: bytes | None, whole: bool) -> str:
-    return reported(results, asked, notes, timeline, whole=whole)
-
-
-def _points(curves: Sequence[Curve]) -> Iterator[Point]:
-    for curve in curves:
-        yield from curve.points
-
-
-def _bounds(found: Prepared) -> Event:
+def _bounds(ready: Prepared) -> Event:
     curves = [
-        {"name": its.name, "colour": its.colour, "counts": [p.count for p in its.points], "bounds": [p.bound for p in its.points]}
-        for its in found.curves
+        {"name": curve.name, "colour": curve.colour, "counts": [p.count for p in curve.points], "bounds": [p.bound for p in curve.points]}
+        for curve in ready.curves
     ]
-    return {"kind": "bounds", "curves": curves, "count": found.count, "sentence": found.sentence}
+    return {"kind": "bounds", "curves": curves, "count": ready.count, "sentence": ready.sentence}
 
 
-def _look_event(number: int, point: Point, its: Simulated, *, first: bool) -> Event:
+def _look_event(number: int, point: Point, simulation: Simulated, *, first: bool) -> Event:
     """What a curve has where the sliders stand: at first from a few runs, in the end from all."""
-    look = None if its.look is None else asdict(its.look)
-    return {"kind": "look", "curve": number, "count": point.count, "look": look, "failed": its.failed, "first": first}
+    look = {"look": simulation.look, "failed": simulation.failed, "first": first}
+    return {"kind": "look", "curve": number, "count": point.count, **look}
 
 
 def _said(done: dict[Point, Simulated]) -> str:
-    return next((its.look.said for its in done.values() if its.look is not None), "")
+    return next((str(simulation.look["said"]) for simulation in done.values() if simulation.look is not None), "")

@@ -29,9 +29,9 @@ class Connection(H11Protocol):
         """Make room for it."""
         super().connection_made(transport)
         self._begun_s = self.loop.time()
-        strangers = [its for its in self.connections if isinstance(its, Connection) and not its.known]
-        for its in sorted(strangers, key=lambda its: its._begun_s)[:-MOST_STRANGERS]:
-            its.transport.abort()
+        strangers = [stranger for stranger in self.connections if isinstance(stranger, Connection) and not stranger.known]
+        for stranger in sorted(strangers, key=lambda stranger: stranger._begun_s)[:-MOST_STRANGERS]:
+            stranger.transport.abort()
         self._expect()
 
     def handle_events(self) -> None:

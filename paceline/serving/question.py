@@ -205,11 +205,11 @@ def _typed(value: str | None) -> Any:
     if not text:
         return None
     try:
-        found = tomllib.loads(f"typed = {text}", parse_float=exact)
+        table = tomllib.loads(f"typed = {text}", parse_float=exact)
     except (ValueError, RecursionError):
         return text
     # more keys, or a date, are text that happens to be TOML
-    return found["typed"] if len(found) == 1 and isinstance(found["typed"], (str, int, float, list, dict)) else text
+    return table["typed"] if len(table) == 1 and isinstance(table["typed"], (str, int, float, list, dict)) else text
 
 
 def _take(document: Any, table: Mapping[str, Any]) -> None:
@@ -290,19 +290,17 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
             if strategy and strategy not in SHORT_NAMES:
                 raise ScenarioError(f"strategy.kind: {quoted(strategy)} must be one of {', '.join(SHORT_NAMES)}")
             try:
-                found = space_of(read, clusters=clusters, strategies=(strategy,), workers=counts)
+                space = space_of(read, clusters=clusters, strategies=(strategy,), workers=counts)
             except InputError as error:
                 if not lines:
                     raise
-                left_out.append(
-                    f"Left out: {strategy or 'the same'} {f'on {clusters[0]}' if clusters else ''}: {str(error).splitlines()[0]}."
-                )
+                on = f"on {clusters[0]}" if clusters else ""
+                left_out.append(f"Left out: {strategy or 'the same'} {on}: {str(error).splitlines()[0]}.")
                 continue
-            lines += found.lines[:1] if strategy else found.lines
-            left_out += [
-                f"Left out: {one.name}{'' if one.configurations == 1 else f' ({one.configurations} numbers of workers)'}: {one.text}."
-                for one in found.refused
-            ]
+            lines += space.lines[:1] if strategy else space.lines
+            for refusal in space.refused:
+                many = "" if refusal.configurations == 1 else f" ({refusal.configurations} numbers of workers)"
+                left_out.append(f"Left out: {refusal.name}{many}: {refusal.text}.")
     kept = list(_unlike(lines))
     left_out += [f"Left out: {line.name}: at most {_MOST_LINES} configurations are compared." for line in kept[_MOST_LINES:]]
     return Asked(scenario, tuple(kept[:_MOST_LINES]), count, tuple(dict.fromkeys(left_out)))
@@ -312,7 +310,7 @@ def _unlike(lines: list[Line]) -> Iterator[Line]:
     """Lines without those that are another one again."""
     seen: set[frozenset[str]] = set()
     for line in lines:
-        hashes = frozenset(its.hash for its in line.scenarios.values())
+        hashes = frozenset(scenario.hash for scenario in line.scenarios.values())
         if hashes not in seen:
             seen.add(hashes)
             yield line
@@ -353,13 +351,13 @@ def _check_size(scenario: Scenario) -> None:
 
 def problems_of(error: InputError, served: Served) -> list[tuple[str, str]]:
     """The rules that are broken, each with the dotted key that breaks it; "" where that is no matter of one key."""
-    found = []
+    problems = []
     for line in getattr(error, "problems", ()) or (str(error),):
         text = line.removeprefix(f"{served.name}: ")
         path, colon, rest = text.partition(": ")
         is_key = bool(colon) and path.partition(".")[0] in Scenario.model_fields and " " not in path
-        found.append((path, rest) if is_key else ("", text))
-    return found
+        problems.append((path, rest) if is_key else ("", text))
+    return problems
 
 
 FORM_SECTIONS = ("workload", "cluster", "strategy", "training", "input", "job", "run")
@@ -449,13 +447,13 @@ def _field(
     path: str, about: str, own: Mapping[str, Any], known: Mapping[str, Any], names: Sequence[str], choices: list[str], default: Any = None
 ) -> dict[str, Any]:
     """A field, whose value stands under whichever of its names; the last is the one of figures in SI units."""
-    found = next((own[name] for name in names if name in own), None)
+    value = next((own[name] for name in names if name in own), None)
     return {
         "path": path,
         "key": names[0],
         "help": about,
         "choices": choices,
-        "value": "" if found is None else _in_text(found),
+        "value": "" if value is None else _in_text(value),
         "holds": _held(known.get(names[-1], default), f"{path.rpartition('.')[0]}.{names[-1]}"),
     }
 
@@ -479,15 +477,15 @@ def _in_text(value: Any) -> str:
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What may stand at a place, by the name of its kind; plain values and tables of one kind under their titles."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for its in schema.get("anyOf", schema.get("oneOf", [schema])):
-        whole = _followed(its)
+    kinds: dict[str, Mapping[str, Any]] = {}
+    for part in schema.get("anyOf", schema.get("oneOf", [schema])):
+        whole = _followed(part)
         if "oneOf" in whole or "anyOf" in whole:
-            found |= _kinds(whole)
+            kinds |= _kinds(whole)
         elif whole.get("type") == "object" and whole.get("required") != ["use"]:
             kind = whole.get("properties", {}).get("kind", {})
-            found[str(kind.get("const", whole.get("title", "")))] = whole
-    return found
+            kinds[str(kind.get("const", whole.get("title", "")))] = whole
+    return kinds
 
 
 def _followed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -499,9 +497,9 @@ def _followed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _choices(schema: Mapping[str, Any]) -> list[str]:
     """The words that a value may be; none where it is typed."""
-    kinds = [_followed(its) for its in schema.get("anyOf", [schema])]
-    words = [str(word) for its in kinds for word in its.get("enum", ())]
-    if any(its.get("type") == "boolean" for its in kinds):
+    kinds = [_followed(kind) for kind in schema.get("anyOf", [schema])]
+    words = [str(word) for kind in kinds for word in kind.get("enum", ())]
+    if any(kind.get("type") == "boolean" for kind in kinds):
         words += ["true", "false"]
-    plain = all(its.get("type") in ("null", "boolean") or "enum" in its for its in kinds)
+    plain = all(kind.get("type") in ("null", "boolean") or "enum" in kind for kind in kinds)
     return words if plain else []

@@ -140,8 +140,8 @@ class Door:
     def is_called(self, host: str) -> bool:
         """Whether a browser calls the page by a name of its own: another name may be one that a stranger makes lead here."""
         try:
-            found = urlsplit(f"//{host}")
-            name, port = found.hostname or "", found.port or 80
+            parts = urlsplit(f"//{host}")
+            name, port = parts.hostname or "", parts.port or 80
         except ValueError:
             return False
         mine = LOOPBACK if self.host in LOOPBACK else (self.host, *LOOPBACK, socket.gethostname()) if not self._everywhere else None
@@ -208,8 +208,8 @@ class _Guard:
         headers = request.headers
         if not self._door.is_called(headers.get("host", "")):
             return 421, "This page is not known by that name; open the link that was printed."
-        origin, its = headers.get("origin"), f"http://{headers.get('host', '')}"
-        if origin is not None and origin != its:
+        origin, own = headers.get("origin"), f"http://{headers.get('host', '')}"
+        if origin is not None and origin != own:
             return 403, "Other pages may not ask here."
         entering = request.method == "GET" and request.url.path in ("/", "/enter.js")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not entering:
@@ -292,8 +292,8 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
     async def ask(request: Request, question: Question) -> Response:
         return streamed(request, "ask", conversation.answer(question))
 
-    async def from_here(request: Request, its: PlanQuestion) -> Response:
-        return streamed(request, "plan", conversation.planned(its.question, its.goal))
+    async def from_here(request: Request, asked: PlanQuestion) -> Response:
+        return streamed(request, "plan", conversation.planned(asked.question, asked.goal))
 
     async def save(request: Request, question: Question) -> Response:
         return streamed(request, "save", conversation.saved(question))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from paceline.sweeping.grid import Axis, Grid, axes_of, grid, several_clusters
 from paceline.sweeping.journal import Journal
 from paceline.sweeping.results_file import Outcome, ResultsFile, outcomes_in, read_results
-from paceline.sweeping.runner import Backend, Runner
-from paceline.sweeping.sweep import Simulate, Simulations, Sweep, sweep
+from paceline.sweeping.simulating import Backend, Runner, Simulate, Simulations, Sweep, sweep
 
 __all__ = [
     "Axis", "Backend", "Grid", "Journal", "Outcome", "ResultsFile", "Runner", "Simulate", "Simulations", "Sweep",

@@ -1,6 +1,6 @@
 """Processes that simulate: those of this machine by joblib, and what all backends share (:class:`Workers`, checks of versions).
 
-Clusters are connected in clusters.py; what is sent to the processes is decided in runner.py. Workers of a cluster must have
+Clusters are connected in clusters.py; what is sent to the processes is decided in simulating.py. Workers of a cluster must have
 the same sources of ``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
 """
 
@@ -430,8 +430,8 @@ def _by_equals(function: Callable[[ItemT], AnswerT], asked: Mapping[str, str], i
         for name, here in asked.items():
             there = own.get(name, "")
             if there != here and (name not in _COMPILERS or (there and here)):
-                found = f"{name} {there}" if there else f"no {name}"
-                raise _UnlikeError(f"a worker has {found}, but here is {here}, so results could differ; install the same version there")
+                unlike = f"{name} {there}" if there else f"no {name}"
+                raise _UnlikeError(f"a worker has {unlike}, but here is {here}, so results could differ; install the same version there")
     return function(item)
 
 
@@ -449,9 +449,9 @@ def check_versions(workers: Workers, cluster: str) -> None:
     except ImportError as error:
         raise InputError(f"{cluster}: a worker cannot run anything ({error}); install paceline where the workers run") from None
     if there:
-        found = "no Paceline" if None in there else f"Paceline {min(map(str, there))}"
+        version = "no Paceline" if None in there else f"Paceline {min(map(str, there))}"
         raise InputError(
-            f"{cluster}: a worker has {found}, but here is {__version__}, so results could differ; install the same version there"
+            f"{cluster}: a worker has {version}, but here is {__version__}, so results could differ; install the same version there"
         )
     try:
         list(workers.map(abs, range(workers.count)))

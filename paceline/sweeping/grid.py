@@ -6,7 +6,6 @@ Nothing is simulated here. The configurations of a plan are made in :mod:`paceli
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -30,20 +29,6 @@ Axis = tuple[str, list[Any]]
 """A dotted key and the values that it takes."""
 Choice = tuple[int, ...]
 """Which value each axis takes, by number."""
-
-
-class _Kept(OrderedDict[Choice, PartT]):
-    """Sections that are shared between combinations; those used last are kept."""
-
-    def recall(self, choice: Choice) -> PartT | None:
-        if choice in self:
-            self.move_to_end(choice)
-        return self.get(choice)
-
-    def keep(self, choice: Choice, section: PartT) -> None:
-        self[choice] = section
-        if len(self) > _KEPT_SECTIONS:
-            self.popitem(last=False)
 
 
 class Grid(Sequence[Scenario]):
@@ -98,8 +83,8 @@ class Grid(Sequence[Scenario]):
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
         self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload"]
-        self._workloads: _Kept[Workload] = _Kept()
-        self._clusters: _Kept[Cluster] = _Kept()
+        self._workloads: dict[Choice, Workload] = {}
+        self._clusters: dict[Choice, Cluster] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -163,7 +148,7 @@ class Grid(Sequence[Scenario]):
                 left.append((len(good) / len(values), key, good))
         if not left:
             return ""
-        _, key, good = max(left, key=lambda its: its[0])
+        _, key, good = max(left, key=lambda most: most[0])
         return f"; with `over` {key}={range_of(good)} all can be simulated"
 
     def _choice(self, index: int) -> Choice:
@@ -179,17 +164,24 @@ class Grid(Sequence[Scenario]):
         chosen = list(self.combination(index).items())
         of_workload, of_cluster = tuple(choice[axis] for axis in self._of_workload), tuple(choice[axis] for axis in self._of_cluster)
         shared: dict[str, Workload | Cluster] = {}
-        if (workload := self._workloads.recall(of_workload)) is not None:
+        if (workload := self._workloads.pop(of_workload, None)) is not None:
             shared["workload"] = workload
-        if (cluster := self._clusters.recall(of_cluster)) is not None:
+        if (cluster := self._clusters.pop(of_cluster, None)) is not None:
             shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" `over` {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ", say=True)
         scenario = scenario_from_table(table, where, self._beside, self.prices)
-        self._workloads.keep(of_workload, scenario.workload)
-        self._clusters.keep(of_cluster, scenario.cluster)
+        _keep(self._workloads, of_workload, scenario.workload)
+        _keep(self._clusters, of_cluster, scenario.cluster)
         return scenario
+
+
+def _keep(sections: dict[Choice, PartT], choice: Choice, section: PartT) -> None:
+    """Keep a section that combinations share, as the one used last; of many the oldest goes."""
+    sections[choice] = section
+    if len(sections) > _KEPT_SECTIONS:
+        del sections[next(iter(sections))]
 
 
 def grid(

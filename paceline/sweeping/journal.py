@@ -1,6 +1,6 @@
 """The results file of a sweep or plan while it is written: a journal, and at the end the results in order.
 
-What a line holds is in lines.py. Files are read by others, finished or not, in results_file.py.
+What a line holds, and how others read a file, finished or not, is in results_file.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import warnings
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -36,6 +35,7 @@ from simulator.base.validation_errors import quoted
 from simulator.scenario import Scenario
 
 _ANOTHER = "holds the results of another sweep"
+_NO_RESULT, _NO_RESULTS_FILE = "is no result", "is there already and is no results file"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
 _NAMED, _LINES_NAMED = 3, 20
 _COMPARED = 100
@@ -153,39 +153,39 @@ class Journal:
     def _read(self) -> None:
         """Find all whole lines, those that are damaged, and what is left behind the last."""
         self._entries: list[_Entry] = []
-        self._damaged: list[tuple[str, ResultsError]] = []  # where each is, and what is wrong with it
-        self._tail = b""
-        self._end = 0
+        self._damaged: list[tuple[str, str]] = []  # where each is, and what is wrong with it
+        self._tail, self._end = b"", 0
         self._finished = True  # no line has a place, and nothing else is there
         with self._reading(0) as lines:
             for number, text in enumerate(lines, start=1):
+                where = f"{self.path}:{number}"
+                problem = f"{where if number > 1 else self.path}: {_NO_RESULT if number > 1 else _NO_RESULTS_FILE} of this version"
                 if not text.endswith(b"\n") and begins_line(text):
                     self._tail, self._finished = text, False
                     break
-                line, fault = _line_or_fault(text)
-                if fault is not None and is_damage(fault, self.path):
-                    self._damaged.append((f"{self.path}:{number}", fault))
-                    self._finished = False
-                elif line is not None:
+                try:
+                    line = line_in(text)
+                except ResultsError as error:
+                    line = None
+                    if is_damage(error, self.path):
+                        self._damaged.append((where, str(error)))
+                        self._finished, problem = False, ""
+                    elif not isinstance(error, UnclearError):
+                        problem = f"{where}: {error}"
+                if line is not None:
                     place = number - 1 if line.place is None else line.place
                     self._entries.append(_Entry(line.scenario_hash, line.failed, number, place, self._end, len(text)))
                     self._finished &= line.place is None
-                elif self._force:
+                elif problem and not self._force:
+                    raise ResultsError(f"{problem}; {_REPLACE}")
+                elif problem:
                     self._file.truncate(0)
                     self._read()
                     return
-                else:
-                    raise ResultsError(f"{self._no_result(number, fault)}; {_REPLACE}")
                 self._end += len(text)
         self._begun = self._end
         self._of = {entry.scenario_hash: entry for entry in self._entries}
         self._lines_read = Counter(entry.scenario_hash for entry in self._entries if not entry.failed)
-
-    def _no_result(self, number: int, fault: ResultsError | None) -> str:
-        if fault is not None and not isinstance(fault, UnclearError):
-            return f"{self.path}:{number}: {fault}"
-        what = f"{self.path}:{number}: is no result" if number > 1 else f"{self.path}: is there already and is no results file"
-        return f"{what} of this version"
 
     @contextmanager
     def _reading(self, begin: int) -> Iterator[BinaryIO]:
@@ -293,8 +293,8 @@ class Journal:
         self._tell_of_damage("it is simulated again")
         with _explained(self.path):
             if self._unlike is not None:
-                its = sorted(self._of, key=self._unlike.__getitem__)
-                self._write_anew([(scenario_hash, self._unlike[scenario_hash]) for scenario_hash in its])
+                kept = sorted(self._of, key=self._unlike.__getitem__)
+                self._write_anew([(scenario_hash, self._unlike[scenario_hash]) for scenario_hash in kept])
                 self._unlike = None
             if self._tail:
                 self._file.truncate(self._end)
@@ -304,8 +304,10 @@ class Journal:
             os.fsync(self._file.fileno())
 
     def _write(self, line: Line) -> None:
-        _put(self._file, line.text)
         assert line.place is not None
+        left = line.text
+        while left:  # past Python's buffer: nothing is left in it that could come late
+            left = left[os.write(self._file.fileno(), left) :]
         entry = _Entry(line.scenario_hash, line.failed, len(self._entries) + 1, line.place, self._end, len(line.text))
         self._finished = False
         self._end += entry.size
@@ -396,23 +398,9 @@ def _explained(path: Path) -> Iterator[None]:
         raise SimulationError(f"{path}: cannot be written: {error.strerror}; finished results are kept: run again when it can") from None
 
 
-def _put(file: RawIOBase, data: bytes) -> None:
-    """Write to the end of a file that was opened to append, past Python's buffer: nothing is left in it that could come late."""
-    while data:
-        data = data[os.write(file.fileno(), data) :]
-
-
 def _text(file: BinaryIO, entry: _Entry) -> bytes:
     file.seek(entry.begin)
     return file.read(entry.size)
-
-
-def _line_or_fault(text: bytes) -> tuple[Line | None, ResultsError | None]:
-    """The line that a text is, or why it cannot be read; neither where it is another program's."""
-    try:
-        return line_in(text), None
-    except ResultsError as error:
-        return None, error
 
 
 def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:

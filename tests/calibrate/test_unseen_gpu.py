@@ -12,7 +12,7 @@ from support.probes import run_script
 from support.waiting import PATIENCE_S
 
 import paceline
-from paceline.cli.measuring import warning_loudly
+from paceline.cli.terminal import warning_loudly
 from simulator.base.errors import CalibrationWarning
 
 SEEN = """

@@ -434,7 +434,7 @@ def test_what_failed_is_tried_again_where_that_is_asked_for(tmp_path, monkeypatc
 
     out = tmp_path / "r.ndjson"
     with monkeypatch.context() as patched:
-        patched.setattr("paceline.sweeping.runner.simulate", fails)
+        patched.setattr("paceline.sweeping.simulating.simulate", fails)
         assert len(paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1).failed) == 2
     assert len(paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1).failed) == 2
     assert not paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1, retry_failed=True).failed

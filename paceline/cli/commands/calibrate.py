@@ -90,8 +90,7 @@ def calibrate(
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.measuring import measuring, warning_loudly
-    from paceline.cli.terminal import note
+    from paceline.cli.terminal import measuring, note, warning_loudly
     from simulator.base.files import EDITED, Output
 
     model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
@@ -216,8 +215,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
-    from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted
-    from paceline.cli.terminal import note, printer, say
+    from paceline.cli.terminal import note, note_of_file, note_of_measurements, print_fitted, printer, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_bytes, format_share

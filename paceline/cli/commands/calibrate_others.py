@@ -40,8 +40,7 @@ def calibrate_input(given: Given, *, json: bool = False) -> None:
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted, run_measured
-    from paceline.cli.terminal import say
+    from paceline.cli.terminal import note_of_file, note_of_measurements, print_fitted, run_measured, say
     from simulator.base.text import format_seconds
 
     pipeline, path, raw = run_measured(api.calibrate_input, given, "inputs")
@@ -106,8 +105,7 @@ def calibrate_link(
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.measuring import note_of_file, print_fitted, run_measured
-    from paceline.cli.terminal import say
+    from paceline.cli.terminal import note_of_file, print_fitted, run_measured, say
     from simulator.base.text import format_rate, format_seconds
 
     if address is not None:
@@ -166,8 +164,7 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted, run_measured
-    from paceline.cli.terminal import printer, say
+    from paceline.cli.terminal import note_of_file, note_of_measurements, print_fitted, printer, run_measured, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_number, format_share

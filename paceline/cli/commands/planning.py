@@ -163,8 +163,7 @@ def learn(given: Given, *, json: bool = False) -> None:
         Print the answer as JSON.
     """
     from paceline import api
-    from paceline.cli.measuring import measuring
-    from paceline.cli.terminal import note
+    from paceline.cli.terminal import measuring, note
 
     with measuring() as progress:
         learned = api.learn(**given, progress=progress)

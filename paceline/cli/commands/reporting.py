@@ -179,9 +179,8 @@ def quickstart(
     """
     from paceline import api
     from paceline.cli.ending import keeping
-    from paceline.cli.measuring import measuring, note_of_measurements
     from paceline.cli.showing_results import show_table
-    from paceline.cli.terminal import note, progress_bar, stages_bar
+    from paceline.cli.terminal import measuring, note, note_of_measurements, progress_bar, stages_bar
     from simulator.base import catalog
     from simulator.catalogue.loading import load_workload
 
