@@ -333,10 +333,10 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     @property
     def input_work(self) -> InputWork | None:
         """What a pipeline does for a batch in the epochs that are simulated: those after the first, unless that is the whole job."""
-        its, job = self.input, self.job
-        if its is None or its.cached is None or (job is not None and job.total_samples <= job.epoch_samples):
-            return its.work if its is not None else None
-        return its.cached
+        pipeline, job = self.input, self.job
+        if pipeline is None or pipeline.cached is None or (job is not None and job.total_samples <= job.epoch_samples):
+            return pipeline.work if pipeline is not None else None
+        return pipeline.cached
 
     @property
     def scaling(self) -> Literal["weak", "strong"]:
@@ -471,10 +471,10 @@ def _check_training(scenario: Scenario) -> None:
 
 def _check_input(scenario: Scenario) -> None:
     """Rules between the input pipeline and the rest."""
-    its, cluster = scenario.input, scenario.cluster
-    if its is None:
+    pipeline, cluster = scenario.input, scenario.cluster
+    if pipeline is None:
         return
-    for name, work in (("work", its.work), ("cached", its.cached)):
+    for name, work in (("work", pipeline.work), ("cached", pipeline.cached)):
         if work is not None and work.read_bytes_per_sample and cluster.storage is None:
             raise ValueError(
                 f"input.{name}.read_bytes_per_sample ({work.read_bytes_per_sample:g}) needs cluster.storage, which says how fast they are "

@@ -67,11 +67,11 @@ def own_file(name: str) -> Path:
 
 def entries(kind: Kind) -> dict[str, Path]:
     """Every name of a kind with the file that it stands for."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in _folders(kind):
         for name, file in _files(folder, _names_in(folder)):
-            found.setdefault(name, file)
-    return dict(sorted(found.items()))
+            files.setdefault(name, file)
+    return dict(sorted(files.items()))
 
 
 def _names_in(folder: Path) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def scenario_file(path: str | Path) -> Path:
         if said := _of_another_kind(name):
             raise ScenarioError(f"{name}: {said}")
         file = Path(f"{name}.toml")
-        hint = f"did you mean {file}?" if file.is_file() else _hint(name, {**known, **{its.name: its for its in Path().glob("*.toml")}})
+        hint = f"did you mean {file}?" if file.is_file() else _hint(name, [*known, *(other.name for other in Path().glob("*.toml"))])
         raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {hint}")
     return known[name]
 
@@ -164,7 +164,7 @@ def _of_another_kind(name: str) -> str | None:
     from simulator.base.files import mistaken_table, read_toml
 
     kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices")
-    file = next((its[name] for kind in kinds if name in (its := entries(kind))), None)
+    file = next((files[name] for kind in kinds if name in (files := entries(kind))), None)
     return None if file is None else mistaken_table(read_toml(file), name, None)
 
 

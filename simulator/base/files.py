@@ -21,17 +21,12 @@ import stat
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.text import no_such_file
 from simulator.base.units import vanishes
-
-
-def _flat(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def exact(text: str) -> float:
@@ -74,7 +69,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{path}: {mistaken(path) or f'is no valid TOML: {_flat(error)}'}") from None
+        flat = " ".join(str(error).split())
+        raise ScenarioError(f"{path}: {mistaken(path) or f'is no valid TOML: {flat}'}") from None
     except RecursionError:
         raise ScenarioError(f"{path}: is nested too deeply") from None
     except ValueError as error:  # a number with thousands of digits, a path with a zero byte
@@ -82,44 +78,17 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 Is: TypeAlias = Literal[
-    "scenario",
-    "workload",
-    "cluster",
-    "device",
-    "input",
-    "fault",
-    "testbed-setting",
-    "matrix",
-    "results",
-    "plan",
-    "learned",
-    "measurements",
-    "steps",
-    "keras-model",
-    "package",
-]
+    "scenario", "workload", "cluster", "device", "input", "fault", "testbed-setting", "matrix", "results", "plan", "learned",
+    "measurements", "steps", "keras-model", "package",
+]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class FileKind:
-    """A kind of file.
-
-    Attributes
-    ----------
-    what
-        With its article: ``a workload``.
-    use
-        What a person does with one; ``{}`` is its path.
-    holds
-        Whether a table read from TOML, or the first line of JSON, is of this kind.
-    """
+class FileKind(NamedTuple):
+    """A kind of file: its name with an article, what a person does with one at the path ``{}``, and whether a table is of it."""
 
     what: str
     use: str
     holds: Callable[[Mapping[str, Any]], bool]
-
-
-_SECTIONS = ("workload", "cluster", "strategy", "run", "training", "job")
 
 
 def _any(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -130,59 +99,50 @@ def _every(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda table: all(key in table for key in keys)
 
 
-def _is_matrix(table: Mapping[str, Any]) -> bool:
-    return any(isinstance(table.get(key), list) for key in ("fit", "held_out"))
+def _any_of(kind: type, *keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda table: any(isinstance(table.get(key), kind) for key in keys)
 
 
-def _is_scenario(table: Mapping[str, Any]) -> bool:
-    return any(isinstance(table.get(key), Mapping) for key in _SECTIONS)
-
-
-def _is_faults(table: Mapping[str, Any]) -> bool:
-    means = (f"{what}_mtbf{unit}" for what in ("worker", "server", "node", "job") for unit in ("", "_s"))
-    return any(key in table for key in (*means, "preemption"))
-
-
-def _is_measurement(table: Mapping[str, Any]) -> bool:
-    return table.get("kind") == "header" and "probe" in table
-
-
-def _is_steps(table: Mapping[str, Any]) -> bool:
-    return table.get("format") == "paceline-steps"
-
-
-def _is_package(table: Mapping[str, Any]) -> bool:
-    return "name" in table and any(isinstance(table.get(key), Mapping) for key in ("dependencies", "devDependencies", "scripts"))
-
-
-def _is_setting(table: Mapping[str, Any]) -> bool:
-    return "mode" in table and ("workers" in table or "model" in table)
-
-
+_RING = "`paceline simulate ring --set"
+_MEANS = tuple(f"{what}_mtbf{unit}" for what in ("worker", "server", "node", "job") for unit in ("", "_s"))
 _IN_TOML: dict[Is, FileKind] = {
-    "scenario": FileKind("a scenario", "simulate it with `paceline simulate {}`", _is_scenario),
-    "matrix": FileKind("a matrix of testbed settings", "run it with `paceline validate --matrix {}`", _is_matrix),
-    "workload": FileKind(
-        "a workload", "try it in a scenario: `paceline simulate ring --set workload.use={}`", _any("variables", "transformer", "residual")
+    "scenario": FileKind(
+        "a scenario",
+        "simulate it with `paceline simulate {}`",
+        _any_of(Mapping, "workload", "cluster", "strategy", "run", "training", "job"),
     ),
-    "cluster": FileKind("a cluster", "try it in a scenario: `paceline simulate ring --set cluster.use={}`", _any("inter_node")),
+    "matrix": FileKind("a matrix of testbed settings", "run it with `paceline validate --matrix {}`", _any_of(list, "fit", "held_out")),
+    "workload": FileKind("a workload", f"try it in a scenario: {_RING} workload.use={{}}`", _any("variables", "transformer", "residual")),
+    "cluster": FileKind("a cluster", f"try it in a scenario: {_RING} cluster.use={{}}`", _any("inter_node")),
     "device": FileKind("a device", "see it with `paceline models show {}`", _any("generation")),
-    "input": FileKind("an input pipeline", "try it in a scenario: `paceline simulate ring --set input.use={}`", _any("work")),
+    "input": FileKind("an input pipeline", f"try it in a scenario: {_RING} input.use={{}}`", _any("work")),
     "fault": FileKind(
-        "a file of faults", "try it in a job: `paceline simulate ring --set job.samples=1e9 --set job.faults.use={}`", _is_faults
+        "a file of faults", f"try it in a job: {_RING} job.samples=1e9 --set job.faults.use={{}}`", _any(*_MEANS, "preemption")
     ),
-    "testbed-setting": FileKind("a setting of the testbed", "run it with `paceline testbed run {}`", _is_setting),
+    "testbed-setting": FileKind(
+        "a setting of the testbed",
+        "run it with `paceline testbed run {}`",
+        lambda table: "mode" in table and ("workers" in table or "model" in table),
+    ),
 }
 _IN_JSON: dict[Is, FileKind] = {
     "results": FileKind("a results file", "draw it with `paceline report {}`", _any("scenario_hash")),
-    "measurements": FileKind("a file of measurements", "", _is_measurement),
-    "steps": FileKind("a record of steps", "compare it with a prediction: `paceline watch SCENARIO.toml {}`", _is_steps),
+    "measurements": FileKind("a file of measurements", "", lambda table: table.get("kind") == "header" and "probe" in table),
+    "steps": FileKind(
+        "a record of steps",
+        "compare it with a prediction: `paceline watch SCENARIO.toml {}`",
+        lambda table: table.get("format") == "paceline-steps",
+    ),
     "learned": FileKind("an answer about learning", "draw it with `paceline report {}`", _every("problem", "target", "ways")),
     "plan": FileKind(
         "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
     ),
     "keras-model": FileKind("the configuration of a Keras model", "", _every("class_name", "config")),
-    "package": FileKind("a package.json of Node.js", "", _is_package),
+    "package": FileKind(
+        "a package.json of Node.js",
+        "",
+        lambda table: "name" in table and _any_of(Mapping, "dependencies", "devDependencies", "scripts")(table),
+    ),
 }
 _WITH_MEASUREMENTS: Mapping[str, str] = {
     "step": "fit them with `paceline calibrate --from-measurements {}`",
@@ -212,8 +172,8 @@ def is_json_of(path: Path, kind: Is) -> bool:
 
 def mistaken_table(table: Mapping[str, Any], path: str | Path, wanted: Is | None) -> str | None:
     """That a table is of another kind than the one that is wanted, and what to do with it; None where it is not."""
-    found = kind_of_table(table)
-    return None if found is None or found == wanted else _sentence(_IN_TOML[found], path)
+    actual = kind_of_table(table)
+    return None if actual is None or actual == wanted else _sentence(_IN_TOML[actual], path)
 
 
 def mistaken(path: str | Path, wanted: Is | None = None) -> str | None:
@@ -238,10 +198,10 @@ def _other_text(text: str, path: str | Path, wanted: Is | None) -> str | None:
             data = json.loads(candidate)
         except (ValueError, RecursionError):
             continue
-        found = next((name for name, kind in _IN_JSON.items() if isinstance(data, dict) and kind.holds(data)), None)
-        if found is None or found == wanted:
+        actual = next((name for name, kind in _IN_JSON.items() if isinstance(data, dict) and kind.holds(data)), None)
+        if actual is None or actual == wanted:
             return None
-        return _sentence(_IN_JSON[found], path, _WITH_MEASUREMENTS.get(str(data.get("probe")), ""))
+        return _sentence(_IN_JSON[actual], path, _WITH_MEASUREMENTS.get(str(data.get("probe")), ""))
     if str(path).endswith(".py"):
         return _sentence(_PYTHON, path)
     start = text.lstrip()[:200].lower()
@@ -261,20 +221,13 @@ _MARKED_WITHIN = 4096
 """Bytes at the beginning of a file within which its mark stands."""
 
 
-@dataclass(frozen=True)
-class OutputKind:
-    """What a command writes into a file, and may so replace.
-
-    Attributes
-    ----------
-    what
-        With what is said of a file that is not of it, such as ``"is no machine that a fit wrote"``.
-    holds
-        Whether a file that has content is of it.
-    """
+class OutputKind(NamedTuple):
+    """What a command writes into a file, and may so replace."""
 
     what: str
+    """Said of a file that is not of it, such as ``"is no machine that a fit wrote"``."""
     holds: Callable[[Path], bool]
+    """Whether a file that has content is of it."""
 
 
 EDITED = OutputKind("", lambda _: False)
@@ -283,8 +236,13 @@ EDITED = OutputKind("", lambda _: False)
 
 def marked_kind(what: str, mark: str | bytes) -> OutputKind:
     """Files, such as a ``"report"``, that have a mark of Paceline's within their first bytes, which those of earlier versions may lack."""
-    its = mark.encode() if isinstance(mark, str) else mark
-    return OutputKind(f"is no {what} of this version of Paceline", lambda path: its in _start_of(path))
+    data = mark.encode() if isinstance(mark, str) else mark
+
+    def holds(path: Path) -> bool:
+        with path.open("rb") as file:
+            return data in file.read(_MARKED_WITHIN)
+
+    return OutputKind(f"is no {what} of this version of Paceline", holds)
 
 
 def csv_kind(columns: Sequence[str]) -> OutputKind:
@@ -464,15 +422,10 @@ def check_apart(outputs: Iterable[tuple[str, Path | None]]) -> None:
     InputError
         Two are.
     """
-    given = [(name, path) for name, path in outputs if path is not None]
-    for (one, path), (other, second) in itertools.combinations(given, 2):
+    written = [(name, path) for name, path in outputs if path is not None]
+    for (name, path), (other, second) in itertools.combinations(written, 2):
         if path.resolve() == second.resolve() and not _is_device(path):
-            raise InputError(f"{one} and {other}: both are {str(path)!r}; give two names")
-
-
-def _start_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MARKED_WITHIN)
+            raise InputError(f"{name} and {other}: both are {str(path)!r}; give two names")
 
 
 def _write_whole(path: Path, content: str | bytes) -> Path:
@@ -546,8 +499,8 @@ def with_checksum(text: str) -> str:
 
 def without_checksum(text: bytes) -> bytes:
     """An object of JSON as :func:`with_checksum` was given it."""
-    before, found, _ = text.rpartition(b"," + _KEY)
-    return before + b"}" if found else text
+    before, key, _ = text.rpartition(b"," + _KEY)
+    return before + b"}" if key else text
 
 
 def checksum_holds(text: bytes) -> bool | None:
@@ -556,8 +509,8 @@ def checksum_holds(text: bytes) -> bool | None:
     >>> [checksum_holds(text) for text in (b'{"a":1,"checksum":"8b0f0d75aabe01bb"}', b'{"a":2,"checksum":"8b0f0d75aabe01bb"}', b'{"a":1}')]
     [True, False, None]
     """
-    before, found, rest = text.rstrip(b" \t\r\n").rpartition(_KEY)  # in a string its quotation marks have backslashes before them
-    if not found or not rest.lstrip().startswith(b":"):
+    before, key, rest = text.rstrip(b" \t\r\n").rpartition(_KEY)  # in a string its quotation marks have backslashes before them
+    if not key or not rest.lstrip().startswith(b":"):
         return None
     return before.endswith(b",") and _KEY + rest == _ending(before[:-1])[1:]
 

@@ -123,22 +123,22 @@ def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
 
 def _found(patterns: Sequence[str], since_s: float | None) -> list[Path]:
     """What patterns fit; with ``since_s`` as of :class:`_Keeper`."""
-    found = [Path(place) for pattern in patterns for place in glob.glob(pattern)]
-    return found if since_s is None else [place for place in found if _is_own(place, since_s)]
+    places = [Path(place) for pattern in patterns for place in glob.glob(pattern)]
+    return places if since_s is None else [place for place in places if _is_own(place, since_s)]
 
 
 def _is_own(place: Path, since_s: float) -> bool:
     with contextlib.suppress(OSError):  # it is gone
-        its = place.lstat()
-        return its.st_uid == os.getuid() and its.st_mtime >= since_s
+        state = place.lstat()
+        return state.st_uid == os.getuid() and state.st_mtime >= since_s
     return False
 
 
 def _end_workers(folders: Sequence[Path], but: set[int]) -> None:
     """Kill whoever works in these folders, and wait until they are gone."""
     deadline_s = time.monotonic() + _ENDED_WITHIN_S
-    while (found := [process for process in _processes() - but if _works_in(process, folders)]) and time.monotonic() < deadline_s:
-        for process in found:
+    while (at_work := [process for process in _processes() - but if _works_in(process, folders)]) and time.monotonic() < deadline_s:
+        for process in at_work:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(_EACH_S)
@@ -156,13 +156,13 @@ def _works_in(process: int, folders: Sequence[Path]) -> bool:
 
     Ray's write their titles over what they were started with: those are known by a file in the folder that they have open.
     """
-    its = Path("/proc", str(process))
+    state = Path("/proc", str(process))
     with contextlib.suppress(OSError):  # it has ended, or is another user's
-        values = dict(line.partition("=")[::2] for line in os.fsdecode((its / "environ").read_bytes()).split("\0"))
+        values = dict(line.partition("=")[::2] for line in os.fsdecode((state / "environ").read_bytes()).split("\0"))
         if any(Path(values.get(name, os.sep)) in folders for name in _NAMED_BY):
             return True
-        if (its / "cmdline").read_bytes().startswith(_OF_RAY):
-            opened = [os.path.realpath(file) for file in (its / "fd").iterdir()]
+        if (state / "cmdline").read_bytes().startswith(_OF_RAY):
+            opened = [os.path.realpath(file) for file in (state / "fd").iterdir()]
             return any(folder in Path(path).parents for path in opened for folder in folders)
     return False
 
@@ -237,13 +237,13 @@ def _number(path: Path) -> float | None:
 
 def _table(path: Path) -> dict[str, float]:
     """Bytes by name, of a file with a name and a number a line; those with the unit kB are multiplied out."""
-    found: dict[str, float] = {}
+    table: dict[str, float] = {}
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return found
+        return table
     for line in lines:
         name, number, *unit = [*line.replace(":", " ").split(), "", ""][:3]
         if number.isdigit():
-            found[name] = float(number) * (1024.0 if unit == ["kB"] else 1.0)
-    return found
+            table[name] = float(number) * (1024.0 if unit == ["kB"] else 1.0)
+    return table

@@ -69,9 +69,9 @@ class Streams:
 
         Where the numbers are scattered over a wide range, each row is a group by itself.
         """
-        found = np.empty((len(numbers), 1))
-        Rows(self._key(name), numbers, sample, 1, 1 if scattered else _CELLS).fill(np.arange(len(numbers)), found)
-        return found[:, 0]
+        draws = np.empty((len(numbers), 1))
+        Rows(self._key(name), numbers, sample, 1, 1 if scattered else _CELLS).fill(np.arange(len(numbers)), draws)
+        return draws[:, 0]
 
     def _key(self, name: str) -> tuple[int, int]:
         return _key(self.seed, (self.replication, _number(name), 0, 0))

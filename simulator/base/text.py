@@ -219,7 +219,7 @@ _ENDINGS: tuple[tuple[str, Kind, Kind], ...] = (
 
 def formats_data() -> dict[str, dict[str, Any]]:
     """:data:`FORMATS` as plain data, ready to become JSON: for each kind the attributes of its :class:`Format`."""
-    return {kind: asdict(its) for kind, its in FORMATS.items()}
+    return {kind: asdict(form) for kind, form in FORMATS.items()}
 
 
 def written(value: str | float | None, kind: Kind) -> str:
@@ -450,9 +450,9 @@ def no_such_file(path: str | Path, otherwise: str = "check the path") -> str:
     """That there is no such file, and those of its folder that may have been meant; where there are none, what else to do."""
     folder, name = os.path.split(path)
     try:
-        with os.scandir(folder or ".") as found:
+        with os.scandir(folder or ".") as files:
             # a common ending makes no two names alike
-            beside = sorted(its.name for its in found if its.is_file() and nearest(Path(name).stem, [Path(its.name).stem]))
+            beside = sorted(file.name for file in files if file.is_file() and nearest(Path(name).stem, [Path(file.name).stem]))
     except (OSError, ValueError):
         beside = []
     return f"there is no such file; {did_you_mean(name, beside, otherwise, written=os.path.join(folder, '{}'))}"

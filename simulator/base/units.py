@@ -182,8 +182,8 @@ def as_thousands(text: str) -> str:
     >>> as_thousands("1.000 USD"), as_thousands("0.500"), as_thousands("1.25"), as_thousands("1.281e6")
     ('1000', '', '', '')
     """
-    found = _THOUSANDS.match(text)
-    return found[0].replace(".", "") if found is not None else ""
+    match = _THOUSANDS.match(text)
+    return match[0].replace(".", "") if match is not None else ""
 
 
 def check_thousands(text: str, where: str) -> None:
@@ -213,11 +213,11 @@ def warn_of_thousands(text: str, where: str = "") -> None:
     ReadingWarning
         How it is read, and what to write in place of it.
     """
-    if (found := _ROUND.match(text)) is not None:
-        unit = text[found.end() :]
+    if (match := _ROUND.match(text)) is not None:
+        unit = text[match.end() :]
         warnings.warn(
-            f"{where}{text!r} is read as {float(found[0]):g}{unit}, its point being that of decimals; "
-            f"for thousands write {found[0].replace('.', '')}{unit}",
+            f"{where}{text!r} is read as {float(match[0]):g}{unit}, its point being that of decimals; "
+            f"for thousands write {match[0].replace('.', '')}{unit}",
             ReadingWarning,
             stacklevel=2,
         )
@@ -244,10 +244,10 @@ def _read(text: str, dimension: Dimension) -> float | None:
 
 def _hint(text: str, dimension: Dimension) -> str:
     """What was likely meant by a text that is refused; nothing where that cannot be guessed."""
-    found = _LOOSE[dimension].fullmatch(text)
-    if found is not None:
-        units = _times(found["unit"]) if dimension == "time" else _powers(found) if dimension == "power" else _amounts(found, dimension)
-        guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
+    match = _LOOSE[dimension].fullmatch(text)
+    if match is not None:
+        units = _times(match["unit"]) if dimension == "time" else _powers(match) if dimension == "power" else _amounts(match, dimension)
+        guesses = [f"{match['number']}{match['space']}{unit}" for unit in units]
         if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
             return f"did you mean {' or '.join(near)}?"
     if hint := without_separators(text):
@@ -260,15 +260,15 @@ def _times(unit: str) -> list[str]:
     return ["min", "ms"] if unit in ("m", "M") else [unit.lower()]
 
 
-def _powers(found: re.Match[str]) -> list[str]:
+def _powers(match: re.Match[str]) -> list[str]:
     """Units of power that differ from a text in large and small letters."""
-    prefix = {"k": "k", "m": "M", "": ""}[(found["prefix"] or "").lower()]
-    return [prefix + ("W" if len(found["unit"]) == 1 else found["unit"].lower())]
+    prefix = {"k": "k", "m": "M", "": ""}[(match["prefix"] or "").lower()]
+    return [prefix + ("W" if len(match["unit"]) == 1 else match["unit"].lower())]
 
 
-def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
+def _amounts(match: re.Match[str], dimension: Dimension) -> list[str]:
     """Units of information, or of a rate, that a text is near to."""
-    typed, unit = found["prefix"] or "", found["unit"]
+    typed, unit = match["prefix"] or "", match["unit"]
     prefix = "k" if typed == "k" else typed[:1].upper() + typed[1:].lower()
     if len(typed) > 2:  # in words
         prefix = typed.lower() if len(unit) > 1 else _PREFIXES[typed.lower()][1][0]
@@ -277,11 +277,11 @@ def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
     named = unit if len(unit) == 1 else unit.lower()
     if dimension == "information":
         return [prefix + ("B" if unsure else named)]
-    per = (found["per"] or "/").lower()
-    if per == "p" and len(unit) == 1 and unit + found["per"] != "Bp":
+    per = (match["per"] or "/").lower()
+    if per == "p" and len(unit) == 1 and unit + match["per"] != "Bp":
         return [f"{prefix}bps"] if unit == "b" else [f"{prefix}bps", f"{prefix}B/s"]
     between = " per " if per == "per" else "/"
-    return [f"{prefix}{one}{between}{time}" for one in (["bit", "B"] if unsure else [named]) for time in _times(found["time"] or "s")]
+    return [f"{prefix}{name}{between}{time}" for name in (["bit", "B"] if unsure else [named]) for time in _times(match["time"] or "s")]
 
 
 _NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}

@@ -150,8 +150,8 @@ def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
     tables, others, kind = tables_at(model, location[:-1])
     owners = [str(table.model_fields["kind"].default) for table in others if key in keys_of(table)]
     if owners:
-        its = " or ".join(f'"{owner}"' for owner in owners)
-        return f'is no key of kind = "{kind}"; it belongs to kind = {its}'
+        kinds = " or ".join(f'"{owner}"' for owner in owners)
+        return f'is no key of kind = "{kind}"; it belongs to kind = {kinds}'
     known = sorted({name for table in tables for name in keys_of(table)})
     elsewhere = list(dict.fromkeys(_places_of(key, model)))
     if not nearest(key, known, least=_HARDLY_ANOTHER) and 0 < len(elsewhere) <= 2:
@@ -175,7 +175,7 @@ def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables
         others, kind = ([table for table in tables if table not in tagged], str(part)) if tagged else ([], "")
         if isinstance(part, str) and not tagged:
             inner = [table.model_fields[part].annotation for table in tables if part in table.model_fields]
-            tables = [found for annotation in inner for found in parts_of(annotation) if issubclass(found, BaseModel)]
+            tables = [table for annotation in inner for table in parts_of(annotation) if issubclass(table, BaseModel)]
         tables = tagged or tables
     return tables, others, kind
 

@@ -146,9 +146,9 @@ def load_accelerator(path: str | Path) -> Accelerator:
     ReadingWarning
         A figure is far from those of all devices.
     """
-    found = validated(Accelerator, read_toml(path), str(path))
-    warn_of_implausible(found, source=f"{path}: ")
-    return found
+    device = validated(Accelerator, read_toml(path), str(path))
+    warn_of_implausible(device, source=f"{path}: ")
+    return device
 
 
 def accelerators() -> Mapping[str, Accelerator]:
@@ -196,13 +196,13 @@ def _stamp(file: Path) -> int:
 
 @cache
 def _by_name(files: tuple[tuple[Path, int], ...]) -> dict[str, Accelerator]:
-    found: dict[str, Accelerator] = {}
+    by_name: dict[str, Accelerator] = {}
     devices = [(file, load_accelerator(file)) for file, _ in files]
     for file, device in devices:
         for name in (device.name, *device.aliases):
-            other = found.setdefault(spelled(name), device)
+            other = by_name.setdefault(spelled(name), device)
             if other is not device:
                 raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; a name stands for one device")
     for file, device in devices:  # and by the name of the catalogue, unless that is another's
-        found.setdefault(spelled(file.stem), device)
-    return found
+        by_name.setdefault(spelled(file.stem), device)
+    return by_name

@@ -453,7 +453,7 @@ class Cluster(
             raise ValueError(
                 "offers are other ways to pay than price, and there is none: give price, or make the first of offers the price"
             )
-        names = [its.called for its in self.ways_to_pay]
+        names = [way.called for way in self.ways_to_pay]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise ValueError(f"two ways to pay are called {twice!r}: give each of price and offers a name of its own")
         if self.server_price is not None and self.server_price.preemption is not None:
@@ -468,8 +468,8 @@ class Cluster(
 
     def paid_by(self, name: str) -> Self:
         """The cluster with one of its ways to pay in use, and all others as its offers."""
-        price, *_ = (its for its in self.ways_to_pay if its.called == name)
-        return self.model_copy(update={"price": price, "offers": tuple(its for its in self.ways_to_pay if its.called != name)})
+        price, *_ = (way for way in self.ways_to_pay if way.called == name)
+        return self.model_copy(update={"price": price, "offers": tuple(way for way in self.ways_to_pay if way.called != name)})
 
     def _check_neighbours(self) -> None:
         """Raise ValueError where racks or links are meant that there are not."""
@@ -532,7 +532,7 @@ class Cluster(
 
     def with_links(self, change: Callable[[ClusterLink], Link]) -> Self:
         """The cluster with another link in place of each."""
-        new = {its.key: change(its) for its in self.links}
+        new = {link.key: change(link) for link in self.links}
         changes: dict[str, Any] = {key: link for key, link in new.items() if "." not in key}
         if self.islands is not None and "islands.between" in new:
             changes["islands"] = self.islands.model_copy(update={"between": new["islands.between"]})
@@ -610,8 +610,8 @@ class Cluster(
         """Relative speeds of the devices of some nodes, shape (n,)."""
         known = np.repeat([kind.speed for kind in self.node_classes], [kind.nodes for kind in self.node_classes])
         speeds = np.append(np.concatenate([known, self.node_speed]), 1.0)
-        found: NDArray[np.float64] = speeds[np.minimum(nodes, len(speeds) - 1)]
-        return found
+        of_nodes: NDArray[np.float64] = speeds[np.minimum(nodes, len(speeds) - 1)]
+        return of_nodes
 
     def slowdown_of(self, node: int) -> Slowdown | None:
         """How the devices of a node stay slow for a while; none if they never do."""

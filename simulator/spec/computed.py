@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -154,14 +154,14 @@ class Pass(NamedTuple):
         return math.fsum(each.flops for each in self.products)
 
     @property
-    def fused_flops(self) -> float:
-        """Of products inside kernels that do more."""
-        return math.fsum(each.flops for each in self.fused)
+    def fused_flops_at_best(self) -> float:
+        """As many as take, at the best speed of kernels that do more, as long as those inside them."""
+        return math.fsum(each.flops / each.reach for each in self.fused)
 
     @property
     def all_flops(self) -> float:
         """Operations of both kinds."""
-        return self.flops + self.fused_flops
+        return self.flops + math.fsum(each.flops for each in self.fused)
 
     @property
     def all_bytes(self) -> float:
@@ -325,7 +325,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
     return {
         "variables": _variables(blocks, nominal, each_bytes),
-        "layers": _layers(blocks, nominal),
+        "layers": tuple(_layers(blocks, nominal)),
         "counted": {
             "flops_per_sample": math.fsum(each.all_flops for each in (*forward, *backward)),
             "per_sample_bytes": math.fsum(each.all_bytes for each in (*forward, *backward)),
@@ -364,8 +364,8 @@ class _Times(NamedTuple):
     def asked(self, passes: Iterable[Pass]) -> _Asked:
         """What some passes ask of the device, together."""
         rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
-        each = [(its.roofline_s(*rates), its.moved_bytes, _fused_flops_at_best(its), its.kernels) for its in passes]
-        products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
+        asked = [(work.roofline_s(*rates), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
+        products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True)) if asked else (0.0,) * 4
         return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
 
     def of_asked(self, asked: _Asked) -> float:
@@ -385,11 +385,6 @@ class _Times(NamedTuple):
         return 7 * parameter_bytes / (self.bandwidth_bytes_per_s * self.moving_share)
 
 
-def _fused_flops_at_best(its: Pass) -> float:
-    """As many as take, at the best speed of such kernels, as long as those that there are."""
-    return math.fsum(each.flops / each.reach for each in its.fused)
-
-
 def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
     columns = []
@@ -404,25 +399,25 @@ def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list
     """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
     index = sum(len(block.parameters) for block in blocks)
     work = [times.of(block.backward) for block in blocks]
-    whole, done, found = math.fsum(work), 0.0, []
-    for block, its in zip(reversed(blocks), reversed(work), strict=True):
+    whole, done, variables = math.fsum(work), 0.0, []
+    for block, of_block in zip(reversed(blocks), reversed(work), strict=True):
         size, seen = sum(each.size for each in block.parameters), 0
         for each in reversed(block.parameters):
             index, seen = index - 1, seen + each.size
-            found.append(
+            variables.append(
                 {"name": f"{block.name}/{each.name}", "size_bytes": float(value_bytes * each.size), "creation_index": index,
-                 "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
+                 "ready": min(round((done + of_block * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
             )  # fmt: skip
-        done += its
-    return found
+        done += of_block
+    return variables
 
 
-def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+def _layers(blocks: Sequence[Block], times: _Times) -> Iterator[Layer]:
     """With the seconds that a sample takes as their work."""
     names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
-    found, first = [], 0
+    first = 0
     for block in blocks:
-        its = range(first, first + len(block.parameters))
+        places = range(first, first + len(block.parameters))
         first += len(block.parameters)
         forward_s = times.of(block.forward)
         whole = block.whole
@@ -436,13 +431,13 @@ def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
             )
         if block.experts is not None:
             count, used, size = block.experts
-            mine = tuple(index for index, each in zip(its, block.parameters, strict=True) if each.of_experts)
+            mine = tuple(index for index, each in zip(places, block.parameters, strict=True) if each.of_experts)
             experts = Experts(count=count, used=used, work=times.of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
-        layer = Layer(
+        yield Layer(
             name=block.name,
             forward=forward_s,
             backward=times.of(block.backward),
-            variables=tuple(its),
+            variables=tuple(places),
             output_bytes_per_sample=block.output_bytes,
             kept_bytes_per_sample=block.kept_bytes,
             kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
@@ -452,5 +447,3 @@ def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
             tied=tuple(names.index(name) for name in block.tied),
             experts=experts,
         )
-        found.append(layer.model_dump())
-    return found

@@ -155,8 +155,8 @@ def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> M
 @lru_cache(maxsize=64)
 def _prime(number: int) -> int:
     """2, 3, 5, ... by their number from 0."""
-    found, candidate = -1, 1
-    while found < number:
+    seen, candidate = -1, 1
+    while seen < number:
         candidate += 1
-        found += all(candidate % divisor for divisor in range(2, math.isqrt(candidate) + 1))
+        seen += all(candidate % divisor for divisor in range(2, math.isqrt(candidate) + 1))
     return candidate

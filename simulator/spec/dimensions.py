@@ -318,9 +318,9 @@ def _products(rows: float, value_bytes: int, *matrices: tuple[int, int]) -> tupl
     there: list[Product] = []
     back: list[Product] = []
     for inner, columns in matrices:
-        its = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner)
-        there.append(its)
-        back += [its._replace(inner=columns), its._replace(inner=math.inf)]
+        product = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner)
+        there.append(product)
+        back += [product._replace(inner=columns), product._replace(inner=math.inf)]
     return tuple(there), tuple(back)
 
 
@@ -368,11 +368,11 @@ class Residual(Spec):
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """First convolution with its pooling, blocks, and head."""
-        size, found = value_bytes, []
+        size, blocks = value_bytes, []
         side = _halved(self.image)
         first = _Convolution("convolution", 7, 3, _FIRST, self.image, side, self.bias)
         pooled = _halved(side) ** 2 * _FIRST * size
-        found.append(
+        blocks.append(
             Block(
                 "first", (*first.parameters,), first.forward(size) + Pass((), first.bytes_out(size) + pooled, 1),
                 # the gradient of the image itself is not needed
@@ -384,35 +384,35 @@ class Residual(Spec):
         for number, count in enumerate(self.stages):
             for block in range(count):
                 width, halves = _FIRST << number, number > 0 and block == 0
-                found.append(self._block(f"stage_{number + 1}/block_{block + 1}", channels, width, side, halves, block == 0, size))
+                blocks.append(self._block(f"stage_{number + 1}/block_{block + 1}", channels, width, side, halves, block == 0, size))
                 side, channels = _halved(side) if halves else side, _EXPANSION * width
         values = channels * side**2 * size
         head = Product(2.0 * channels * self.classes, (channels + self.classes) * size, channels)
         kernel = Parameter("kernel", (channels, self.classes)), Parameter("bias", (self.classes,))
-        found.append(
+        blocks.append(
             Block("head", kernel, Pass((head,), values, 4), Pass((head, head), values, 4), output_bytes=0.0,
                   kept_bytes=channels * size + self.classes * _LOGIT_BYTES)
         )  # fmt: skip
-        return tuple(found)
+        return tuple(blocks)
 
     def _block(self, name: str, channels: int, width: int, side: int, halves: bool, projected: bool, size: int) -> Block:
         """1x1, 3x3 and 1x1 convolution with batch normalisation, and the sum with what came in, or its 1x1 projection."""
         ends = _halved(side) if halves else side
         between = ends if self.stride == "first" else side
-        its = [
+        convolutions = [
             _Convolution("reduce", 1, channels, width, side, between, self.bias),
             _Convolution("middle", 3, width, width, between, ends, self.bias),
             _Convolution("expand", 1, width, _EXPANSION * width, ends, ends, self.bias),
         ]
         if projected:
-            its.append(_Convolution("project", 1, channels, _EXPANSION * width, side, ends, self.bias))
-        out = its[2].bytes_out(size)
+            convolutions.append(_Convolution("project", 1, channels, _EXPANSION * width, side, ends, self.bias))
+        out = convolutions[2].bytes_out(size)
         forward, backward = Pass((), 3 * out, 1), Pass((), 2 * out, 1)
-        for each in its:
+        for each in convolutions:
             forward, backward = forward + each.forward(size), backward + each.backward(size)
         return Block(
-            name, tuple(Parameter(f"{its_own.name}/{each.name}", each.shape) for its_own in its for each in its_own.parameters),
-            forward, backward, output_bytes=out, kept_bytes=math.fsum(each.kept(size) for each in its) + out,
+            name, tuple(Parameter(f"{part.name}/{each.name}", each.shape) for part in convolutions for each in part.parameters),
+            forward, backward, output_bytes=out, kept_bytes=math.fsum(each.kept(size) for each in convolutions) + out,
         )  # fmt: skip
 
 

@@ -100,9 +100,9 @@ class Histogram(Spec):
     def rows_of(cls, items: Iterable[Self]) -> list[Row]:
         """A row for each value: ``staleness``, ``updates`` that had it, and their ``share`` of all; of several, one after the other."""
         return [
-            {"staleness": value, "updates": count, "share": count / sum(its.counts)}
-            for its in items
-            for value, count in zip(its.values, its.counts, strict=True)
+            {"staleness": value, "updates": count, "share": count / sum(histogram.counts)}
+            for histogram in items
+            for value, count in zip(histogram.values, histogram.counts, strict=True)
         ]
 
 

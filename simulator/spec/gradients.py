@@ -37,6 +37,7 @@ from simulator.base.spec import MESSAGE, Bytes, PerByte, Spec, Terse
 from simulator.spec.workload import Variable, Workload
 
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
+_MIN_SHARD_BYTES = 256 * 1024.0
 _FEEDS_BACK = ("1-bit", "top-k", "powersgd")
 """Kinds whose authors add what was not sent to the next gradient."""
 _TRAFFIC: dict[str, tuple[float, float]] = {
@@ -231,52 +232,30 @@ def buckets(
     sends (n - 1) S, which a ring all-reduce sends of n / 2 times S.
     """
 
-    if compression is not None:
-        return _compressed(workload, batch, bucket_size_bytes, replicas, compression, first_bucket_bytes)
-
-    def size_of(variable: Variable) -> float:
+    def sizes_of(variable: Variable) -> tuple[tuple[float, ...], float]:
+        """Its part of each round's collective, and what it counts for in a bucket."""
+        if compression is not None:
+            return compression.collective_bytes(variable, batch, replicas), math.fsum(compression.sent_bytes(variable, batch))
         gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
-        return variable.gradient_bytes(batch) * gathered
+        size = variable.gradient_bytes(batch) * gathered
+        return (size,), size
 
-    if bucket_size_bytes is None:
-        return [Bucket(1.0, math.fsum(size_of(variable) for variable in workload.variables))]
+    if bucket_size_bytes is None and compression is None:
+        return [Bucket(1.0, math.fsum(sizes_of(variable)[1] for variable in workload.variables))]
+    rounds = 1 if compression is None else compression.rounds
     fused: list[Bucket] = []
-    size, full = 0.0, first_bucket_bytes or bucket_size_bytes
-    for variable in workload.variables:
-        size += size_of(variable)
-        if size >= full:
-            fused.append(Bucket(variable.ready, size))
-            size, full = 0.0, bucket_size_bytes
-    if size:
-        fused.append(Bucket(workload.variables[-1].ready, size))
-    # the last gradient ends the backward pass, whatever the clock of the measurement said
-    fused[-1] = Bucket(1.0, fused[-1].size_bytes)
-    return fused
-
-
-def _compressed(
-    workload: Workload,
-    batch: int,
-    bucket_size_bytes: float | None,
-    replicas: int,
-    compression: Compression,
-    first_bucket_bytes: float | None,
-) -> list[Bucket]:
-    fused: list[list[Bucket]] = []
-    sizes, sent, full = [0.0] * compression.rounds, 0.0, first_bucket_bytes or bucket_size_bytes
+    sizes, filled, full = [0.0] * rounds, 0.0, first_bucket_bytes or bucket_size_bytes
     last = workload.variables[-1]
     for variable in workload.variables:
-        sizes = [size + its for size, its in zip(sizes, compression.collective_bytes(variable, batch, replicas), strict=True)]
-        sent += math.fsum(compression.sent_bytes(variable, batch))
-        if variable is last or (full is not None and sent >= full):
+        parts, counted = sizes_of(variable)
+        sizes = [size + part for size, part in zip(sizes, parts, strict=True)]
+        filled += counted
+        if variable is last or (full is not None and filled >= full):
             # the last gradient ends the backward pass, whatever the clock of the measurement said
             ready = 1.0 if variable is last else variable.ready
-            fused.append([Bucket(ready, size) for size in sizes if size])
-            sizes, sent, full = [0.0] * compression.rounds, 0.0, bucket_size_bytes
-    return [bucket for of_round in fused for bucket in of_round]
-
-
-_MIN_SHARD_BYTES = 256 * 1024.0
+            fused += [Bucket(ready, size) for size in sizes if size]
+            sizes, filled, full = [0.0] * rounds, 0.0, bucket_size_bytes
+    return fused
 
 
 class Partitioner(Spec):

@@ -34,8 +34,8 @@ class InputWork(Spec):
     def times(self, factor: float) -> InputWork:
         """So many times the work."""
         parts = {
-            name: Affine(base_s=its.base_s * factor, per_sample_s=its.per_sample_s * factor)
-            for name, its in (("serial", self.serial), ("parallel", self.parallel))
+            name: Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
+            for name, time in (("serial", self.serial), ("parallel", self.parallel))
         }
         return InputWork(**parts, read_bytes_per_sample=self.read_bytes_per_sample * factor)
 

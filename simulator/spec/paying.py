@@ -60,10 +60,10 @@ class _Dated(Spec):
         """That it is empty, or has a date of the calendar."""
         if unclear := re.search(_OTHER_ORDER, given):
             raise ValueError(f"has {unclear[0]}, whose day and month may be meant either way: write year-month-day, such as 2024-05-01")
-        found = re.findall(_DATE, given)
-        if given and not found:
+        dates = re.findall(_DATE, given)
+        if given and not dates:
             raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
-        for year, month, day in found:
+        for year, month, day in dates:
             try:
                 datetime.date(int(year), int(month or 1), int(day or 1))
             except ValueError:
@@ -246,7 +246,7 @@ class Price(
     def called(self) -> str:
         """Its name, or which kind it is."""
         kinds = {"bought": self.purchase_usd is not None, "reserved": self.reserved is not None, "spot": self.preemption is not None}
-        return self.name or next((kind for kind, its in kinds.items() if its), "rented")
+        return self.name or next((kind for kind, fits in kinds.items() if fits), "rented")
 
     @property
     def capital_usd(self) -> float:
@@ -263,8 +263,8 @@ class Price(
     @property
     def years(self) -> float | None:
         """For which the capital is paid; None where there is none, or that is not said."""
-        its = self.owned or self.reserved
-        return None if its is None else its.years
+        held = self.owned or self.reserved
+        return None if held is None else held.years
 
     @property
     def standing_usd_per_hour(self) -> float:
@@ -342,10 +342,10 @@ class Price(
     def worked_out_in_words(self) -> str:
         """Of what the price of an hour was worked out, what was assumed included; empty where it was given."""
         if self.reserved is not None:
-            its = self.reserved
-            paid = [f"{its.upfront_usd:,.10g} USD at the beginning"] if its.upfront_usd else []
-            paid += [f"{its.usd_per_hour:,.10g} USD for each hour"] if its.usd_per_hour or not paid else []
-            return ", ".join([f"reserved for {its.years:g} year{'' if its.years == 1 else 's'}", *paid, self._use_in_words])
+            term = self.reserved
+            paid = [f"{term.upfront_usd:,.10g} USD at the beginning"] if term.upfront_usd else []
+            paid += [f"{term.usd_per_hour:,.10g} USD for each hour"] if term.usd_per_hour or not paid else []
+            return ", ".join([f"reserved for {term.years:g} year{'' if term.years == 1 else 's'}", *paid, self._use_in_words])
         owned = self.owned
         if owned is None or self.purchase_usd is None:
             return ""
@@ -373,10 +373,10 @@ class Price(
         """How the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
         share = self.share_in_use or 1.0
         if self.reserved is not None:
-            its = self.reserved
-            hourly = f"{its.usd_per_hour:,.10g} USD / {share:g}"
-            upfront = f"{its.upfront_usd:,.10g} USD / ({its.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"
-            return f"{upfront} + {hourly}" if its.upfront_usd else hourly
+            term = self.reserved
+            hourly = f"{term.usd_per_hour:,.10g} USD / {share:g}"
+            upfront = f"{term.upfront_usd:,.10g} USD / ({term.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"
+            return f"{upfront} + {hourly}" if term.upfront_usd else hourly
         owned = self.owned
         if owned is None or self.purchase_usd is None:
             return ""

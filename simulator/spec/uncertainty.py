@@ -267,11 +267,11 @@ def between(ours: AppliedDiscrepancy | None, theirs: AppliedDiscrepancy | None) 
     What a cause does to each is compared where it is as large as it may be, at the ends of its
     90% interval: a link that limits both scenarios as predicted may limit neither there.
     """
-    one, other = ({part.name: part.ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
+    mine, other = ({part.name: part.ends for part in applied.parts} if applied is not None else {} for applied in (ours, theirs))
     low: list[float] = []
     high: list[float] = []
-    for name in {**one, **other}:
-        (slower, faster), (his_slower, his_faster) = one.get(name, (0.0, 0.0)), other.get(name, (0.0, 0.0))
+    for name in {**mine, **other}:
+        (slower, faster), (his_slower, his_faster) = mine.get(name, (0.0, 0.0)), other.get(name, (0.0, 0.0))
         changes = his_slower - slower, faster - his_faster  # of the ratio's logarithm: with more time, and with less
         low.append(max(0.0, *(-change for change in changes)))
         high.append(max(0.0, *changes))

@@ -387,7 +387,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     def _in_short(self) -> Iterator[str]:
         yield f"{self.name}, {self.precision}"
         if self.variables:
-            size = math.fsum(its.size_bytes for its in self.variables)
+            size = math.fsum(variable.size_bytes for variable in self.variables)
             yield f"{counted(len(self.variables), 'variable')} of {format_bytes(size)} in all"
         if (batch := self.batch_per_replica) is not None:
             both = format_seconds(self.forward(batch) + self.backward(batch))
@@ -417,8 +417,8 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         lacking = [name for name in was.keys if name not in data]
         if not lacking:
             return data
-        found = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
-        return {**data, **{name: found[name] for name in lacking if name in found}}
+        expanded = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
+        return {**data, **{name: expanded[name] for name in lacking if name in expanded}}
 
     @property
     def keras_3(self) -> str:
@@ -540,9 +540,9 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
         if not others and (not device or known_device(device).name == was.device):
             return self
-        found = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
+        expanded = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
         given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
-        return Workload.model_validate(_filled(given, {name: found[name] for name in (*was.keys, "computed")}))
+        return Workload.model_validate(_filled(given, {name: expanded[name] for name in (*was.keys, "computed")}))
 
     @property
     def moved_by_factor(self) -> bool:
@@ -625,30 +625,22 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 @lru_cache(maxsize=64)
 def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
     """What follows from dimensions, validated once: :func:`~simulator.spec.computed.step_of` with its errors."""
-    found = step_of(dimensions, precision, device, dict(own))
-    return {
-        "variables": tuple(Variable.model_validate(each) for each in found["variables"]),
-        "layers": tuple(Layer.model_validate(each) for each in found["layers"]),
-        "counted": Counted.model_validate(found["counted"]),
-        "forward": Affine.model_validate(found["forward"]),
-        "backward": Affine.model_validate(found["backward"]),
-        "apply_s": found["apply_s"],
-        "uncertainty": Uncertainty.model_validate(found["uncertainty"]),
-        "input_bytes_per_sample": found["input_bytes_per_sample"],
-        "computed": found["computed"],
-    }
+    step = step_of(dimensions, precision, device, dict(own))
+    tables: dict[str, type[Spec]] = {"counted": Counted, "forward": Affine, "backward": Affine, "uncertainty": Uncertainty}
+    validated = {name: table.model_validate(step[name]) for name, table in tables.items()}
+    return {**step, **validated, "variables": tuple(map(Variable.model_validate, step["variables"]))}
 
 
-def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(data: Mapping[str, Any], expanded: Mapping[str, Any]) -> dict[str, Any]:
     """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
-    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
-    filled = {**data, **{name: found[name] for name in keys}}
+    keys = [name for name in expanded if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    filled = {**data, **{name: expanded[name] for name in keys}}
     for name in ("forward", "backward"):
         if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
             own = {short_name(key) for key in given}
-            filled[name] = {**{key: value for key, value in found[name].model_dump().items() if short_name(key) not in own}, **given}
+            filled[name] = {**{key: value for key, value in expanded[name].model_dump().items() if short_name(key) not in own}, **given}
     if "uncertainty" in keys:
-        names, draws = found["uncertainty"].parameters, found["uncertainty"].draws
+        names, draws = expanded["uncertainty"].parameters, expanded["uncertainty"].draws
         kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
         if not kept:
             keys.remove("uncertainty")
@@ -656,4 +648,4 @@ def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]
         elif len(kept) < len(names):
             drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
             filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
-    return {**filled, "computed": {**found["computed"], "keys": keys}}
+    return {**filled, "computed": {**expanded["computed"], "keys": keys}}
