@@ -533,14 +533,9 @@ class Cluster(
     def with_links(self, change: Callable[[ClusterLink], Link]) -> Self:
         """The cluster with another link in place of each."""
         new = {link.key: change(link) for link in self.links}
-        changes: dict[str, Any] = {key: link for key, link in new.items() if "." not in key}
-        if self.islands is not None and "islands.between" in new:
-            changes["islands"] = self.islands.model_copy(update={"between": new["islands.between"]})
-        changes["node_classes"] = tuple(
-            kind.model_copy(update={"inter_node": new.get(f"node_classes.{number}.inter_node")})
-            for number, kind in enumerate(self.node_classes)
-        )
-        return self.model_copy(update=changes)
+        own = [new.pop(f"node_classes.{number}.inter_node", None) for number in range(len(self.node_classes))]
+        classes = tuple(kind.replaced({"inter_node": link}) for kind, link in zip(self.node_classes, own, strict=True))
+        return self.replaced({**new, "node_classes": classes})
 
     @property
     def room(self) -> int | None:

@@ -133,12 +133,8 @@ class Pass(NamedTuple):
     def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
         assert isinstance(other, Pass)
-        return Pass(
-            self.products + other.products,
-            self.moved_bytes + other.moved_bytes,
-            self.kernels + other.kernels,
-            self.fused + other.fused,
-        )
+        products, fused = self.products + other.products, self.fused + other.fused
+        return Pass(products, self.moved_bytes + other.moved_bytes, self.kernels + other.kernels, fused)
 
     def times(self, number: int) -> Pass:
         """The same, repeated."""

@@ -61,16 +61,19 @@ class _Varying(Terse, only=("persistence",)):
         "0: each is drawn by itself, 1: once a run",
     )
 
+    def mean(self) -> float:
+        """Mean; 1, unless a distribution says otherwise."""
+        return 1.0
+
 
 class Normal(_Varying):
-    """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
+    """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it.
+
+    Those (beyond 3.3 deviations) change the mean by less than 1e-4.
+    """
 
     kind: Literal["normal"] = Field(default="normal", description="this distribution")
     cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
-
-    def mean(self) -> float:
-        """Mean, dimensionless; the raised draws (beyond 3.3 deviations) change it by less than 1e-4."""
-        return 1.0
 
     def spread(self) -> float:
         """Standard deviation over mean."""
@@ -106,10 +109,6 @@ class Gamma(_Varying):
     kind: Literal["gamma"] = Field(default="gamma", description="this distribution")
     shape: float = Field(gt=0, le=1e7, description="shape parameter: the square of mean over standard deviation")
 
-    def mean(self) -> float:
-        """Mean, 1."""
-        return 1.0
-
     def spread(self) -> float:
         """Standard deviation over mean."""
         return 1.0 / math.sqrt(self.shape)
@@ -123,10 +122,6 @@ class Exponential(_Varying):
     """Memoryless with mean 1."""
 
     kind: Literal["exponential"] = Field(default="exponential", description="this distribution")
-
-    def mean(self) -> float:
-        """Mean, 1."""
-        return 1.0
 
     def spread(self) -> float:
         """Standard deviation over mean."""

@@ -111,14 +111,8 @@ class Variable(Terse, only=("tensors", "columns")):
         if self.tensors == 1:
             return self
         sparse = None if self.sparse_bytes_per_sample is None else self.sparse_bytes_per_sample / self.tensors
-        part = {
-            "size_bytes": self.size_bytes / self.tensors,
-            "sparse_bytes_per_sample": sparse,
-            "rows": None,
-            "columns": None,
-            "tensors": 1,
-        }
-        return self.model_copy(update=part)
+        part = {"size_bytes": self.size_bytes / self.tensors, "sparse_bytes_per_sample": sparse, "tensors": 1}
+        return self.model_copy(update={**part, "rows": None, "columns": None})
 
     def gradient_bytes(self, batch: int) -> float:
         """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""
