@@ -125,7 +125,7 @@ _AT_MOST = {"straggler_cv": 0.3, "crowding": 1.0}
 
 
 def _or_none(schema: dict[str, Any]) -> None:
-    """That the text "none" may stand for a discrepancy of nothing."""
+    """Let the text "none" stand for a discrepancy of nothing."""
     schema["anyOf"].append({"const": "none"})
 
 
@@ -180,7 +180,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     @field_validator("measured_in")
     @classmethod
     def _a_whole_scenario(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        """That it is a scenario with parameter servers, written out."""
+        """Require that it is a scenario with parameter servers, written out."""
         if given is not None and not (is_valid(cls, given) and cls.model_validate(given).servers):
             raise ValueError("must be a whole scenario with parameter servers; leave it out, then it is this one")
         return given
@@ -199,7 +199,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def sections(self) -> dict[str, Any]:
-        """All its parts by name, for another scenario like it that is validated anew."""
+        """Parts by name, for another scenario like it that is validated anew."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def _in_short(self) -> Iterator[str]:
@@ -210,7 +210,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @cached_property
     def layout(self) -> Layout:
-        """Where the strategy's processes sit on the cluster."""
+        """Layout of the strategy's processes on the cluster."""
         return self.strategy.layout(self.cluster)
 
     @property
@@ -220,7 +220,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def ranks(self) -> int:
-        """Who makes steps: copies of the model, or the parts that these are cut into."""
+        """Number of those who make steps: copies of the model, or the parts that these are cut into."""
         return self.layout.ranks
 
     @property
@@ -235,7 +235,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def waits_for_iterators(self) -> bool:
-        """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
+        """Return whether all stop for the ends of iterators: asynchronous workers stop for their own, and servers' data sets repeat."""
         return not self.strategy.pace.asynchronous and not self.layout.servers
 
     def machines_of(self, replicas: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -244,7 +244,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def workers(self) -> int:
-        """How many train, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
+        """Number of workers, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
         return self.layout.workers
 
     @property
@@ -254,33 +254,33 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
         return steps - (steps - self.run.warmup) // every * every
 
     def shortened(self, steps: int, warmup: int) -> Self:
-        """With fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
+        """Return the scenario with fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
         steps = max(steps, warmup + self.strategy.pace.every)
         run = self.run.model_copy(update={"steps": steps, "job_steps": None, "warmup_steps": warmup})
         return self.model_copy(update={"run": run})
 
     @property
     def rank_messages(self) -> bool:
-        """Whether every message of an all-reduce is simulated: asked for, or because hosts' work on them shares cores, or links change."""
+        """Return whether each message of an all-reduce is simulated: asked for, or as hosts' work on them shares cores, or links change."""
         changing = self.hosts_share_cores or self.reads_share_links or self.follows_trace
         return self.strategy.reduction is not None and (self.run.detail == "messages" or changing)
 
     @property
     def reads_share_links(self) -> bool:
-        """Whether what pipelines read from storage crosses the links between nodes, which collectives use too."""
+        """Return whether what pipelines read from storage crosses the links between nodes, which collectives use too."""
         storage, work = self.cluster.storage, self.input_work
         reads = storage is not None and storage.over_network and work is not None and work.read_bytes_per_sample > 0
         return reads and self.worker_nodes > 1
 
     @property
     def hosts_share_cores(self) -> bool:
-        """Whether hosts' work on messages between nodes waits for cores that all share."""
+        """Return whether hosts' work on messages between nodes waits for cores that all share."""
         cluster = self.cluster
         return cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
 
     @property
     def follows_trace(self) -> bool:
-        """Whether what others take from links that ranks may use changes while it runs."""
+        """Return whether what others take from links that ranks may use changes while it runs."""
         background = self.cluster.background
         if background is None or not background.changes:
             return False
@@ -288,7 +288,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def faults(self) -> Faults | None:
-        """What fails in the job: as it says, with the preemptions of the price at which nodes are rented; none where nothing does."""
+        """Faults of the job, with the preemptions of the price at which nodes are rented; None where nothing fails."""
         job, price = self.job, self.cluster.price
         if job is None:
             return None
@@ -332,7 +332,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def input_work(self) -> InputWork | None:
-        """What a pipeline does for a batch in the epochs that are simulated: those after the first, unless that is the whole job."""
+        """Work of a pipeline for a batch in the epochs that are simulated: those after the first, unless that is the whole job."""
         pipeline, job = self.input, self.job
         if pipeline is None or pipeline.cached is None or (job is not None and job.total_samples <= job.epoch_samples):
             return pipeline.work if pipeline is not None else None

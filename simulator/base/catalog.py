@@ -28,7 +28,7 @@ def _brought_along() -> tuple[Path, ...]:
 
 
 def _roots(kind: Kind) -> tuple[Path, ...]:
-    """Where a kind is looked up, first match wins."""
+    """List where a kind is looked up; the first match wins."""
     if kind == "matrices":
         return _brought_along()
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
@@ -56,7 +56,7 @@ def builder(name: str, kind: Literal["keras", "problems"] = "keras") -> Path:
 
 
 def is_own(file: Path) -> bool:
-    """Whether a file is the user's, not one that Paceline brings along."""
+    """Return whether a file is the user's, not one that Paceline brings along."""
     return not any(file.resolve().is_relative_to(root.resolve()) for root in _brought_along())
 
 
@@ -66,7 +66,7 @@ def own_file(name: str) -> Path:
 
 
 def entries(kind: Kind) -> dict[str, Path]:
-    """Every name of a kind with the file that it stands for."""
+    """Map each name of a kind to the file that it stands for."""
     files: dict[str, Path] = {}
     for folder in _folders(kind):
         for name, file in _files(folder, _names_in(folder)):
@@ -160,7 +160,7 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
 
 
 def _of_another_kind(name: str) -> str | None:
-    """What a name of the catalogue stands for, with the command that takes it; None where it has no such name."""
+    """Say what a name of the catalogue stands for, with the command that takes it; None where there is no such name."""
     from simulator.base.files import mistaken_table, read_toml
 
     kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices")

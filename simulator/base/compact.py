@@ -67,7 +67,7 @@ class CountHistogram:
 
     @property
     def counts(self) -> dict[int, int]:
-        """How often each value came, values in order."""
+        """Number of times that each value came, values in order."""
         values, times = self.table
         return dict(zip(values.tolist(), times.tolist(), strict=True))
 
@@ -143,7 +143,7 @@ def _bins_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @cache
 def _bins_up_to(most: int) -> NDArray[np.int64]:
-    """The same of all numbers up to one."""
+    """Return the bins of all numbers up to one."""
     return _bins_of(np.arange(most + 1))
 
 
@@ -179,7 +179,7 @@ class GroupedCounts:
         return [float(mean) for mean in self.total / np.maximum(counts, 1)]
 
     def quantiles(self, share: float) -> list[int]:
-        """Of each group the smallest value that at least this share does not exceed, to the precision of the bins."""
+        """Return of each group the smallest value that at least this share does not exceed, to the precision of the bins."""
         reached = np.cumsum(self._bins, axis=1)
         places = (reached < share * reached[:, -1:]).sum(axis=1)
         values = np.where(places < _EXACT, places, np.round(_EXACT * np.exp((np.maximum(places - _EXACT, 0) + 0.5) * _WIDTH)))
@@ -190,7 +190,7 @@ _Item = TypeVar("_Item", bound=np.generic)
 
 
 def compact(column: NDArray[_Item]) -> NDArray[_Item]:
-    """The same column; one whose values are all the same takes the memory of one, and cannot be written to."""
+    """Return the column; if all its values are the same, as a view that takes the memory of one and cannot be written to."""
     return np.broadcast_to(column[0], column.shape) if len(column) and (column == column[0]).all() else column
 
 
@@ -272,5 +272,5 @@ class _Joined(Generic[Name]):
 
 
 def device_name(number: int) -> str:
-    """What a device is called wherever its use is measured."""
+    """Name of a device wherever its use is measured."""
     return f"device {number}"

@@ -157,12 +157,12 @@ _FIRST_BYTES = 2**26
 
 
 def kind_of_table(table: Mapping[str, Any]) -> Is | None:
-    """What a table read from TOML is; None where it is nothing that Paceline reads."""
+    """Return the kind of a table read from TOML; None where it is nothing that Paceline reads."""
     return next((name for name, kind in _IN_TOML.items() if kind.holds(table)), None)
 
 
 def is_json_of(path: Path, kind: Is) -> bool:
-    """Whether a file is one object of JSON, and of this kind."""
+    """Return whether a file is one object of JSON, and of this kind."""
     try:
         data = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -171,13 +171,13 @@ def is_json_of(path: Path, kind: Is) -> bool:
 
 
 def mistaken_table(table: Mapping[str, Any], path: str | Path, wanted: Is | None) -> str | None:
-    """That a table is of another kind than the one that is wanted, and what to do with it; None where it is not."""
+    """Say that a table is of another kind than is wanted, and what to do with it; None where it is not."""
     actual = kind_of_table(table)
     return None if actual is None or actual == wanted else _sentence(_IN_TOML[actual], path)
 
 
 def mistaken(path: str | Path, wanted: Is | None = None) -> str | None:
-    """That a file is of another kind than the one that is wanted, and what to do with it; None where that cannot be told."""
+    """Say that a file is of another kind than is wanted, and what to do with it; None where that cannot be told."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_FIRST_BYTES)
@@ -192,7 +192,7 @@ def mistaken(path: str | Path, wanted: Is | None = None) -> str | None:
 
 
 def _other_text(text: str, path: str | Path, wanted: Is | None) -> str | None:
-    """What is no TOML: lines of JSON, one of it, a page or a table."""
+    """Tell what is no TOML: lines of JSON, one object of it, a page or a table."""
     for candidate in (text.partition("\n")[0], text):
         try:
             data = json.loads(candidate)
@@ -251,7 +251,7 @@ def csv_kind(columns: Sequence[str]) -> OutputKind:
 
 
 def has_header(path: Path, columns: Sequence[str]) -> bool:
-    """Whether a file begins with the heading of a table (CSV) of these columns."""
+    """Return whether a file begins with the heading of a table (CSV) of these columns."""
     return heading_of(path) == list(columns)
 
 
@@ -276,7 +276,7 @@ def fitted_kind(what: str, key: str) -> OutputKind:
 
 
 def fitted_table(path: Path) -> Mapping[str, Any]:
-    """What a file (TOML) holds whose ``provenance`` tells by which ``command`` it was made; nothing of any other file."""
+    """Read a file (TOML) whose ``provenance`` tells by which ``command`` it was made; any other is an empty table."""
     try:
         table = read_toml(path)
     except ScenarioError:
@@ -454,7 +454,7 @@ def _write_whole(path: Path, content: str | bytes) -> Path:
 
 
 def mode_of(path: Path) -> int:
-    """Who may read and write a file: as before where it is there, else what the user lets be of new files."""
+    """Return the permissions of a file: as before where it is there, else those of new files."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     hidden = os.umask(0o077)
@@ -463,7 +463,7 @@ def mode_of(path: Path) -> int:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is neither file nor folder, such as ``/dev/null``: writing there replaces nothing."""
+    """Return whether a path is neither file nor folder, such as ``/dev/null``: writing there replaces nothing."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -504,7 +504,7 @@ def without_checksum(text: bytes) -> bytes:
 
 
 def checksum_holds(text: bytes) -> bool | None:
-    """Whether an object of JSON is as :func:`with_checksum` made it; None where it has no checksum.
+    """Return whether an object of JSON is as :func:`with_checksum` made it; None where it has no checksum.
 
     >>> [checksum_holds(text) for text in (b'{"a":1,"checksum":"8b0f0d75aabe01bb"}', b'{"a":2,"checksum":"8b0f0d75aabe01bb"}', b'{"a":1}')]
     [True, False, None]

@@ -109,7 +109,7 @@ class _Keeper:
 
 
 def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
-    """What the keeper does: wait for a word, or for the end of whoever would say it."""
+    """Wait for a word, or for the end of whoever would say it, then tidy up."""
     starter = os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -122,7 +122,7 @@ def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
 
 
 def _found(patterns: Sequence[str], since_s: float | None) -> list[Path]:
-    """What patterns fit; with ``since_s`` as of :class:`_Keeper`."""
+    """Return what patterns fit; ``since_s`` as in :class:`_Keeper`."""
     places = [Path(place) for pattern in patterns for place in glob.glob(pattern)]
     return places if since_s is None else [place for place in places if _is_own(place, since_s)]
 
@@ -145,14 +145,14 @@ def _end_workers(folders: Sequence[Path], but: set[int]) -> None:
 
 
 def _processes() -> set[int]:
-    """All that the system tells of; none where it has no ``/proc``."""
+    """Return all that the system tells of; none where it has no ``/proc``."""
     with contextlib.suppress(OSError):
         return {int(name) for name in os.listdir("/proc") if name.isdecimal()}
     return set()
 
 
 def _works_in(process: int, folders: Sequence[Path]) -> bool:
-    """Whether a process, of this user, was started with one of the folders as its temporary one.
+    """Return whether a process, of this user, was started with one of the folders as its temporary one.
 
     Ray's write their titles over what they were started with: those are known by a file in the folder that they have open.
     """
@@ -206,7 +206,7 @@ def give_back(items: int) -> None:
 
 
 def _limits() -> Iterator[float]:
-    """What each limit leaves, as far as it is known."""
+    """Yield what each limit leaves, as far as it is known."""
     known = _table(Path("/proc/meminfo"))
     if "MemAvailable" in known:
         yield known["MemAvailable"]
@@ -228,7 +228,7 @@ def _limits() -> Iterator[float]:
 
 
 def _number(path: Path) -> float | None:
-    """What a file of one number says; None without it, or where it says that there is no limit."""
+    """Return the number in a file; None without it, or where the file says that there is no limit."""
     try:
         return float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -45,7 +45,7 @@ class Place(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        """Its name, such as ``worker 3``."""
+        """Name of the place, such as ``worker 3``."""
         if self.name:
             return self.name
         return _NAMES[self.kind].format({OWN: "{rank}", PEER: "{peer}"}.get(self.number, self.number))
@@ -56,7 +56,7 @@ class Place(NamedTuple):
         return self.number if self.kind in ("worker", "replica", "device", "host") else None
 
     def of(self, rank: int, peer: int) -> Place:
-        """The same for one rank, and the rank it sends to, where it stands for each rank's own."""
+        """Return the place of one rank, or of the rank that it sends to, where this stands for each rank's own."""
         return self if self.number >= 0 else Place(self.kind, rank if self.number == OWN else peer)
 
 
@@ -345,7 +345,7 @@ class Log:
         return number
 
     def _first(self, queue: Hashable, number: int, due_s: float, end_s: float, cause: int) -> tuple[int, float]:
-        """Of work that has ended in a queue: what let it be first, and when; the one before it, if that ended after it was due."""
+        """Return what let ended work be first in its queue, and when: the work before it, if that ended after it was due."""
         before, before_s = self._before.get(queue, _NOTHING_BEFORE)
         self._before[queue] = number, end_s
         return (before, before_s) if before_s > due_s else (cause, due_s)

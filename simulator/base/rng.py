@@ -60,7 +60,7 @@ class Streams:
         return _generator(self.seed, (_number(name), index))
 
     def rows(self, name: str, numbers: NDArray[np.int64], sample: Sampled, numbers_a_draw: int = 1) -> Rows:
-        """What many draw of this name, from its start; parameters as of :class:`Rows`."""
+        """Return what many draw of this name, from its start; parameters as in :class:`Rows`."""
         columns = max(min(_COLUMNS, _NUMBERS_OF_A_ROW // numbers_a_draw), 1)
         return Rows(self._key(name), numbers, sample, columns, max(_CELLS // (columns * numbers_a_draw), 1))
 
@@ -160,7 +160,7 @@ class Rows:
 
 
 def _span(places: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """The same places, as a slice where they follow each other: numpy copies these faster."""
+    """Return the places as a slice where they follow each other: numpy copies these faster."""
     first, last = int(places[0]), int(places[-1])
     return slice(first, last + 1) if last - first + 1 == len(places) and (places[1:] > places[:-1]).all() else places
 
@@ -175,7 +175,7 @@ def _generator(seed: int, key: tuple[int, ...]) -> np.random.Generator:
 
 @lru_cache(maxsize=256)
 def _key(seed: int, key: tuple[int, ...]) -> tuple[int, int]:
-    """Of a table, which the scenarios of a sweep have in common; longer than that of any stream."""
+    """Return the key of a table, which the scenarios of a sweep have in common; longer than that of any stream."""
     low, high = np.random.SeedSequence(seed, spawn_key=key).generate_state(2, np.uint64).tolist()
     return low, high
 

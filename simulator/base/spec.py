@@ -199,7 +199,7 @@ def parts_of(annotation: Any) -> Iterator[type]:
 
 @cache
 def _plain(spec: type[Spec], field: str) -> str:
-    """What the field takes, if nothing but numbers or a truth value: "number", "truth", else ""."""
+    """Return "number" or "truth" for a field that takes nothing but numbers or a truth value, else ""."""
     if field in spec.quantities() or field not in spec.model_fields:
         return ""
     parts = set(parts_of(spec.model_fields[field].annotation)) - {type(None)}
@@ -288,7 +288,7 @@ class Spec(BaseModel):
         return frame_of([self])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a small table, every text escaped."""
+        """Return what a notebook shows: a small table, every text escaped."""
         return html_of([self], self._caption())
 
     @classmethod
@@ -309,14 +309,14 @@ class Spec(BaseModel):
     @classmethod
     @cache
     def quantities(cls) -> dict[str, Dimension]:
-        """What each of its quantities measures, by the name of the field."""
+        """Return what each quantity measures, by the name of the field."""
         marks = {name: mark_of(field, _Quantity) for name, field in cls.model_fields.items()}
         return {name: mark.dimension for name, mark in marks.items() if mark is not None}
 
     @classmethod
     @cache
     def _short_names(cls) -> list[tuple[str, str]]:
-        """Of each quantity its name, and that without the unit."""
+        """Return the name of each quantity, with and without its unit."""
         return [(name, short) for name in cls.quantities() if (short := short_name(name)) != name]
 
     @model_validator(mode="before")
@@ -447,7 +447,7 @@ class Checksummed(Spec):
 
 
 def keys_of(table: type[BaseModel]) -> dict[str, None]:
-    """Every key that a table takes, in order: a quantity's under both of its names."""
+    """List the keys that a table takes, in order, a quantity's under both of its names."""
     quantities = table.quantities() if issubclass(table, Spec) else {}
     names: dict[str, None] = {}
     for field in table.model_fields:

@@ -67,12 +67,12 @@ class Column:
 
     @property
     def title(self) -> str:
-        """What stands above the values for a reader."""
+        """Heading for a reader."""
         return self.heading or self.name
 
     @property
     def at_left(self) -> bool:
-        """Whether values begin at the left."""
+        """Return whether values begin at the left."""
         return self.kind in _TEXT_KINDS if self.left is None else self.left
 
 

@@ -33,7 +33,7 @@ class Short:
     see: ClassVar[str] = ""
 
     def _in_short(self) -> Iterator[str]:
-        """What it is, then facts, each in a few words."""
+        """Yield what it is, then facts, each in a few words."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -242,12 +242,12 @@ def written(value: str | float | None, kind: Kind) -> str:
 
 
 def kind_of(name: str) -> Kind:
-    """How a number that was measured or predicted is written, by the end of its name: ``per_sample_s``."""
+    """Choose how a number that was measured or predicted is written, by the end of its name: ``per_sample_s``."""
     return next(kind for ending, kind, _ in _ENDINGS if name.endswith(ending))
 
 
 def kind_of_setting(name: str) -> Kind:
-    """How a number that a user gave is written, by the end of its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
+    """Choose how a number that a user gave is written, by the end of its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
     return next(kind for ending, _, kind in _ENDINGS if name.endswith(ending))
 
 
@@ -316,7 +316,7 @@ def format_hourly(usd: float) -> str:
 
 
 def format_interval(low: float, high: float, kind: Kind = "number") -> str:
-    """Both ends of an interval: ``"12.3 ms to 13.0 ms"``."""
+    """Write both ends of an interval: ``"12.3 ms to 13.0 ms"``."""
     return f"{written(low, kind)} to {written(high, kind)}"
 
 
@@ -406,7 +406,7 @@ _MOST = 3
 
 
 def nearest(word: object, known: Iterable[str], *, least: float = _LEAST) -> list[str]:
-    """Those of the known names that a word is most like, the nearest first; large and small letters are the same.
+    """Return the known names that a word is most like, the nearest first; case does not count.
 
     >>> nearest("ethrnet-25g", ["ethernet-1g", "ethernet-25g"]), nearest("resnet", ["resnet-50", "resnet-small"]), nearest("x", ["ring"])
     (['ethernet-25g'], ['resnet-50', 'resnet-small'], [])
@@ -447,7 +447,7 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "", *, wri
 
 
 def no_such_file(path: str | Path, otherwise: str = "check the path") -> str:
-    """That there is no such file, and those of its folder that may have been meant; where there are none, what else to do."""
+    """Say that there is no such file, and which files of its folder may have been meant; where there are none, what else to do."""
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as files:

@@ -172,7 +172,7 @@ def number_of(text: str, where: str) -> float:
 
 
 def vanishes(text: str) -> bool:
-    """Whether the number at the beginning of a text that is read as 0 has been written as something else, such as ``1e-400``."""
+    """Return whether the number at the beginning of a text that is read as 0 has been written as something else, such as ``1e-400``."""
     return any(digit in "123456789" for digit in re.split("[eE]", text, maxsplit=1)[0])
 
 
@@ -224,7 +224,7 @@ def warn_of_thousands(text: str, where: str = "") -> None:
 
 
 def without_separators(text: str) -> str:
-    """How to write a number that is refused, where something separates its thousands or a comma its decimals; else empty."""
+    """Return how to write a number that is refused because something separates its thousands, or a comma its decimals; else nothing."""
     return "write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
 
 
@@ -243,7 +243,7 @@ def _read(text: str, dimension: Dimension) -> float | None:
 
 
 def _hint(text: str, dimension: Dimension) -> str:
-    """What was likely meant by a text that is refused; nothing where that cannot be guessed."""
+    """Guess what a refused text meant; nothing where that cannot be guessed."""
     match = _LOOSE[dimension].fullmatch(text)
     if match is not None:
         units = _times(match["unit"]) if dimension == "time" else _powers(match) if dimension == "power" else _amounts(match, dimension)

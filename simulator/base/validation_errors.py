@@ -70,7 +70,7 @@ _SEVERAL = re.compile(r"\d{1,15}(?:(?:,|\.\.|-)\d{1,15})+")
 
 
 def is_valid(model: type[BaseModel], data: Any) -> bool:
-    """Whether a table is a valid specification of this kind."""
+    """Return whether a table is a valid specification of this kind."""
     try:
         model.model_validate(data)
     except ValidationError:
@@ -110,7 +110,7 @@ def rule_of(problem: Any) -> str:
 
 
 def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
-    """What the short names of kinds, such as those of strategies, stand for as keys."""
+    """Return what the short names of kinds, such as those of strategies, stand for as keys."""
     names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
     return {
         name: f"'{name}' is short for {listed([f'{key} = {_in_toml(value)}' for key, value in keys.items()])}"
@@ -128,7 +128,7 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
 
 
 def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
-    """Where a problem lies, in the file's own keys, and what stands there."""
+    """Locate a problem in the file's own keys, and return what stands there."""
     keys = []
     for part in location:
         if isinstance(data, Mapping) and part not in data:
@@ -145,7 +145,7 @@ def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
 
 
 def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
-    """That there is no such key, and which one may have been meant."""
+    """Say that there is no such key, and which one may have been meant."""
     key = str(location[-1])[:60]
     tables, others, kind = tables_at(model, location[:-1])
     owners = [str(table.model_fields["kind"].default) for table in others if key in keys_of(table)]
@@ -166,7 +166,7 @@ _HARDLY_ANOTHER = 0.85
 
 
 def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:
-    """What may stand at a place; if kinds do, what those of other kinds than the one given are, and its name."""
+    """Return the tables that may stand at a place; where there are kinds, also those of other kinds than the given, and its name."""
     tables: Tables = [model]
     others: Tables = []
     kind = ""
@@ -258,7 +258,7 @@ _NOT_BY_HAND = ("fit", "fit_hosts", "uncertainty", "calibrated", "provenance", "
 
 
 def _figures(spec: Spec, path: str, key: str) -> Iterator[tuple[str, str, type[Spec], str, float, Usual]]:
-    """Of each figure that has a range: path of its table, the same without places in lists, its class, name, value and range."""
+    """Yield of each figure that has a range: path of its table, the same without places in lists, its class, name, value and range."""
     owner = type(spec)
     for name, usual in _ranges(owner).items():
         value: Any = getattr(spec, name)

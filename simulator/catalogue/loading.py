@@ -233,7 +233,7 @@ _MEASURED_PARTS = (
 
 
 def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
-    """Whether a section sets what a dotted name stands for, or a part of it."""
+    """Return whether a section sets what a dotted name stands for, or a part of it."""
     part, *rest = path
     for key, value in own.items():
         if key == part or key == short_name(part):

@@ -69,7 +69,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
 
 
 def at(table: Mapping[str, Any], path: str) -> Any:
-    """What a dotted path leads to, the table itself for an empty one; None where there is nothing."""
+    """Return what a dotted path leads to, the table itself for an empty one; None where there is nothing."""
     value: Any = table
     for key in filter(None, path.split(".")):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -149,7 +149,7 @@ def _of_others(table: Mapping[str, Any], final: Mapping[str, Any], key: str, val
 
 
 def _spec_at(path: str, table: Mapping[str, Any]) -> type[Spec] | None:
-    """What stands at a place of a scenario; where there are several kinds, that which is there."""
+    """Return the specification at a place of a scenario; where there are several kinds, that which is there."""
     specs = [kind for kind in tables_at(Scenario, [*filter(None, path.split("."))])[0] if issubclass(kind, Spec)]
     if len(specs) > 1:
         kind = at(table, f"{path}.kind")
@@ -168,7 +168,7 @@ def _excluded(key: str, value: object) -> Iterator[Displaced]:
 
 
 def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Those of the keys that a table has, under the names that it has them by, each with its value."""
+    """Yield the keys that a table has, under the names that it has them by, each with its value."""
     for key in keys:
         path, _, last = key.rpartition(".")
         inner = at(table, path)
@@ -178,7 +178,7 @@ def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterato
 
 
 def _is_default(table: Mapping[str, Any], key: str) -> bool:
-    """Whether a key that is there says no more than its being left out would."""
+    """Return whether a key that is there says no more than its being left out would."""
     path, _, last = key.rpartition(".")
     spec, beside = _spec_at(path, table), at(table, path)
     field = spec.model_fields.get(last) if spec is not None else None

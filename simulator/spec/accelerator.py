@@ -81,14 +81,14 @@ class Accelerator(Spec):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """What this file states, each of which needs a source: ``memory``, ``memory_bandwidth``, and peaks by arithmetic."""
+        """Figures that this file states, each of which needs a source: ``memory``, ``memory_bandwidth``, and peaks by arithmetic."""
         peaks = [f"peak_flops_per_s.{name}" for name, value in self.peak_flops_per_s if value is not None]
         memory = ["memory"] if self.memory_bytes is not None else []
         return (*memory, "memory_bandwidth", *peaks, *(["cores"] if self.cores else []))
 
     @property
     def newer(self) -> bool:
-        """Whether its generation came after those whose trainings tell what share of their peaks products and attention reach.
+        """Return whether its generation came after those whose trainings tell what share of their peaks products and attention reach.
 
         Its datasheet's peak is further from what kernels, clocks under load and hosts allow, and by how much is known of
         few trainings (``newer_matrix_share`` and ``newer_attention_share`` of models/practice.toml). Processors are not meant.
@@ -96,7 +96,7 @@ class Accelerator(Spec):
         return self.cores is None and self.generation not in _KNOWN_GENERATIONS
 
     def arithmetic(self, precision: str) -> Arithmetic | None:
-        """What a training of this precision multiplies in on this device.
+        """Return what a training of this precision multiplies in on this device.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ def load_accelerator(path: str | Path) -> Accelerator:
 
 
 def accelerators() -> Mapping[str, Accelerator]:
-    """Every device of the catalogue, by its name there and each of its names and aliases as :func:`spelled` writes them.
+    """Map the names and aliases of all devices of the catalogue, as :func:`spelled` writes them, to the devices.
 
     Whoever asks for many takes them from here: each call looks whether a file has changed.
 

@@ -411,7 +411,7 @@ class Cluster(
     @field_validator("overlap_slowdown", mode="wrap")
     @classmethod
     def _is_a_share(cls, given: float, handler: ValidatorFunctionWrapHandler) -> Any:
-        """What else may have been meant, where it is above 1: compute that takes twice as long."""
+        """Say what else a value above 1 may have meant: compute that takes twice as long."""
         try:
             return handler(given)
         except ValidationError as error:
@@ -517,7 +517,7 @@ class Cluster(
 
     @property
     def links(self) -> Iterator[ClusterLink]:
-        """Every link that messages can cross."""
+        """Yield each link that messages can cross."""
         yield ClusterLink("intra_node", "devices", self.intra_node)
         yield ClusterLink("inter_node", "nodes", self.inter_node)
         if self.host_link is not None:
@@ -554,7 +554,7 @@ class Cluster(
 
     @property
     def replicas_per_node(self) -> int:
-        """How many replicas a node takes."""
+        """Number of replicas that a node takes."""
         return self.devices_per_node * self.replicas_per_device
 
     def pace_together(self, busy_share: float) -> float:
@@ -562,7 +562,7 @@ class Cluster(
 
         A replica alone keeps all of the device busy for ``busy_share`` of its time, and needs
         none of it else: a closed network of one station that is shared equally and of a
-        delay, solved by mean-value analysis, whatever the stretches' laws (Reiser and
+        delay, solved by mean-value analysis, whatever the stretches' distributions (Reiser and
         Lavenberg, JACM 1980; Baskett, Chandy, Muntz and Palacios, JACM 1975).
         """
         if self.device_sharing == "saturated":
@@ -576,12 +576,12 @@ class Cluster(
 
     @property
     def replicas_joined(self) -> int:
-        """How many replicas the devices take that are joined directly: those of an island, or of a node."""
+        """Number of replicas on devices that are joined directly: those of an island, or of a node."""
         return self.replicas_per_node if self.islands is None else self.islands.devices * self.replicas_per_device
 
     @property
     def servers_on_devices(self) -> bool:
-        """Whether a parameter server takes its time from the device of a worker on its node."""
+        """Return whether a parameter server takes its time from the device of a worker on its node."""
         return self.device_is_host and self.shared_cores is None
 
     @cached_property
@@ -609,17 +609,17 @@ class Cluster(
         return of_nodes
 
     def slowdown_of(self, node: int) -> Slowdown | None:
-        """How the devices of a node stay slow for a while; none if they never do."""
+        """Return how the devices of a node stay slow for a while; None if they never do."""
         kind = self.class_of(node)
         return kind.slowdown if kind is not None and kind.slowdown is not None else self.slowdown
 
     @property
     def even(self) -> bool:
-        """Whether all nodes are as fast as the measured one, at all times."""
+        """Return whether all nodes are as fast as the measured one, at all times."""
         return not (self.node_classes or self.node_speed or self.slowdown or (self.slow_nodes and not self.slow_nodes.constant))
 
     def link_of(self, node: int) -> Link:
-        """What joins a node to the others: all its NICs together."""
+        """Return what joins a node to the others: all its NICs together."""
         kind = self.class_of(node)
         link = kind.inter_node if kind is not None and kind.inter_node is not None else self.inter_node
         if self.nics_per_node == 1:

@@ -69,7 +69,7 @@ class Parameter(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Number of values."""
         return math.prod(self.shape)
 
 
@@ -146,12 +146,12 @@ class Pass(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Of products that are kernels of their own."""
+        """Operations of products that are kernels of their own."""
         return math.fsum(each.flops for each in self.products)
 
     @property
     def fused_flops_at_best(self) -> float:
-        """As many as take, at the best speed of kernels that do more, as long as those inside them."""
+        """Operations that would take, at the best speed, as long as those inside kernels that do more."""
         return math.fsum(each.flops / each.reach for each in self.fused)
 
     @property
@@ -216,14 +216,14 @@ class Dimensions(Protocol):
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
-        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused kernels, and a kernel's start."""
+        """Constants that decide its times: shares of the peak, of the bandwidth, of the peak in fused kernels, and a kernel's start."""
 
     @property
     def input_bytes_per_sample(self) -> float:
-        """Of a sample as it is fed."""
+        """Bytes of a sample as it is fed."""
 
     def blocks(self, value_bytes: int) -> Sequence[Block]:
-        """Its layers in the order of the forward pass; activations take ``value_bytes`` each."""
+        """Return its layers in the order of the forward pass; activations take ``value_bytes`` each."""
 
 
 class Computed(Spec):
@@ -235,7 +235,7 @@ class Computed(Spec):
 
     @property
     def timed(self) -> bool:
-        """Whether forward or backward pass are computed, and not both given."""
+        """Return whether forward or backward pass are computed, and not both given."""
         return "forward" in self.keys or "backward" in self.keys
 
 
@@ -266,7 +266,7 @@ def known_device(name: str) -> Accelerator:
 
 
 def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None) -> dict[str, Any]:
-    """What a workload is by its dimensions on a device, by the workload's keys.
+    """Compute a workload from its dimensions on a device, by the workload's keys.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class _Times(NamedTuple):
     start_s: float
 
     def asked(self, passes: Iterable[Pass]) -> _Asked:
-        """What some passes ask of the device, together."""
+        """Sum up what some passes ask of the device."""
         rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
         asked = [(work.roofline_s(*rates), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
         products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True)) if asked else (0.0,) * 4
@@ -392,7 +392,7 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
 
 
 def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list[dict[str, Any]]:
-    """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
+    """List variables as their gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
     index = sum(len(block.parameters) for block in blocks)
     work = [times.of(block.backward) for block in blocks]
     whole, done, variables = math.fsum(work), 0.0, []
@@ -409,7 +409,7 @@ def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list
 
 
 def _layers(blocks: Sequence[Block], times: _Times) -> Iterator[Layer]:
-    """With the seconds that a sample takes as their work."""
+    """Yield layers whose work is the seconds that a sample takes."""
     names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
     first = 0
     for block in blocks:

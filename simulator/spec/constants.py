@@ -60,7 +60,7 @@ class Known(Spec):
         return Known(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def quantile(self, probability: float, *, keeps: Kept = "mean") -> float:
-        """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
+        """Return the quantile of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class _Practice(Spec):
 
 @lru_cache(maxsize=1)
 def constants() -> Mapping[str, Constant]:
-    """Every constant by name, in the order of the file.
+    """Read all constants by name, in the order of the file.
 
     Raises
     ------
@@ -119,12 +119,12 @@ def _known(own: Mapping[str, Known]) -> dict[str, Known]:
 
 
 def _kept(name: str) -> Kept:
-    """Of a share, times over it keep their mean; what hosts take for a message is a time of one step and a rate of a server."""
+    """Tell what draws keep: of a share, the mean of times over it; of hosts' work, a time of a step and a rate of a server, the median."""
     return "inverse" if name.endswith("_share") else "median" if name.startswith("grpc_") else "mean"
 
 
 def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
-    """Every constant at its value, those that a scenario sets itself in place of the file's."""
+    """Return each constant's value, those that a scenario sets itself in place of the file's."""
     return {name: known.value for name, known in _known(own).items()}
 
 
@@ -143,7 +143,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[s
 
 @lru_cache(maxsize=256)
 def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> Mapping[str, float]:
-    """The same of a seed, which the scenarios of a sweep have in common."""
+    """Draw all constants for a seed, which the scenarios of a sweep have in common."""
     values, known_by_name = {}, _known(dict(own))
     shifts = Streams(seed, replication).of_the_seed("practice").random(len(known_by_name)).tolist()
     for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):

@@ -98,14 +98,14 @@ class Transformer(Spec):
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
-        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused attention, and a kernel's start."""
+        """Constants that decide its times: shares of the peak, of the bandwidth, of the peak in fused attention, a kernel's start."""
         fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
         moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
         return "matrix_share", moving, fused, "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:
-        """Of its tokens, as int32."""
+        """Bytes of its tokens, as int32."""
         return 4.0 * self.sequence
 
     @property
@@ -115,7 +115,7 @@ class Transformer(Spec):
 
     @property
     def width(self) -> int:
-        """Of keys, and of values: ``hidden`` where each head has its own."""
+        """Width of keys, and of values: ``hidden`` where each head has its own."""
         return self.hidden // self.heads * self.groups
 
     @property
@@ -229,7 +229,7 @@ class Transformer(Spec):
         )
 
     def _apart(self, s: int, size: int, scores: int, used: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
-        """What kernels of their own read and write besides, where what follows a product is not fused with it.
+        """Count what separate kernels read and write besides, where what follows a product is not fused with it.
 
         Biases are added to what products gave; heads of query, key, value and result are copied
         apart and together again, backward too; scores are scaled and masked, and backward
@@ -260,7 +260,7 @@ class Transformer(Spec):
         )
 
     def _parameters(self, experts: ExpertsOf | None) -> Iterator[Parameter]:
-        """In the order in which a forward pass meets them; experts' of a kind as one variable."""
+        """Yield variables in the order in which a forward pass meets them; experts' of a kind as one."""
         h, f = self.hidden, self.inner
         yield from self._norm("attention_norm")
         for name, rows, columns in ("query", h, h), ("key", h, self.width), ("value", h, self.width), ("output", h, h):
@@ -353,12 +353,12 @@ class Residual(Spec):
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
-        """What decides its times: shares of the peak, of the bandwidth, of the peak once more, and a kernel's start."""
+        """Constants that decide its times: shares of the peak, of the bandwidth, of the peak once more, and a kernel's start."""
         return "matrix_share", "normalisation_share", "matrix_share", "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:
-        """Of an image of three channels, as float32."""
+        """Bytes of an image of three channels, as float32."""
         return 4.0 * 3 * self.image**2
 
     @property
@@ -446,11 +446,11 @@ class _Convolution(NamedTuple):
         return 2.0 * self.kernel**2 * self.channels * self.filters * self.ends**2
 
     def bytes_in(self, size: int) -> float:
-        """Of what comes in."""
+        """Bytes that come in."""
         return float(self.channels * self.side**2 * size)
 
     def bytes_out(self, size: int) -> float:
-        """Of its result."""
+        """Bytes of its result."""
         return float(self.filters * self.ends**2 * size)
 
     def product(self, size: int) -> Product:
@@ -458,7 +458,7 @@ class _Convolution(NamedTuple):
         return Product(self.flops, self.bytes_in(size) + self.bytes_out(size), self.kernel**2 * self.channels)
 
     def forward(self, size: int) -> Pass:
-        """Its result is read for its mean and variance, read again and written normalised."""
+        """Return the forward pass: its result is read for its mean and variance, read again and written normalised."""
         return Pass((self.product(size),), 3 * self.bytes_out(size), 2)
 
     def backward(self, size: int, *, of_input: bool = True) -> Pass:
@@ -467,5 +467,5 @@ class _Convolution(NamedTuple):
         return Pass((self.product(size),) * both, 5 * self.bytes_out(size), 1 + both)
 
     def kept(self, size: int) -> float:
-        """What goes into it, and into its normalisation."""
+        """Return the bytes that go into it, and into its normalisation."""
         return self.bytes_in(size) + self.bytes_out(size)

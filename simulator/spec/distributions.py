@@ -67,10 +67,7 @@ class _Varying(Terse, only=("persistence",)):
 
 
 class Normal(_Varying):
-    """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it.
-
-    Those (beyond 3.3 deviations) change the mean by less than 1e-4.
-    """
+    """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
     kind: Literal["normal"] = Field(default="normal", description="this distribution")
     cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
@@ -80,7 +77,7 @@ class Normal(_Varying):
         return self.cv
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
-        """``size`` independent draws."""
+        """``size`` independent draws; those that are raised, beyond 3.3 deviations, change the mean by less than 1e-4."""
         return np.maximum(rng.normal(1.0, self.cv, size), 0.01)
 
 
@@ -281,7 +278,7 @@ class SlowNodes(Terse):
 
     @property
     def constant(self) -> bool:
-        """Whether all nodes are as measured."""
+        """Return whether all nodes are as measured."""
         return not self.share and not self.spread_cv
 
     def mean(self) -> float:

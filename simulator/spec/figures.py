@@ -43,7 +43,7 @@ class Share(Spec):
 
     @property
     def told(self) -> bool:
-        """Whether the runs tell how large it is."""
+        """Return whether the runs tell how large it is."""
         return self.high - self.low <= _TOLD
 
 
@@ -83,7 +83,7 @@ class Scatter(Spec):
 
     @property
     def shares(self) -> tuple[float, float, float]:
-        """Of the variance: model, parameters, luck; zeros where there is none."""
+        """Shares of the variance: model, parameters, luck; zeros where there is none."""
         squares = self.model**2, self.parameters**2, self.luck**2
         total = math.fsum(squares)
         model, parameters, luck = (square / total if total else 0.0 for square in squares)

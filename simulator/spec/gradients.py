@@ -104,12 +104,12 @@ class Compression(Terse):
 
     @property
     def feeds_back(self) -> bool:
-        """Whether what was not sent is kept for the next gradient."""
+        """Return whether what was not sent is kept for the next gradient."""
         return self.kind in _FEEDS_BACK if self.error_feedback is None else self.error_feedback
 
     @property
     def gathers(self) -> bool:
-        """Whether every replica gets what all others send, since it cannot be added on the way."""
+        """Return whether every replica gets what all others send, since it cannot be added on the way."""
         return self.kind == "top-k" or (self.kind in ("int8", "1-bit") and self.exchange != "all-reduce")
 
     @property
@@ -135,7 +135,7 @@ class Compression(Terse):
         return (math.ceil(values * each) + scales,)
 
     def collective_bytes(self, variable: Variable, batch: int, replicas: int) -> tuple[float, ...]:
-        """Its part of the size of each round's collective: what is added, or gathered from all replicas."""
+        """Return its part of the size of each round's collective: what is added, or gathered from all replicas."""
         if self.gathers:
             return tuple(replicas * sent for sent in self.sent_bytes(variable, batch))
         # the rows of a sparse gradient are gathered, (n - 1) S, by a ring that sends 2 (n - 1) / n of its size
@@ -233,7 +233,7 @@ def buckets(
     """
 
     def sizes_of(variable: Variable) -> tuple[tuple[float, ...], float]:
-        """Its part of each round's collective, and what it counts for in a bucket."""
+        """Return its part of each round's collective, and what it counts for in a bucket."""
         if compression is not None:
             return compression.collective_bytes(variable, batch, replicas), math.fsum(compression.sent_bytes(variable, batch))
         gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
@@ -287,7 +287,7 @@ class Partitioner(Spec):
 
 
 def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:
-    """How many shards a variable is cut into."""
+    """Return the number of shards that a variable is cut into."""
     if partitioner is None:
         return 1
     rows = _rows(variable)

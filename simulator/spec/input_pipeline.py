@@ -32,7 +32,7 @@ class InputWork(Spec):
     )
 
     def times(self, factor: float) -> InputWork:
-        """So many times the work."""
+        """Scale the work by a factor."""
         parts = {
             name: Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
             for name, time in (("serial", self.serial), ("parallel", self.parallel))

@@ -100,7 +100,7 @@ Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
 
 
 def _is_whole(value: float) -> float:
-    """That samples are counted, not given as a share of the data set or in thousands."""
+    """Require that samples are counted, not given as a share of the data set or in thousands."""
     if value != int(value):
         share = ", not a share of the data set" if value < 1 else ""
         raise ValueError(f"must be a whole number of samples{share}")
@@ -297,7 +297,7 @@ class Faults(Terse):
 
     @property
     def happen(self) -> bool:
-        """Whether anything fails."""
+        """Return whether anything fails."""
         mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.job_mtbf_s, self.preemption)
         return bool(self.trace) or any(known is not None for known in mean_times)
 

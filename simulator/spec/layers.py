@@ -98,7 +98,7 @@ class Layer(Terse):
 
 @lru_cache(maxsize=256)
 def balanced(work: tuple[float, ...], parts: int) -> tuple[int, ...]:
-    """Where to cut a chain so that its heaviest part is as light as it can be: one past the last of each part.
+    """Cut a chain so that its heaviest part is as light as it can be: one past the last of each part.
 
     Dynamic programming over prefixes, as PipeDream's planner without its replication
     (Narayanan et al., SOSP 2019, section 3.1). Every part has at least one member.

@@ -57,7 +57,7 @@ class _Dated(Spec):
     @field_validator("date")
     @classmethod
     def _names_a_day(cls, given: str) -> str:
-        """That it is empty, or has a date of the calendar."""
+        """Require that it is empty, or has a date of the calendar."""
         if unclear := re.search(_OTHER_ORDER, given):
             raise ValueError(f"has {unclear[0]}, whose day and month may be meant either way: write year-month-day, such as 2024-05-01")
         dates = re.findall(_DATE, given)
@@ -107,12 +107,12 @@ class Owned(Terse):
 
     @property
     def electricity_usd_per_kwh(self) -> float:
-        """As given, or assumed."""
+        """Price of electricity, as given or assumed."""
         return ELECTRICITY_USD_PER_KWH if self.usd_per_kwh is None else self.usd_per_kwh
 
     @property
     def electricity_usd_per_hour(self) -> float:
-        """Of an hour in which the node works."""
+        """Cost of electricity of an hour in which the node works."""
         return 0.0 if self.power_w is None else self.power_w / 1000.0 * self.pue * self.electricity_usd_per_kwh
 
 
@@ -197,7 +197,7 @@ class Price(
 
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Without what is not set, and without what was worked out, so that it is worked out anew where another key is changed."""
+        """Leave out what is not set, and what was worked out, so that it is worked out anew where another key is changed."""
         written = super()._terse(handler, info)
         if self.is_worked_out:
             written.pop("usd_per_node_hour", None)
@@ -239,12 +239,12 @@ class Price(
 
     @property
     def is_worked_out(self) -> bool:
-        """Whether the price of an hour follows from others."""
+        """Return whether the price of an hour follows from others."""
         return self.owned is not None or self.reserved is not None
 
     @property
     def called(self) -> str:
-        """Its name, or which kind it is."""
+        """Name of the way to pay, or its kind."""
         kinds = {"bought": self.purchase_usd is not None, "reserved": self.reserved is not None, "spot": self.preemption is not None}
         return self.name or next((kind for kind, fits in kinds.items() if fits), "rented")
 
@@ -316,7 +316,7 @@ class Price(
 
     @property
     def bills_exactly(self) -> bool:
-        """Whether the time of a training is what is billed."""
+        """Return whether the time of a training is what is billed."""
         return not (self.billing_minimum_s or self.billing_step_s or self.startup_s)
 
     def billed_s(self, time_s: float, startup_s: float = 0.0) -> float:
@@ -340,7 +340,7 @@ class Price(
 
     @property
     def worked_out_in_words(self) -> str:
-        """Of what the price of an hour was worked out, what was assumed included; empty where it was given."""
+        """Say of what the price of an hour was worked out, assumptions included; empty where it was given."""
         if self.reserved is not None:
             term = self.reserved
             paid = [f"{term.upfront_usd:,.10g} USD at the beginning"] if term.upfront_usd else []
@@ -370,7 +370,7 @@ class Price(
 
     @property
     def formula(self) -> str:
-        """How the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
+        """Write how the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
         share = self.share_in_use or 1.0
         if self.reserved is not None:
             term = self.reserved

@@ -59,7 +59,7 @@ class Prices:
         self._used: set[str] = set()
 
     def with_general(self, general: Price | None) -> Prices:
-        """The same with a price for every cluster without one.
+        """Add a price for every cluster without one.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Prices:
         self._names[name] = None
 
     def check(self) -> None:
-        """All clusters have been seen: every name must have been one of theirs, and the price for those without one of use.
+        """Check, when all clusters have been seen, that every name was one of theirs, and the price for those without one of use.
 
         What is not plain from what was given is warned of (:class:`~simulator.base.errors.PriceWarning`): :meth:`notes`.
 
@@ -135,7 +135,7 @@ class Prices:
         return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
     def notes(self) -> list[str]:
-        """Where prices come from: what was worked out, what was replaced, for which clusters a general one was used and for which not."""
+        """Say where prices come from: what was worked out or replaced, for which clusters a general price was used and for which not."""
         texts = []
         for name, (price, before) in self._replaced.items():
             if before is None and not price.terms:
@@ -200,7 +200,7 @@ def _for_all(price: Price) -> Price:
 
 
 def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list[tuple[str, Any]]]:
-    """What a setting of ``cluster.price`` says where there are several clusters: a price for those without one, and the other settings.
+    """Read a setting of ``cluster.price`` for several clusters: a price for those without one, and the other settings.
 
     Raises
     ------
@@ -286,7 +286,7 @@ class _Part(NamedTuple):
     of_owned: bool = True
 
     def read(self, text: str, name: str, where: str) -> float:
-        """Its value in US dollars or as a number; InputError where it is none."""
+        """Read its value in US dollars or as a number; InputError where it is none."""
         shown = f"{where}: {name} {quoted(text)}"
         match = self.pattern.fullmatch(text)
         value = float(match[1]) if match else math.nan

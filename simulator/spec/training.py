@@ -160,5 +160,5 @@ class NoiseScale(Spec):
 
     @property
     def bounded(self) -> bool:
-        """Whether its interval has an upper end."""
+        """Return whether its interval has an upper end."""
         return self.high is not None

@@ -114,12 +114,12 @@ class Transport(Terse, only=("software", "weights_of")):
 
     @property
     def has_hosts(self) -> bool:
-        """Whether hosts spend time on messages, take them in turns or weigh them."""
+        """Return whether hosts spend time on messages, take them in turns or weigh them."""
         return self.at_a_time is not None or self.weight_sigma is not None or self.works_on_messages
 
     @property
     def works_on_messages(self) -> bool:
-        """Whether hosts work on a message before it stands for the link, and after it has come."""
+        """Return whether hosts work on a message before it stands for the link, and after it has come."""
         return self.cpu_per_message_s > 0 or self.copy_per_byte_s > 0
 
     @property
@@ -209,22 +209,22 @@ class Background(Terse):
 
     @property
     def drawn(self) -> bool:
-        """Whether each run draws its load."""
+        """Return whether each run draws its load."""
         least, most = self.between
         return least < most
 
     @property
     def nothing(self) -> bool:
-        """Whether nobody sends anything, ever."""
+        """Return whether nobody sends anything, ever."""
         return self.between[1] == 0 and not self.flows and all(point.load == 0 and not point.flows for point in self.trace)
 
     @property
     def changes(self) -> bool:
-        """Whether what others send changes during a run."""
+        """Return whether what others send changes during a run."""
         return len({(point.load, point.flows) for point in self.trace}) > 1
 
     def changes_in(self, run_s: float) -> float:
-        """How often what others send changes in a time, about."""
+        """Estimate how often what others send changes in a time."""
         if not self.changes:
             return 0.0
         if self.repeat_s is not None:

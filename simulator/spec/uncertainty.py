@@ -76,7 +76,7 @@ def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Gener
 
 
 def with_even_draw(spec: SpecT, uncertainty: Uncertainty, shift: float, replication: int) -> SpecT:
-    """The same of draws that stand in order: those of successive replications are spread evenly over them rather than at random.
+    """Put in place a joint draw of those in order: successive replications are spread evenly over them rather than at random.
 
     The mean over a few replications so hardly depends on the seed. That of replication k is at the fraction of
     ``shift`` + (k + 1) (sqrt(5) - 1) / 2 of their count (Richtmyer, "The evaluation of definite integrals", 1951).
@@ -133,7 +133,7 @@ class Regime:
         return cls(kind, links)
 
     def __str__(self) -> str:
-        """As files name it."""
+        """Name in files."""
         return ", ".join(filter(None, (self.kind, self.links)))
 
 
@@ -153,11 +153,11 @@ class RelativeError(NamedTuple):
 
     @property
     def inverse(self) -> RelativeError:
-        """Of one over the figure: of a step's time, where this is of a throughput."""
+        """Relative error of one over the figure: of a step's time, where this is of a throughput."""
         return RelativeError(self.high, self.low)
 
     def times(self, factor: float) -> RelativeError:
-        """So many times as far."""
+        """Scale both sides by a factor."""
         return RelativeError(self.low * factor, self.high * factor)
 
     @property
@@ -207,7 +207,7 @@ class Discrepancy(Spec):
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing is off."""
+        """Return whether nothing is off."""
         return self.compute == self.communication == self.staleness == Deviation()
 
 
@@ -239,7 +239,7 @@ class AppliedDiscrepancy(Spec):
 
     @property
     def coverage_in_words(self) -> str:
-        """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        """Say how intervals with such a discrepancy did on runs left out; no sentence's end."""
         checked = self.checked
         if self.borrowed:
             return f"nothing of this kind was held against real runs, and the interval is that of {self.regime}"
@@ -252,17 +252,17 @@ class AppliedDiscrepancy(Spec):
 
     @property
     def relative_error(self) -> RelativeError:
-        """Of the throughput."""
+        """Relative error of the throughput."""
         return RelativeError(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
 
 
 def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:
-    """Of the throughput; nothing where there is no discrepancy."""
+    """Relative error of the throughput; none where there is no discrepancy."""
     return CERTAIN if applied is None else applied.relative_error
 
 
 def between(ours: AppliedDiscrepancy | None, theirs: AppliedDiscrepancy | None) -> RelativeError:
-    """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
+    """Relative error of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
 
     What a cause does to each is compared where it is as large as it may be, at the ends of its
     90% interval: a link that limits both scenarios as predicted may limit neither there.

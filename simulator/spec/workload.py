@@ -53,7 +53,7 @@ class Affine(Terse):
     )
 
     def times(self, factor: float) -> Affine:
-        """So many times as long."""
+        """Scale the times by a factor."""
         return Affine(base_s=self.base_s * factor, per_sample_s=self.per_sample_s * factor, least_s=self.least_s * factor)
 
     def __call__(self, batch: float) -> float:
@@ -237,7 +237,7 @@ class DeviceTransfer(Spec):
 
     @property
     def applied(self) -> bool:
-        """Whether the times of the workload are moved already."""
+        """Return whether the times of the workload are moved already."""
         return bool(self.to_device)
 
     @property
@@ -268,7 +268,7 @@ _MEASURED = ("forward", "backward", "variables")
 
 
 def _one_of(schema: dict[str, Any]) -> None:
-    """That dimensions may stand for what is measured else."""
+    """Let dimensions stand for what is measured otherwise."""
     required = [name for name in schema["required"] if name not in _MEASURED]
     schema["required"] = required
     schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
@@ -390,7 +390,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     @model_validator(mode="before")
     @classmethod
     def _of_dimensions(cls, data: Any) -> Any:
-        """With what follows from dimensions in place, where the table does not give it."""
+        """Put in place what follows from dimensions, where the table does not give it."""
         given = [name for name in BY_DIMENSIONS if data.get(name) is not None] if isinstance(data, Mapping) else []
         if not given:
             return data
@@ -422,7 +422,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """What follows from dimensions is left out too, and follows from them again when it is read.
+        """Leave out what follows from dimensions too, since it follows from them again when it is read.
 
         The context ``{"filled": True}`` of a serialisation asks for it.
         """
@@ -469,17 +469,17 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def dimensions(self) -> Transformer | Residual | None:
-        """Of the model, where it is described by them."""
+        """Dimensions of the model, where it is described by them."""
         return self.transformer or self.residual
 
     @property
     def is_computed(self) -> bool:
-        """Whether its times follow from dimensions: nobody has measured them."""
+        """Return whether its times follow from dimensions: nobody has measured them."""
         return self.computed is not None and self.computed.timed
 
     @property
     def is_in_proportion(self) -> bool:
-        """Whether its passes are taken to be in proportion to the batch; a step with servers holds more than passes."""
+        """Return whether its passes are taken to be in proportion to the batch; a step with servers holds more than passes."""
         fitted = self.uncertainty is not None and any(name.endswith(".base_s") for name in self.uncertainty.parameters)
         fixed = any(each.base_s or each.least_s for each in (self.forward, self.backward))
         return not (self.is_computed or fitted or fixed or self.measured_with == "servers")
@@ -505,7 +505,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def device(self) -> str:
-        """That its times are of, measured or computed; empty where it does not say."""
+        """Device that its times are of, measured or computed; empty where it does not say."""
         if self.moved is not None and self.moved.applied:
             return self.moved.to_device
         if self.computed is not None and self.computed.timed:
@@ -513,7 +513,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         return self.calibrated.device if self.calibrated is not None else ""
 
     def computed_for(self, device: str, own: Mapping[str, Known]) -> Workload:
-        """The same for another device, or with other constants; itself where neither is other, or its times are not computed.
+        """Return the workload for another device, or with other constants; itself where neither is other, or its times are not computed.
 
         Parameters
         ----------
@@ -540,17 +540,17 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def moved_by_factor(self) -> bool:
-        """Whether its times are another device's by a factor, so that nothing of them was seen there."""
+        """Return whether its times are another device's by a factor, so that nothing of them was seen there."""
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
 
     @property
     def not_seen(self) -> bool:
-        """Whether its times are another device's, or those of another precision, by a factor."""
+        """Return whether its times are another device's, or those of another precision, by a factor."""
         return self.moved_by_factor or self.recast is not None
 
     @property
     def steps_seen(self) -> int | None:
-        """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
+        """Timed steps that the distribution of jitter was fitted to; none where it was given, not measured."""
         if "jitter" in self.overridden:
             return None
         points = self.fit.points if self.fit is not None else ()
@@ -558,13 +558,13 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def draws_its_distribution(self) -> bool:
-        """Whether each replication has a law of jitter of its own, by :meth:`with_drawn_distribution`."""
+        """Return whether each replication has a distribution of jitter of its own, by :meth:`with_drawn_distribution`."""
         return bool(self.jitter_draws) or (isinstance(self.jitter, Empirical) and self.steps_seen is not None)
 
     def with_drawn_distribution(self, rng: np.random.Generator) -> Workload:
-        """A copy with one of the laws of jitter that the measured steps may come from.
+        """A copy with one of the distributions of jitter that the measured steps may come from.
 
-        A fitted law is one of ``jitter_draws``; a measured sample is drawn anew from itself.
+        A fitted distribution is one of ``jitter_draws``; a measured sample is drawn anew from itself.
         """
         if self.jitter_draws:
             return self.model_copy(update={"jitter": self.jitter_draws[int(rng.integers(len(self.jitter_draws)))]})
@@ -618,7 +618,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
 @lru_cache(maxsize=64)
 def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
-    """What follows from dimensions, validated once: :func:`~simulator.spec.computed.step_of` with its errors."""
+    """Compute and validate what follows from dimensions: :func:`~simulator.spec.computed.step_of` with its errors."""
     step = step_of(dimensions, precision, device, dict(own))
     tables: dict[str, type[Spec]] = {"counted": Counted, "forward": Affine, "backward": Affine, "uncertainty": Uncertainty}
     validated = {name: table.model_validate(step[name]) for name, table in tables.items()}
