@@ -1,4 +1,4 @@
-"""How every number, quantity, interval and list is written for a reader: here, and nowhere else.
+"""How every number, quantity, interval and list is written for a reader, and which known names are near to one that does not exist.
 
 Values come in SI units (seconds, bytes, bytes per second), shares as 0 to 1, money in US dollars. How each kind of value is written
 is data, :data:`FORMATS`, which :func:`written` goes by, and so does the script of a report (paceline/reporting/templates/format.js),

@@ -291,7 +291,7 @@ def _before(this: Itself[Resolved], seed: int, replication: int) -> Resolved:
         drawn = with_even_draw(load, load.uncertainty, shift, replication)
     else:
         drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
-    if load.jitter_least is not None and not load.not_seen:
+    if load.jitter_least is not None and not load.moved_by_factor and load.recast is None:
         # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.replaced({"jitter_least": load.jitter_least * seen_s / drawn_s})

@@ -25,8 +25,6 @@ from simulator.base.validation_errors import validated, warn_of_implausible
 
 Flops = Annotated[Moderate, Field(gt=0), Usual(1e9, 1e20)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
-Arithmetic = Literal["float32", "tf32", "float16", "bfloat16"]
-"""What a device multiplies in: TensorFlow's own words, and the 19-bit TF32 of Ampere and later."""
 
 
 _KNOWN_GENERATIONS = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace")
@@ -47,11 +45,6 @@ class Cores(Spec):
     count: int = Field(ge=1, le=1_000_000, description="physical cores of all sockets")
     clock_hz: Annotated[Moderate, Field(gt=0), Usual(1e6, 1e11)] = Field(description="that the cores hold while they do such operations")
     float32_flops_per_cycle: int = Field(ge=1, le=1_000_000, description="of one core: vector units x lanes x 2 for multiply-add")
-
-    @property
-    def float32_flops_per_s(self) -> float:
-        """Peak of all cores, in operations per second."""
-        return self.count * self.clock_hz * self.float32_flops_per_cycle
 
 
 class Accelerator(Spec):
@@ -95,42 +88,21 @@ class Accelerator(Spec):
         """
         return self.cores is None and self.generation not in _KNOWN_GENERATIONS
 
-    def arithmetic(self, precision: str) -> Arithmetic | None:
-        """Return what a training of this precision multiplies in on this device.
+    def peak(self, precision: str) -> float | None:
+        """Operations per second at most for a training of this precision; None where the datasheet states none.
 
         Parameters
         ----------
         precision
-            In TensorFlow's words: ``float32``, ``mixed_float16``, ``mixed_bfloat16`` or ``bfloat16``.
-
-        Returns
-        -------
-        str or None
-            ``tf32`` for float32 where the device has it, since TensorFlow uses it by default
-            (``tf.config.experimental.enable_tensor_float_32_execution``); None where
-            the datasheet states no peak for this precision.
+            In TensorFlow's words: ``float32``, ``mixed_float16``, ``mixed_bfloat16`` or ``bfloat16``. With float32 it is the peak of
+            ``tf32`` where the device has it, since TensorFlow uses it by default
+            (``tf.config.experimental.enable_tensor_float_32_execution``).
         """
-        candidates: dict[str, tuple[Arithmetic, ...]] = {
-            "float32": ("tf32", "float32"),
-            "mixed_float16": ("float16",),
-            "mixed_bfloat16": ("bfloat16",),
-            "bfloat16": ("bfloat16",),
-        }
-        return next((name for name in candidates.get(precision, ()) if self._peak_in(name) is not None), None)
-
-    def peak(self, precision: str) -> float | None:
-        """Operations per second at most for a training of this precision; which figure it is tells :meth:`arithmetic`.
-
-        None where the datasheet states none.
-        """
-        name = self.arithmetic(precision)
-        return None if name is None else self._peak_in(name)
-
-    def _peak_in(self, name: Arithmetic) -> float | None:
-        if name == "float32" and self.cores is not None:
-            return self.cores.float32_flops_per_s
-        peak: float | None = getattr(self.peak_flops_per_s, name)
-        return peak
+        peaks, cores = self.peak_flops_per_s, self.cores
+        if precision != "float32":
+            return {"mixed_float16": peaks.float16, "mixed_bfloat16": peaks.bfloat16, "bfloat16": peaks.bfloat16}.get(precision)
+        of_cores = peaks.float32 if cores is None else cores.count * cores.clock_hz * cores.float32_flops_per_cycle
+        return peaks.tf32 or of_cores
 
 
 def load_accelerator(path: str | Path) -> Accelerator:

@@ -58,22 +58,6 @@ class Prices:
         self._kept: dict[str, None] = {}
         self._used: set[str] = set()
 
-    def with_general(self, general: Price | None) -> Prices:
-        """Add a price for every cluster without one.
-
-        Raises
-        ------
-        InputError
-            There are two of them.
-        """
-        if general is None:
-            return self
-        if self.general is not None:
-            raise InputError(
-                "`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them"
-            )
-        return Prices(self.named, general)
-
     def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
         """A cluster's table with the price that holds for it.
 
@@ -199,14 +183,17 @@ def _for_all(price: Price) -> Price:
     return price.model_copy(update={"source": f"{price.source} for every cluster without a price"})
 
 
-def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list[tuple[str, Any]]]:
-    """Read a setting of ``cluster.price`` for several clusters: a price for those without one, and the other settings.
+def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
+    """Settings for several clusters without their price, and the prices, of which that is one for every cluster without one.
 
     Raises
     ------
     ScenarioError
-        It is no price.
+        A setting of ``cluster.price`` is no price.
+    InputError
+        There is another price for every cluster without one.
     """
+    prices = prices or Prices()
     table: dict[str, Any] = {}
     rest: list[tuple[str, Any]] = []
     for key, value in settings:
@@ -222,22 +209,11 @@ def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list
         else:
             rest.append((key, value))
     if not table.keys() & {"usd_per_node_hour", "owned", "reserved"}:
-        return None, list(settings)  # terms or a source of what each cluster has
-    return _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`")), rest
-
-
-def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
-    """Settings for several clusters without their price, and the prices, of which that is one for every cluster without one.
-
-    Raises
-    ------
-    ScenarioError
-        A setting of ``cluster.price`` is no price.
-    InputError
-        There is another price for every cluster without one.
-    """
-    general, rest = _general_of(settings)
-    return rest, (prices or Prices()).with_general(general)
+        return list(settings), prices  # terms or a source of what each cluster has
+    general = _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`"))
+    if prices.general is not None:
+        raise InputError("`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them")
+    return rest, Prices(prices.named, general)
 
 
 def price_of_text(text: str, where: str = "`prices`") -> Price:

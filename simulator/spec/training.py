@@ -157,8 +157,3 @@ class NoiseScale(Spec):
             high = "no upper end" if self.high is None else f"high ({self.high:g})"
             raise ValueError(f"samples ({self.samples:g}) must lie between low ({self.low:g}) and {high}")
         return self
-
-    @property
-    def bounded(self) -> bool:
-        """Return whether its interval has an upper end."""
-        return self.high is not None

@@ -544,11 +544,6 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
 
     @property
-    def not_seen(self) -> bool:
-        """Return whether its times are another device's, or those of another precision, by a factor."""
-        return self.moved_by_factor or self.recast is not None
-
-    @property
     def steps_seen(self) -> int | None:
         """Timed steps that the distribution of jitter was fitted to; none where it was given, not measured."""
         if "jitter" in self.overridden:

@@ -246,7 +246,6 @@ def test_a_price_of_ones_own_has_no_foreign_source(cluster, settings, told):
 )
 def test_the_peak_is_that_of_what_tensorflow_multiplies_in(device, precision, arithmetic):
     spec = DEVICES[device]
-    assert spec.arithmetic(precision) == arithmetic
     if arithmetic is None:
         assert spec.peak(precision) is None
     elif spec.cores is None:
