@@ -1,4 +1,4 @@
-"""Measures and fits in one call each: a training step, gradients, a link, a server, an input pipeline; or fits existing profiles.
+"""Measures and fits in one call: a training step, with what else is measured beside it, and gradients.
 
 Only the order of the calls is here, for ``paceline.api.calibrating``. Measuring is in :mod:`calibrate.profiling`, to which
 ``options`` go on unchanged, and fitting in ``calibrate/fit``.
@@ -11,29 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calibrate.fit.input_pipeline import fit_input
-from calibrate.fit.link import fit_link
 from calibrate.fit.noise_scale import NoiseFit, fit_noise_scale
-from calibrate.fit.profile import fit_profiles
-from calibrate.fit.server import fit_server
 from calibrate.fit.step import fit_workload
 from calibrate.learning import target_of
 from calibrate.measurements import MeasurementsError, read_measurements
 from calibrate.probing import Progress
 from calibrate.profiling import (
+    counting,
     obstacle_to_at_once,
     profile_at_once,
-    profile_input,
-    profile_link,
     profile_noise_scale,
     profile_runs,
-    profile_server,
 )
-from calibrate.xplane.profiles import Profiled
-from calibrate.xplane.variables import variables_of
-from simulator.base.errors import InputError, PacelineWarning
-from simulator.spec.cluster import Cluster
-from simulator.spec.input_pipeline import InputPipeline
+from simulator.base.errors import PacelineWarning
 from simulator.spec.workload import Workload
 
 
@@ -71,7 +61,7 @@ def calibrate_step(
     progress
         Called with what is done, what there is in all, and what is counted: steps, then launches at once.
     """
-    files = profile_runs(target, name, runs=runs, layers=layers, progress=_counting("steps", progress), **options)
+    files = profile_runs(target, name, runs=runs, layers=layers, progress=counting("steps", progress), **options)
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:
@@ -79,7 +69,7 @@ def calibrate_step(
             warnings.warn(without, PacelineWarning, stacklevel=2)
         else:
             fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
-            together = _counting("launches at once", progress)
+            together = counting("launches at once", progress)
             files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], progress=together, **options)
     return fit_workload(files, name, command, accept_disturbed=accept_disturbed)
 
@@ -120,97 +110,10 @@ def calibrate_noise_scale(problem: str, name: str, *, progress: Progress | None 
         Called with moments done and in all, and what is counted.
     """
     target = target_of(problem, "noise_scale")
-    return fit_noise_scale(profile_noise_scale(target, name, progress=_counting("moments of the training", progress), **options))
+    return fit_noise_scale(profile_noise_scale(target, name, progress=counting("moments of the training", progress), **options))
 
 
 def with_noise_scale(workload: Workload, fitted: NoiseFit) -> Workload:
     """A workload with a noise scale, and what it rests on in its provenance."""
     provenance = {**workload.provenance, "noise_scale": fitted.text}
     return workload.model_copy(update={"noise_scale": fitted.noise_scale, "provenance": provenance})
-
-
-def calibrate_link(name: str, *, command: str = "", progress: Progress | None = None, **options: Any) -> Cluster:
-    """Time transfers, and fit latency and bandwidth of a link.
-
-    Parameters
-    ----------
-    name, options
-        As for :func:`calibrate.profiling.profile_link`.
-    command
-        What made it, for the provenance.
-    progress
-        Called with transfers done and in all, and ``"transfers"``.
-    """
-    return fit_link(profile_link(name, progress=_counting("transfers", progress), **options), name, command)
-
-
-def calibrate_server(name: str, base: Cluster, *, command: str = "", progress: Progress | None = None, **options: Any) -> Cluster:
-    """Time pulls and pushes, and fit what they cost the hosts of a cluster.
-
-    Parameters
-    ----------
-    name, options
-        As for :func:`calibrate.profiling.profile_server`.
-    base
-        The cluster that the server is put into, as for :func:`calibrate.fit.server.fit_server`.
-    command
-        What made it, for the provenance.
-    progress
-        Called with pulls and pushes done and in all, and ``"pulls and pushes"``.
-    """
-    return fit_server(profile_server(name, progress=_counting("pulls and pushes", progress), **options), name, base, command)
-
-
-def calibrate_input(target: str, name: str, *, command: str = "", progress: Progress | None = None, **options: Any) -> InputPipeline:
-    """Time the batches of a tf.data pipeline, and fit an input pipeline.
-
-    Parameters
-    ----------
-    target, name, options
-        As for :func:`calibrate.profiling.profile_input`.
-    command
-        What made it, for the provenance.
-    progress
-        Called with settings done and in all, and ``"settings"``.
-    """
-    return fit_input(profile_input(target, name, progress=_counting("settings", progress), **options), name, command)
-
-
-def calibrate_profile(
-    profiled: Profiled,
-    name: str,
-    *,
-    model: str | None = None,
-    checkpoint: Path | None = None,
-    variables: Path | None = None,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    command: str = "",
-    precision: str = "float32",
-) -> Workload:
-    """Read the sizes of a model's variables, and fit a workload to profiles.
-
-    Parameters
-    ----------
-    profiled, name, command, precision
-        As for :func:`calibrate.fit.profile.fit_profiles`.
-    model, checkpoint, variables, python, timeout_s
-        As for :func:`calibrate.xplane.variables.variables_of`.
-
-    Raises
-    ------
-    InputError
-        Nothing tells the sizes of the variables, or it cannot be used.
-    """
-    sizes = variables_of(model, checkpoint, variables, python, timeout_s)
-    if sizes is None:
-        raise InputError(
-            "`profiles`: no workload is written, since a profile does not tell the sizes of the variables; "
-            "add `model`, `checkpoint` or `variables`"
-        )
-    return fit_profiles(profiled, sizes, name, command, precision=precision)
-
-
-def _counting(what: str, progress: Progress | None) -> Progress | None:
-    """Progress that says what is counted, in place of what a probe is at."""
-    return None if progress is None else lambda done, total, _: progress(done, total, what)

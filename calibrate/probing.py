@@ -130,8 +130,8 @@ def run_probes(
                 raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
 
 
-def run_reader(probe: str, arguments: Sequence[str], out: Path, python: str | None, timeout_s: float | None) -> None:
-    """Run a probe that reads files: it writes ``out``, and says on its last line why it could not.
+def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout_s: float | None) -> str:
+    """What a probe that reads files writes; on its last line it says why it could not.
 
     Parameters
     ----------
@@ -139,8 +139,6 @@ def run_reader(probe: str, arguments: Sequence[str], out: Path, python: str | No
         As for :func:`run_probe`.
     arguments
         For the probe; ``--out`` is added.
-    out
-        What it writes.
     timeout_s
         Seconds after which reading is given up; None waits for ever.
 
@@ -152,18 +150,19 @@ def run_reader(probe: str, arguments: Sequence[str], out: Path, python: str | No
         That Python has no TensorFlow, it took too long, or it broke.
     """
     executable = python or sys.executable
-    command = command_of(probe, [*arguments, "--out", str(out)], executable)
     try:
-        with probing() as (_, environment):
+        with probing() as (folder, environment):
+            out = folder / "read"
+            command = command_of(probe, [*arguments, "--out", str(out)], executable)
             done = subprocess.run(  # noqa: S603 - the Python that the user named
                 command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s
             )
+            if done.returncode == 0:
+                return out.read_text(encoding="utf-8")
     except OSError as error:
         raise _not_run(executable, error) from None
     except subprocess.TimeoutExpired:
         raise CalibrationError(f"reading was given up after {timeout_s:g} s (`timeout_s`)") from None
-    if done.returncode == 0:
-        return
     said = _last_line(done.stderr, "it printed nothing")
     if done.returncode == _EXIT_NOT_INSTALLED:
         raise CalibrationError(_not_installed("tensorflow", executable, f"({said}), whose classes read the file"))

@@ -327,6 +327,11 @@ def profile_at_once(
     return paths
 
 
+def counting(things: str, progress: Progress | None) -> Progress | None:
+    """Progress that says what is counted, in place of what a probe is at."""
+    return None if progress is None else lambda done, total, _: progress(done, total, things)
+
+
 def _part(progress: Progress, number: int, runs: int) -> Progress:
     """Progress of run number ``number`` (from 0 on) among several, as a part of all of them."""
     return lambda done, total, what: progress(number * total + done, runs * total, what)

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 from calibrate.probing import run_reader
 from simulator.base.errors import InputError
-from simulator.base.process import scratch
 
 _SUFFIX = ".xplane.pb"
 _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"
@@ -169,11 +168,7 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
     CalibrationError
         That Python has no TensorFlow.
     """
-    with scratch() as folder:
-        out = folder / "timelines.ndjson"
-        run_reader("xplane", [str(file) for file in files], out, python, timeout_s)
-        with out.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
+    rows = [json.loads(line) for line in run_reader("xplane", [str(file) for file in files], python, timeout_s).splitlines()]
     # the row of a file stands before those of its lines
     heads = [number for number, row in enumerate(rows) if "file" in row]
     return [_profile(rows[head], rows[head + 1 : end]) for head, end in itertools.pairwise([*heads, len(rows)])]

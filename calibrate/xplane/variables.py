@@ -24,7 +24,6 @@ from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
 from simulator.base.errors import InputError
-from simulator.base.process import scratch
 from simulator.base.validation_errors import rule_of
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -179,10 +178,7 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
 
 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
-    with scratch() as folder:
-        out = folder / "variables.json"
-        run_reader("xplane_variables", arguments, out, python, timeout_s)
-        read = json.loads(out.read_text(encoding="utf-8"))
+    read = json.loads(run_reader("xplane_variables", arguments, python, timeout_s))
     return ModelVariables(tuple(_LIST.validate_python(read["variables"])), read["source"], read["order"])
 
 

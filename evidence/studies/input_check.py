@@ -160,16 +160,16 @@ def measure(out: Path, python: str) -> None:
 
 def calibrate(measurements: Path, python: str) -> None:
     """Calibrate the pipelines, and write their files."""
-    from calibrate.calibration import calibrate_input
+    from calibrate.fit.input_pipeline import fit_input
     from calibrate.fit.writing import write_input
+    from calibrate.profiling import profile_input
 
     for pipeline in PIPELINES:
         target = f"{EXAMPLES.relative_to(ROOT)}:{pipeline}"
         batches = ",".join(map(str, _CALIBRATED_AT))
-        fitted = calibrate_input(
-            target, f"{pipeline}-cpu", batches=_CALIBRATED_AT, calls=(1, 2), folder=measurements, python=python,
-            command=f"paceline calibrate-input {target} --name {pipeline}-cpu --batch {batches} --calls 1,2",
-        )  # fmt: skip
+        file = profile_input(target, f"{pipeline}-cpu", batches=_CALIBRATED_AT, calls=(1, 2), folder=measurements, python=python)
+        command = f"paceline calibrate-input {target} --name {pipeline}-cpu --batch {batches} --calls 1,2"
+        fitted = fit_input(file, f"{pipeline}-cpu", command)
         write_input(fitted, INPUTS / f"{pipeline}-cpu.toml")
 
 

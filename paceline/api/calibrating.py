@@ -300,20 +300,22 @@ def calibrate_input(
         ...
     simulator.base.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate.calibration import calibrate_input as measure
     from calibrate.fit.input_pipeline import fit_input
     from calibrate.fit.writing import INPUT, input_text
+    from calibrate.profiling import counting, profile_input
 
     if (input is None) == (from_measurements is None):
         raise InputError("give one of `input` and `from_measurements`: what is to be measured, or what was")
     output = _target(out, INPUT, force=force)
     if input is None:
-        pipeline = fit_input(Path(str(from_measurements)), name, command or f"paceline.calibrate_input(name={name!r})")
+        file = Path(str(from_measurements))
     else:
-        pipeline = measure(
-            input, name, command=command or f"paceline.calibrate_input({input!r}, name={name!r})", batches=batches, calls=calls,
-            rounds=rounds, count=count, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        file = profile_input(
+            input, name, batches=batches, calls=calls, rounds=rounds, count=count, python=python, timeout_s=timeout_s,
+            folder=Path(measurements), progress=counting("settings", progress),
         )  # fmt: skip
+    call = f"paceline.calibrate_input({'' if input is None else f'{input!r}, '}name={name!r})"
+    pipeline = fit_input(file, name, command or call)
     return _written(pipeline, output, input_text)
 
 
@@ -419,17 +421,22 @@ def calibrate_profile(
         ...
     simulator.base.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
-    from calibrate.calibration import calibrate_profile as fit
+    from calibrate.fit.profile import fit_profiles
     from calibrate.fit.writing import WORKLOAD, workload_text
+    from calibrate.xplane.variables import variables_of
 
     output = _target(out, WORKLOAD, force=force)
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
-    workload = fit(
-        profiled, name, model=model, checkpoint=path_of(checkpoint), variables=path_of(variables), precision=precision, python=python,
-        timeout_s=timeout_s, command=command or f"paceline.calibrate_profile(..., name={name!r})",
-    )  # fmt: skip
+    sizes = variables_of(model, path_of(checkpoint), path_of(variables), python, timeout_s)
+    if sizes is None:
+        raise InputError(
+            "`profiles`: no workload is written, since a profile does not tell the sizes of the variables; "
+            "add `model`, `checkpoint` or `variables`"
+        )
+    made_by = command or f"paceline.calibrate_profile(..., name={name!r})"
+    workload = fit_profiles(profiled, sizes, name, made_by, precision=precision)
     if output is not None:
         output.write(workload_text(workload))
     return workload
@@ -516,14 +523,12 @@ def calibrate_link(
         ...
     simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
-    from calibrate.calibration import calibrate_link as measure
+    from calibrate.fit.link import fit_link, fit_link_table
     from calibrate.fit.writing import CLUSTER, cluster_text
-    from calibrate.profiling import DEFAULT_SIZES
+    from calibrate.profiling import DEFAULT_SIZES, counting, profile_link
 
     output = _target(out, CLUSTER, force=force)
     if from_table is not None:
-        from calibrate.fit.link import fit_link_table
-
         measuring = {"peer": peer, "sizes": sizes, "logical_devices": logical_devices}
         if idle := next((key for key, value in measuring.items() if value is not None), None):
             raise InputError(f"`{idle}`: nothing is measured where `from_table` is given; leave it out")
@@ -532,11 +537,11 @@ def calibrate_link(
     elif ranks is not None:
         raise InputError("`ranks` is of a collective that another tool timed: give `from_table` too")
     else:
-        cluster = measure(
-            name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
-            carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
-            command=command or f"paceline.calibrate_link({name!r})",
+        file = profile_link(
+            name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, carrier=carrier,
+            python=python, timeout_s=timeout_s, folder=Path(measurements), progress=counting("transfers", progress),
         )  # fmt: skip
+        cluster = fit_link(file, name, command or f"paceline.calibrate_link({name!r})")
     return _written(cluster, output, cluster_text)
 
 
@@ -604,16 +609,17 @@ def calibrate_server(
         ...
     simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
-    from calibrate.calibration import calibrate_server as measure
+    from calibrate.fit.server import fit_server
     from calibrate.fit.writing import CLUSTER, cluster_text
-    from calibrate.profiling import DEFAULT_TENSOR_SIZES, DEFAULT_TENSORS
+    from calibrate.profiling import DEFAULT_TENSOR_SIZES, DEFAULT_TENSORS, counting, profile_server
 
     output = _target(out, CLUSTER, force=force)
-    measured = measure(
-        name, _base_of(name, cluster), peer=peer, tensors=tensors or DEFAULT_TENSORS, sizes=sizes or DEFAULT_TENSOR_SIZES, rounds=rounds,
-        python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
-        command=command or f"paceline.calibrate_server({name!r})",
+    base = _base_of(name, cluster)
+    file = profile_server(
+        name, peer=peer, tensors=tensors or DEFAULT_TENSORS, sizes=sizes or DEFAULT_TENSOR_SIZES, rounds=rounds,
+        python=python, timeout_s=timeout_s, folder=Path(measurements), progress=counting("pulls and pushes", progress),
     )  # fmt: skip
+    measured = fit_server(file, name, base, command or f"paceline.calibrate_server({name!r})")
     return _written(measured, output, cluster_text)
 
 

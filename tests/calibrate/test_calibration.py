@@ -69,7 +69,7 @@ def test_a_calibration_has_one_source(way: dict[str, Any]) -> None:
 
 def test_a_link_is_measured_fitted_and_written(synthetic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, asked = synthetic.links(50e-6, 1e9), {}
-    monkeypatch.setattr("calibrate.calibration.profile_link", lambda name, **options: asked.update(options, name=name) or file)
+    monkeypatch.setattr("calibrate.profiling.profile_link", lambda name, **options: asked.update(options, name=name) or file)
     cluster = paceline.calibrate_link("lab", sizes=[1024, 4096], measurements=tmp_path, out=tmp_path / "lab.toml")
     assert (asked["name"], asked["sizes"], asked["peer"], asked["folder"]) == ("lab", [1024, 4096], None, tmp_path)
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(1e9, rel=0.1)

@@ -172,7 +172,7 @@ def test_a_server_measured_again_takes_the_place_of_the_first(synthetic: Synthet
 def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = synthetic.exchanges(140e-6, 4e-10)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("calibrate.calibration.profile_server", lambda *_, **__: file)
+    monkeypatch.setattr("calibrate.profiling.profile_server", lambda *_, **__: file)
     link = fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
     write_cluster(link, tmp_path / "models" / "clusters" / "lab.toml")
     cluster = paceline.calibrate_server("lab", out="models/clusters/lab.toml")
@@ -183,7 +183,7 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
 
 def test_a_fit_that_is_far_off_is_warned_about(synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
     file = synthetic.exchanges(140e-6, 4e-10, peer="h:1")
-    monkeypatch.setattr("calibrate.calibration.profile_server", lambda *_, **__: file)
+    monkeypatch.setattr("calibrate.profiling.profile_server", lambda *_, **__: file)
     with pytest.warns(CalibrationWarning, match="off the fit by more than"):
         paceline.calibrate_server("lab", cluster="ethernet-1g")
 
