@@ -54,28 +54,24 @@ class Target(Spec):
         >>> Target.of("accuracy=0.95").at_most, Target.of("loss=0.1").at_most, Target.of("score<=3").at_most
         (False, True, True)
         """
-        found = _TARGET.fullmatch(text)
+        match = _TARGET.fullmatch(text)
+        metric, comparison, number = match.groups() if match else ("", "", "nan")
         try:
-            value = float(found[3]) if found else math.nan
+            value = float(number)
         except ValueError:
             value = math.nan
-        if found is None or not math.isfinite(value):
+        if not math.isfinite(value):
             raise InputError(f"`target`: {text[:60]!r} must be a metric with a value, such as accuracy=0.95 or loss<=0.1")
-        if _SHARE.fullmatch(found[1]) and not 0.0 <= value <= 1.0:
-            maybe = f"; did you mean {found[1]}{found[2]}{value / 100:g}?" if 1.0 < value <= 100.0 else ""
-            raise InputError(f"`target`: {text[:60]!r}: {found[1]} lies between 0 and 1{maybe}")
-        falls = bool(_FALLING.search(found[1])) if found[2] == "=" else found[2] == "<="
-        return cls(metric=found[1], value=value, at_most=falls)
+        if _SHARE.fullmatch(metric) and not 0.0 <= value <= 1.0:
+            maybe = f"; did you mean {metric}{comparison}{value / 100:g}?" if 1.0 < value <= 100.0 else ""
+            raise InputError(f"`target`: {text[:60]!r}: {metric} lies between 0 and 1{maybe}")
+        return cls(metric=metric, value=value, at_most=comparison == "<=" or (comparison == "=" and bool(_FALLING.search(metric))))
 
     def reached_by(self, value: float | None) -> bool:
         """Whether a value is good enough; none is not."""
         if value is None:
             return False
         return value <= self.value if self.at_most else value >= self.value
-
-    def better(self, one: float, other: float) -> bool:
-        """Whether one value is better than another."""
-        return one < other if self.at_most else one > other
 
     @property
     def in_words(self) -> str:
@@ -181,6 +177,15 @@ class LearnedWay(Spec):
         """Whether all runs reached the target, and none diverged then or before."""
         return self.reached == len(self.runs) and not self.diverged
 
+    @property
+    def time_in_words(self) -> str:
+        """Time to the target, of runs that reached it: median, range, and what the prediction may be off by."""
+        assert self.time_s is not None
+        spread = f"{format_seconds(self.time_s.low)} to {format_seconds(self.time_s.high)} in {len(self.runs)} runs"
+        if self.time_low_s is not None and self.time_high_s is not None:
+            spread += f"; {format_seconds(self.time_low_s)} to {format_seconds(self.time_high_s)} with what the prediction may be off by"
+        return f"{format_seconds(self.time_s.median)} ({spread})"
+
 
 MARK = '{"schema_version":1,"problem":'
 """What the file of an answer begins with."""
@@ -203,8 +208,7 @@ class Learned(Short, Spec):
 
     def ranked(self, by: Literal["time_s", "cost_usd"]) -> list[LearnedWay]:
         """Ways all of whose runs reached the target, the best first."""
-        found = [(its, getattr(its, by)) for its in self.ways if its.always]
-        return [its for its, figure in sorted((pair for pair in found if pair[1] is not None), key=lambda pair: pair[1].median)]
+        return sorted((way for way in self.ways if way.always and getattr(way, by) is not None), key=lambda way: getattr(way, by).median)
 
     @property
     def first(self) -> LearnedWay | None:
@@ -225,7 +229,7 @@ class Learned(Short, Spec):
         mine = getattr(way, by)
         assert mine is not None
         few = len(way.runs) < _FEW_RUNS
-        return [its for its in self.ranked(by) if its is not way and not getattr(its, by).beyond(mine, few=few)]
+        return [other for other in self.ranked(by) if other is not way and not getattr(other, by).beyond(mine, few=few)]
 
     @property
     def headline(self) -> str:
@@ -245,21 +249,21 @@ class Learned(Short, Spec):
     def _sentences(self) -> Iterator[str]:
         runs, first = len(self.ways[0].runs), self.first
         if first is None:
-            most = max(self.ways, key=lambda its: its.reached)
+            most = max(self.ways, key=lambda way: way.reached)
             some = f"; {most.name} did in {most.reached} of {runs} runs" if most.reached else ""
             yield f"{self.headline} within {self._epochs}{some}."
         else:
             if alike := self.beside(first):
-                names = listed([f"{its.name} ({format_seconds(its.time_s.median)})" for its in alike if its.time_s is not None])
+                names = listed([f"{way.name} ({format_seconds(way.time_s.median)})" for way in alike if way.time_s is not None])
                 yield f"{self.headline} from {counted(runs, 'run')} of each."
-                yield f"The smallest median is that of {first.name}: {_time(first)}. Not clearly slower: {names}."
+                yield f"The smallest median is that of {first.name}: {first.time_in_words}. Not clearly slower: {names}."
             else:
-                yield f"{self.headline}: after {_time(first)}."
+                yield f"{self.headline}: after {first.time_in_words}."
             yield from self._cheapest(first)
-        for its in self.ways:
-            yield from self._of_one(its, first)
-            yield from self._of_rates(its)
-        if any(0 < its.reached < len(its.runs) for its in self.ways):
+        for way in self.ways:
+            yield from self._of_way(way, first)
+            yield from self._of_rates(way)
+        if any(0 < way.reached < len(way.runs) for way in self.ways):
             yield "Times, costs and samples are those of the runs that reached the target."
 
     def _cheapest(self, first: LearnedWay) -> Iterator[str]:
@@ -270,19 +274,23 @@ class Learned(Short, Spec):
         costs = f"{format_usd(cheapest.cost_usd.median)} ({format_usd(cheapest.cost_usd.low)} to {format_usd(cheapest.cost_usd.high)})"
         same = f"{_capital(first.name)} is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
         alike = self.beside(cheapest, "cost_usd")
-        others = f" Not clearly dearer: {listed([its.name for its in alike])}." if alike else ""
+        others = f" Not clearly dearer: {listed([way.name for way in alike])}." if alike else ""
         yield f"{same}{' by its median' if alike else ''}: {costs}.{others}"
 
-    def _of_one(self, its: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
-        runs = len(its.runs)
-        if its.diverged:
-            yield f"{_capital(its.name)} diverges in {its.diverged} of {runs} runs: its loss becomes no finite number."
-        if its is first or its.always:
+    def _of_way(self, way: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
+        runs, last = len(way.runs), ""
+        if way.diverged:
+            yield f"{_capital(way.name)} diverges in {way.diverged} of {runs} runs: its loss becomes no finite number."
+        if way is first or way.always or way.diverged == runs:
             return
-        if its.diverged < runs:
-            last = f"; it ends at {_range(its.last)}" if its.last is not None else ""
-            epochs = f"{its.epochs:.3g} epochs" if its.epochs is not None else self._epochs
-            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {epochs}{last}.{_hint(its)}"
+        if way.last is not None:
+            last = f"; it ends at {format_number(way.last.median)} ({format_number(way.last.low)} to {format_number(way.last.high)})"
+        epochs = f"{way.epochs:.3g} epochs" if way.epochs is not None else self._epochs
+        text = f"{_capital(way.name)} reaches the target in {way.reached} of {runs} runs within {epochs}{last}."
+        if not way.reached and way.staleness >= 1.0:
+            least = min(tried.rate for tried in way.tried)
+            text += f" Its gradients are stale by {format_number(way.staleness)} updates: a smaller rate than x {least:g} may help."
+        yield text
 
     def _of_rates(self, way: LearnedWay) -> Iterator[str]:
         """What came of the first rate that was asked for, where another does better; whether a further one may."""
@@ -307,12 +315,8 @@ class Learned(Short, Spec):
     def table(self) -> Table:
         """A row for each way at its best rate, and below it one for each other rate that was tried."""
         rows = [row for way in self.ways for row in (_row(way), *_other_rates(way))]
-        return Table(
-            f"Time, cost and samples to {self.target.in_words}",
-            tuple(Column(name, kind, heading) for name, kind, heading in _COLUMNS),
-            tuple(tuple(row.get(name) for name, *_ in _COLUMNS) for row in rows),
-            "learned",
-        )
+        cells = tuple(tuple(row.get(column.name) for column in _COLUMNS) for row in rows)
+        return Table(f"Time, cost and samples to {self.target.in_words}", _COLUMNS, cells, "learned")
 
     def curves(self) -> Table:
         """A row for each validation of each run."""
@@ -327,7 +331,7 @@ class Learned(Short, Spec):
     @classmethod
     def rows_of(cls, items: Sequence[Learned]) -> list[Row]:  # type: ignore[override]
         """A row for each way of each answer."""
-        return [_row(its) for learned in items for its in learned.ways]
+        return [_row(way) for learned in items for way in learned.ways]
 
     def _in_short(self) -> Iterator[str]:
         yield f"{self.problem} to {self.target.in_words}, {counted(len(self.ways), 'way')} of training"
@@ -337,67 +341,45 @@ class Learned(Short, Spec):
         return f"{self.problem} to {self.target.in_words}"
 
 
-_COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "throughput", "usd"], str], ...] = (
-    ("way", "text", "Way"),
-    ("workers", "count", "Workers"),
-    ("staleness", "number", "Staleness"),
-    ("rate", "number", "Rate x"),
-    ("reached", "text", "Reached"),
-    ("time_s", "seconds", "Time"),
-    ("time_low_s", "seconds", "At least"),
-    ("time_high_s", "seconds", "At most"),
-    ("cost_usd", "usd", "Cost"),
-    ("samples", "count", "Samples"),
-    ("last", "number", "At the end"),
-    ("samples_per_s", "throughput", "Samples/s"),
+_COLUMNS = (
+    Column("way", "text", "Way"),
+    Column("workers", "count", "Workers"),
+    Column("staleness", "number", "Staleness"),
+    Column("rate", "number", "Rate x"),
+    Column("reached", "text", "Reached"),
+    Column("time_s", "seconds", "Time"),
+    Column("time_low_s", "seconds", "At least"),
+    Column("time_high_s", "seconds", "At most"),
+    Column("cost_usd", "usd", "Cost"),
+    Column("samples", "count", "Samples"),
+    Column("last", "number", "At the end"),
+    Column("samples_per_s", "throughput", "Samples/s"),
 )
 
 
-def _row(its: LearnedWay) -> Row:
+def _row(way: LearnedWay) -> Row:
     return {
-        "way": its.name,
-        "workers": its.workers,
-        "staleness": its.staleness,
-        "rate": its.rate,
-        "reached": f"{its.reached} of {len(its.runs)}" + (f", {its.diverged} diverged" if its.diverged else ""),
-        "time_s": its.time_s.median if its.time_s else None,
-        "time_low_s": its.time_low_s,
-        "time_high_s": its.time_high_s,
-        "cost_usd": its.cost_usd.median if its.cost_usd else None,
-        "samples": int(its.samples.median) if its.samples else None,
-        "last": its.last.median if its.last else None,
-        "samples_per_s": its.samples_per_s,
+        **_rate_row(way, way),
+        "time_s": way.time_s.median if way.time_s else None,
+        "time_low_s": way.time_low_s,
+        "time_high_s": way.time_high_s,
+        "cost_usd": way.cost_usd.median if way.cost_usd else None,
+        "samples": int(way.samples.median) if way.samples else None,
+        "last": way.last.median if way.last else None,
+        "samples_per_s": way.samples_per_s,
     }
 
 
 def _other_rates(way: LearnedWay) -> Iterator[Row]:
     for tried in sorted(way.tried, key=lambda tried: -tried.rate):
         if tried.rate != way.rate:
-            reached = f"{tried.reached} of {len(way.runs)}" + (f", {tried.diverged} diverged" if tried.diverged else "")
-            yield {
-                "way": way.name, "workers": way.workers, "staleness": way.staleness, "rate": tried.rate, "reached": reached,
-                "time_s": tried.time_s, "samples": None if tried.samples is None else int(tried.samples), "last": tried.last,
-            }  # fmt: skip
+            samples = None if tried.samples is None else int(tried.samples)
+            yield {**_rate_row(way, tried), "time_s": tried.time_s, "samples": samples, "last": tried.last}
 
 
-def _time(its: LearnedWay) -> str:
-    assert its.time_s is not None
-    spread = f"{format_seconds(its.time_s.low)} to {format_seconds(its.time_s.high)} in {len(its.runs)} runs"
-    if its.time_low_s is not None and its.time_high_s is not None:
-        spread += f"; {format_seconds(its.time_low_s)} to {format_seconds(its.time_high_s)} with what the prediction may be off by"
-    return f"{format_seconds(its.time_s.median)} ({spread})"
-
-
-def _hint(its: LearnedWay) -> str:
-    """What to try about stale gradients that were of no use."""
-    least = min(one.rate for one in its.tried)
-    if its.reached or its.staleness < 1.0:
-        return ""
-    return f" Its gradients are stale by {format_number(its.staleness)} updates: a smaller rate than x {least:g} may help."
-
-
-def _range(its: Range) -> str:
-    return f"{format_number(its.median)} ({format_number(its.low)} to {format_number(its.high)})"
+def _rate_row(way: LearnedWay, tried: LearnedWay | TriedRate) -> Row:
+    reached = f"{tried.reached} of {len(way.runs)}" + (f", {tried.diverged} diverged" if tried.diverged else "")
+    return {"way": way.name, "workers": way.workers, "staleness": way.staleness, "rate": tried.rate, "reached": reached}
 
 
 def _capital(text: str) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
-from calibrate.measurements import Learned as PointRecord
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.scenarios import scenario_of
@@ -29,7 +28,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
 from simulator.results.results import Result
 from simulator.run import simulate
-from simulator.scenario import Resolved, Scenario
+from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import kind_of, strategy_table
 
@@ -111,27 +110,29 @@ def contenders_of(
         A combination breaks a rule.
     """
     table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
-    found: list[Contender] = []
+    contenders: list[Contender] = []
     used: set[str] = set()
     for way in strategies or [""]:
         names, share = _parts(way)
         tables = [_with_strategy(table, name) if name else table for name in names]
-        its_axes = [(key, values) for key, values in axes if all(_takes(its, key) for its in tables)]
-        used |= {key for key, _ in its_axes}
-        grids = [Grid(with_measured(its, source, beside), its_axes, source=source, beside=beside, prices=prices) for its in tables]
-        for its in grids:
-            its.check()
-        its_found = []
+        own_axes = [(key, values) for key, values in axes if all(_takes(part, key) for part in tables)]
+        used |= {key for key, _ in own_axes}
+        grids = [Grid(with_measured(part, source, beside), own_axes, source=source, beside=beside, prices=prices) for part in tables]
+        for grid in grids:
+            grid.check()
         for place in range(len(grids[0])):
-            scenarios = [its[place] for its in grids]
+            scenarios = [grid[place] for grid in grids]
+            words = [scenario.strategy.in_words for scenario in scenarios]
+            name = words[0] if len(words) == 1 else f"{words[0]} for {share:.0%}, then {words[1]}"
+            if len(grids[0]) > 1:  # those of one strategy differ in what the axes set
+                name = ", ".join([name, *(f"{key.rpartition('.')[2]} {value}" for key, value in grids[0].combination(place).items())])
             shares = (share, 1.0 - share) if len(scenarios) > 1 else (1.0,)
-            its_found.append(Contender(_name(scenarios, share), tuple(zip(scenarios, shares, strict=True))))
-        found += _told_apart(its_found, grids[0].combination)
+            contenders.append(Contender(name, tuple(zip(scenarios, shares, strict=True))))
     if unused := [key for key, _ in axes if key not in used]:
         raise InputError(f"`over` {unused[0]}: none of these ways of training has such a key; look at its spelling, or leave it out")
     if prices is not None:
         prices.check()
-    return found
+    return contenders
 
 
 def _parts(way: str) -> tuple[list[str], float]:
@@ -153,19 +154,14 @@ def _parts(way: str) -> tuple[list[str], float]:
 
 def _with_strategy(table: Mapping[str, object], name: str) -> dict[str, object]:
     """A scenario's tables under another strategy; how many workers and servers there are stays, where it has such numbers."""
-    own = table.get("strategy")
-    its: Mapping[str, object] = own if isinstance(own, Mapping) else {}
-    made = strategy_table(name, its)
+    strategy = table.get("strategy")
+    own: Mapping[str, object] = strategy if isinstance(strategy, Mapping) else {}
+    made = strategy_table(name, own)
     kind = kind_of(made)
     for key in (kind.count_key, "servers" if kind.has_servers else ""):
-        if key and key in its and key not in made:
-            made[key] = its[key]
+        if key and key in own and key not in made:
+            made[key] = own[key]
     return {**table, "strategy": made}
-
-
-def _name(scenarios: Sequence[Scenario], share: float) -> str:
-    names = [its.strategy.in_words for its in scenarios]
-    return names[0] if len(names) == 1 else f"{names[0]} for {share:.0%}, then {names[1]}"
 
 
 def _takes(table: Mapping[str, object], key: str) -> bool:
@@ -173,16 +169,6 @@ def _takes(table: Mapping[str, object], key: str) -> bool:
     section, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     return section != "strategy" or not name or name in keys_of(kind_of(table.get("strategy")))
-
-
-def _told_apart(found: list[Contender], combination: Callable[[int], Mapping[str, object]]) -> list[Contender]:
-    """Names by which those of one strategy differ: with what the axes set, where there are several."""
-    if len(found) == 1:
-        return found
-    return [
-        Contender(", ".join([its.name, *(f"{key.rpartition('.')[2]} {value}" for key, value in combination(place).items())]), its.parts)
-        for place, its in enumerate(found)
-    ]
 
 
 @dataclass(frozen=True)
@@ -286,7 +272,7 @@ def _check_size(samples: int, contenders: Sequence[Contender], batch: int | None
     InputError
         They have not.
     """
-    largest = batch or max(scenario.batch for its in contenders for scenario, _ in its.parts)
+    largest = batch or max(scenario.batch for contender in contenders for scenario, _ in contender.parts)
     if largest > samples:
         raise InputError(f"`batch`: {largest:,} samples are more than the {samples:,} of the training data; give a smaller one")
     if epochs * samples < largest:
@@ -319,17 +305,14 @@ def _prepare(contender: Contender, gradients: Sequence[int], seeds: int) -> _Pre
     if contender.recorded:
         count = len(contender.recorded)
         return _Prepared(contender, results, tuple((contender.recorded[seed % count].first(gradients[0]),) for seed in range(seeds)))
-    resolved = [_without_job(resolve(scenario)) for scenario, _ in contender.parts]
-    schedules = tuple(tuple(schedule_of(its, count, seed) for its, count in zip(resolved, gradients, strict=True)) for seed in range(seeds))
-    return _Prepared(contender, results, schedules)
-
-
-def _without_job(scenario: Resolved) -> Resolved:
-    return scenario.model_copy(update={"job": None})
+    parts = [
+        (resolve(scenario).model_copy(update={"job": None}), count) for (scenario, _), count in zip(contender.parts, gradients, strict=True)
+    ]
+    return _Prepared(contender, results, tuple(tuple(schedule_of(part, count, seed) for part, count in parts) for seed in range(seeds)))
 
 
 def _phases(
-    its: _Prepared,
+    prepared: _Prepared,
     seed: int,
     rate: float,
     scaling: RateScaling,
@@ -337,26 +320,28 @@ def _phases(
     by_staleness: bool,
     checkpoints: int,
 ) -> Iterator[Phase]:
-    for (scenario, share), schedule in zip(its.contender.parts, its.schedules[seed], strict=True):
+    for (scenario, share), schedule in zip(prepared.contender.parts, prepared.schedules[seed], strict=True):
         points = max(round(checkpoints * share), 1)
         averaged = schedule.averaged if schedule.every == 1 and not schedule.neighbours else 1
         scaled = rate * averaged ** _EXPONENTS[scaling]
         yield Phase(schedule, len(schedule), batch or scenario.batch, scaled, by_staleness, points)
 
 
-def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: Sequence[Curve], target: Target) -> LearnedWay:
-    (scenario, _), result = its.contender.parts[-1], its.results[-1]
-    runs = tuple(_run(seed, curve, target, _Clock(its, seed)) for seed, curve in enumerate(curves))
+def _way(prepared: _Prepared, rate: float, batch: int | None, samples: int, curves: Sequence[Curve], target: Target) -> LearnedWay:
+    contender = prepared.contender
+    (scenario, _), result = contender.parts[-1], prepared.results[-1]
+    clocks = [_Clock(prepared, seed) for seed in range(len(curves))]
+    runs = tuple(_run(seed, curve, target, clocks[seed]) for seed, curve in enumerate(curves))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
-    rates = [one.throughput_samples_per_s for one in its.results]
+    rates = [result.throughput_samples_per_s for result in prepared.results]
     low, high = (None, None)
-    if times is not None and not its.contender.recorded and all(one.low > 0 for one in rates):
-        low, high = widened_time(times, min(one.low / one.mean for one in rates), max(one.high / one.mean for one in rates))
-    costs = [_Clock(its, seed).usd(run.reached_s) for seed, run in enumerate(runs) if run.reached_s is not None]
+    if times is not None and not contender.recorded and all(rate.low > 0 for rate in rates):
+        low, high = widened_time(times, min(rate.low / rate.mean for rate in rates), max(rate.high / rate.mean for rate in rates))
+    costs = [clocks[run.seed].usd(run.reached_s) for run in runs if run.reached_s is not None]
     samples_per_s = result.throughput_samples_per_s.mean
-    if its.contender.recorded:
-        every = [run[0] for run in its.schedules]
-        samples_per_s = statistics.fmean(len(one) / float(one.time_s[-1]) for one in every) * scenario.batch
+    if contender.recorded:
+        every = [schedules[0] for schedules in prepared.schedules]
+        samples_per_s = statistics.fmean(len(schedule) / float(schedule.time_s[-1]) for schedule in every) * scenario.batch
     ended = [run.last for run in runs if run.last is not None and not run.diverged]
     samples_then = [float(run.reached_samples) for run in runs if run.reached_samples is not None]
     tried = TriedRate(
@@ -368,12 +353,12 @@ def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: S
         samples=statistics.median(samples_then) if samples_then else None,
     )
     return LearnedWay(
-        name=its.contender.name,
+        name=contender.name,
         scenario=scenario,
         rate=rate,
         tried=(tried,),
         workers=scenario.replicas,
-        staleness=_staleness(its),
+        staleness=_staleness(prepared),
         batch=batch or scenario.batch,
         epochs=None if any(run.diverged for run in runs) else max(run.points[-1].samples for run in runs) / samples,
         samples_per_s=samples_per_s,
@@ -382,7 +367,7 @@ def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: S
         time_s=times,
         time_low_s=low,
         time_high_s=high,
-        cost_usd=Range.of([one for one in costs if one is not None]),
+        cost_usd=Range.of([cost for cost in costs if cost is not None]),
         samples=Range.of(samples_then),
         last=Range.of(ended),
     )
@@ -391,10 +376,10 @@ def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: S
 class _Clock:
     """When something happens in a job whose steps begin at 0: later by its start, and by what happens between its steps."""
 
-    def __init__(self, its: _Prepared, seed: int) -> None:
+    def __init__(self, prepared: _Prepared, seed: int) -> None:
         self._stretches = []  # of each part: when its steps begin without the job, and in it, how much longer it takes, its price
-        begins_s, later_s = 0.0, _beside(its.results[0])[0]
-        for result, schedule, (scenario, _) in zip(its.results, its.schedules[seed], its.contender.parts, strict=True):
+        begins_s, later_s = 0.0, _beside(prepared.results[0])[0]
+        for result, schedule, (scenario, _) in zip(prepared.results, prepared.schedules[seed], prepared.contender.parts, strict=True):
             ratio = _beside(result)[1]
             self._stretches.append((begins_s, later_s, ratio, usd_per_hour(scenario)))
             begins_s += float(schedule.time_s[-1])
@@ -402,7 +387,7 @@ class _Clock:
 
     def at(self, time_s: float) -> float:
         """Seconds of the job when steps have gone on for some time."""
-        begins_s, later_s, ratio, _ = next(its for its in reversed(self._stretches) if its[0] <= time_s)
+        begins_s, later_s, ratio, _ = next(stretch for stretch in reversed(self._stretches) if stretch[0] <= time_s)
         return later_s + ratio * (time_s - begins_s)
 
     def usd(self, job_s: float) -> float | None:
@@ -428,10 +413,13 @@ def _beside(result: Result) -> tuple[float, float]:
 
 
 def _run(seed: int, curve: Curve, target: Target, clock: _Clock) -> LearnedRun:
-    points = tuple(_point(its, clock) for its in curve.points)
+    points = tuple(
+        LearnedPoint(time_s=clock.at(point.time_s), samples=point.samples, updates=point.updates, metrics=point.metrics)
+        for point in curve.points
+    )
     # before the first update nothing has been learned
-    reached = next((its for its in points[1:] if target.reached_by(its.metrics.get(target.metric))), None)
-    values = [its.metrics[target.metric] for its in points if target.metric in its.metrics]
+    reached = next((point for point in points[1:] if target.reached_by(point.metrics.get(target.metric))), None)
+    values = [point.metrics[target.metric] for point in points if target.metric in point.metrics]
     return LearnedRun(
         seed=seed,
         diverged=curve.diverged,
@@ -443,17 +431,13 @@ def _run(seed: int, curve: Curve, target: Target, clock: _Clock) -> LearnedRun:
     )
 
 
-def _point(its: PointRecord, clock: _Clock) -> LearnedPoint:
-    return LearnedPoint(time_s=clock.at(its.time_s), samples=its.samples, updates=its.updates, metrics=its.metrics)
-
-
-def _staleness(its: _Prepared) -> float:
+def _staleness(prepared: _Prepared) -> float:
     """Mean of all updates as ``paceline simulate`` gives it; of a recorded run, of what was recorded."""
-    updates = [len(schedule) for schedule in its.schedules[0]]
-    if its.contender.recorded:
-        means = [statistics.fmean(run[0].mean_staleness for run in its.schedules)]
+    updates = [len(schedule) for schedule in prepared.schedules[0]]
+    if prepared.contender.recorded:
+        means = [statistics.fmean(schedules[0].mean_staleness for schedules in prepared.schedules)]
     else:
-        means = [result.staleness.mean for result in its.results]
+        means = [result.staleness.mean for result in prepared.results]
     return math.fsum(mean * count for mean, count in zip(means, updates, strict=True)) / sum(updates)
 
 
@@ -469,23 +453,23 @@ def is_workload(parameters: int, scenario: Scenario) -> bool:
 
 
 def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -> Iterator[str]:
-    loads = {one.contender.parts[0][0].workload.name: one.contender.parts[0][0] for one in prepared}
-    scenario = next((its for its in loads.values() if not is_workload(parameters, its)), None)
+    loads = {each.contender.parts[0][0].workload.name: each.contender.parts[0][0] for each in prepared}
+    scenario = next((scenario for scenario in loads.values() if not is_workload(parameters, scenario)), None)
     if scenario is not None:
         yield (
             f"the times are those of {scenario.workload.name}, what is learned is that of another model with "
             f"{counted(parameters, 'parameter')}: the order of the ways may carry over, accuracies and samples to the target do not"
         )
-    others = sorted({its.batch for one in prepared for its, _ in one.contender.parts if batch is not None and its.batch != batch})
-    if others:
-        yield f"a step takes the time of {listed([f'{its:,}' for its in others], 'or')} samples, and learns from {batch:,}"
-    for one in prepared:
-        if one.contender.recorded and len(one.contender.recorded) < len(one.schedules):
-            yield f"{one.contender.name} has {counted(len(one.contender.recorded), 'run')}: schedules are replayed with several seeds each"
+    batches = {scenario.batch for each in prepared for scenario, _ in each.contender.parts} - {batch} if batch is not None else set()
+    if batches:
+        yield f"a step takes the time of {listed([f'{other:,}' for other in sorted(batches)], 'or')} samples, and learns from {batch:,}"
     told: dict[str, dict[str, None]] = {}
-    for one in prepared:
-        for text in (its.text for result in one.results for its in result.warnings):
-            told.setdefault(text, {})[one.contender.name] = None
+    for each in prepared:
+        recorded = len(each.contender.recorded)
+        if 0 < recorded < len(each.schedules):
+            yield f"{each.contender.name} has {counted(recorded, 'run')}: schedules are replayed with several seeds each"
+        for text in (warning.text for result in each.results for warning in result.warnings):
+            told.setdefault(text, {})[each.contender.name] = None
     for text, names in told.items():
         some = "; ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} of {len(prepared)} ways"
         yield text if len(names) == len(prepared) else f"{some}: {text}"

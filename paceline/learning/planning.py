@@ -19,7 +19,7 @@ from pydantic import Field
 
 from calibrate.learning import noise_scale_of, problem_of
 from paceline.learning.batch import samples_to_target
-from paceline.learning.learned import Learned, LearnedWay, Range, Target
+from paceline.learning.learned import Learned, LearnedWay, Target
 from paceline.learning.learning import Contender, is_workload, learn
 from paceline.planning.space import Space
 from paceline.ranges import doubled
@@ -27,7 +27,7 @@ from paceline.sweeping import sweep
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
+from simulator.base.text import Short, counted, format_number, format_usd, listed
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
@@ -50,11 +50,12 @@ class Limits(Spec):
     deadline_s: float | None = Field(default=None, description="most time to the target; null: any")
     budget_usd: float | None = Field(default=None, description="most US dollars to the target; null: any")
 
-    def kept_by(self, its: Considered) -> bool:
+    def kept_by(self, considered: Considered) -> bool:
         """Whether a configuration reaches the target, and within them."""
-        late = self.deadline_s is not None and its.takes_s > self.deadline_s
-        dear = self.budget_usd is not None and (its.costs_usd is None or its.costs_usd > self.budget_usd)
-        return math.isfinite(its.takes_s) and not late and not dear
+        takes_s, costs_usd = considered.takes_s, considered.costs_usd
+        late = self.deadline_s is not None and takes_s > self.deadline_s
+        dear = self.budget_usd is not None and (costs_usd is None or costs_usd > self.budget_usd)
+        return math.isfinite(takes_s) and not late and not dear
 
 
 class Considered(Spec):
@@ -102,18 +103,18 @@ class TargetPlan(Short, Spec):
     @property
     def replayed(self) -> tuple[Considered, ...]:
         """Configurations with which the model really learned."""
-        return tuple(its for its in self.considered if its.learned is not None)
+        return tuple(each for each in self.considered if each.learned is not None)
 
     @property
     def fastest(self) -> Considered | None:
         """The one that reaches the target first, of those that were replayed and keep to the limits; none where none does."""
-        return min(filter(self.limits.kept_by, self.replayed), key=lambda its: its.takes_s, default=None)
+        return min(filter(self.limits.kept_by, self.replayed), key=_by_time, default=None)
 
     @property
     def cheapest(self) -> Considered | None:
         """The one that costs least, likewise; none without prices."""
-        priced = [(its.costs_usd, its) for its in self.replayed if self.limits.kept_by(its) and its.costs_usd is not None]
-        return min(priced, key=lambda pair: pair[0])[1] if priced else None
+        priced = (each for each in self.replayed if self.limits.kept_by(each) and each.costs_usd is not None)
+        return min(priced, key=_by_cost, default=None)
 
     @property
     def feasible(self) -> bool:
@@ -135,22 +136,17 @@ class TargetPlan(Short, Spec):
                 yield "It is the cheapest as well."
             elif cheapest is not None:
                 yield f"Cheapest: {self._said(cheapest)}."
-            elif all(its.usd_per_hour is None for its in self.considered):
+            elif all(each.usd_per_hour is None for each in self.considered):
                 yield "Nothing has a price, so that nothing can be said of cost: give prices."
-            if alike := [its.name for its in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
+            if alike := [way.name for way in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
                 yield f"Not clearly slower in these runs: {listed(alike)}."
         yield from self._rests_on()
 
-    def _said(self, its: Considered) -> str:
-        assert its.learned is not None
-        assert its.learned.time_s is not None
-        spread = f"{format_seconds(its.learned.time_s.low)} to {format_seconds(its.learned.time_s.high)}"
-        with_model = ""
-        if its.learned.time_low_s is not None and its.learned.time_high_s is not None:
-            ends = f"{format_seconds(its.learned.time_low_s)} to {format_seconds(its.learned.time_high_s)}"
-            with_model = f"; {ends} with what the prediction may be off by"
-        cost = f" for {format_usd(its.costs_usd)}" if its.costs_usd is not None else ""
-        return f"{its.name}, after {format_seconds(its.takes_s)} ({spread} in {len(its.learned.runs)} runs{with_model}){cost}"
+    @staticmethod
+    def _said(best: Considered) -> str:
+        assert best.learned is not None
+        cost = f" for {format_usd(best.costs_usd)}" if best.costs_usd is not None else ""
+        return f"{best.name}, after {best.learned.time_in_words}{cost}"
 
     def _rests_on(self) -> Iterator[str]:
         noise, replayed, every = self.noise_scale, len(self.replayed), len(self.considered)
@@ -174,13 +170,13 @@ class TargetPlan(Short, Spec):
 
     def _of_the_others(self) -> str:
         fastest = self.fastest
-        others = [its for its in self.considered if its.learned is None]
+        others = [each for each in self.considered if each.learned is None]
         if fastest is None:
             return "Those that were replayed looked best."
-        better = [its for its in others if its.takes_s < fastest.takes_s]
+        better = [each for each in others if each.takes_s < fastest.takes_s]
         if better:
             return f"By that {len(better)} of them may be faster, such as {better[0].name}; fewer choices at a time replay more of them."
-        might = sorted((its for its in others if its.least_s < fastest.takes_s), key=lambda its: its.least_s)
+        might = sorted((each for each in others if each.least_s < fastest.takes_s), key=lambda each: each.least_s)
         if might:
             return (
                 f"By that none of them is faster. If larger batches cost no samples at all, up to {len(might)} would be, such as "
@@ -196,7 +192,7 @@ class TargetPlan(Short, Spec):
     @classmethod
     def rows_of(cls, items: Sequence[TargetPlan]) -> list[Row]:  # type: ignore[override]
         """A row for each configuration of each plan."""
-        return [_row(its) for plan in items for its in plan.considered]
+        return [_row(each) for plan in items for each in plan.considered]
 
     def _in_short(self) -> Iterator[str]:
         yield f"to {self.target.in_words}, {counted(len(self.considered), 'configuration')}"
@@ -217,17 +213,16 @@ _COLUMNS = (
 )
 
 
-def _row(its: Considered) -> Row:
-    replayed = its.learned is not None
-    samples = its.samples.mean
-    if its.learned is not None:
-        samples = its.learned.samples.median if its.learned.samples is not None else math.nan
-    takes_s, costs_usd = its.takes_s, its.costs_usd
+def _row(considered: Considered) -> Row:
+    way, takes_s, costs_usd = considered.learned, considered.takes_s, considered.costs_usd
+    basis, samples = "estimated", considered.samples.mean
+    if way is not None:
+        basis, samples = f"replayed, {way.reached} of {len(way.runs)} runs", way.samples.median if way.samples is not None else math.nan
     return {
-        "name": its.name,
-        "global_batch": its.global_batch,
-        "samples_per_s": its.samples_per_s.mean,
-        "basis": f"replayed, {its.learned.reached} of {len(its.learned.runs)} runs" if replayed and its.learned else "estimated",
+        "name": considered.name,
+        "global_batch": considered.global_batch,
+        "samples_per_s": considered.samples_per_s.mean,
+        "basis": basis,
         "samples": int(samples) if math.isfinite(samples) else None,
         "time_s": takes_s if math.isfinite(takes_s) else None,
         "cost_usd": costs_usd if costs_usd is not None and math.isfinite(costs_usd) else None,
@@ -307,9 +302,10 @@ def plan_to_target(
         [scenario for _, scenario in configurations], out, jobs=jobs, force=force,
         progress=lambda done, total: tell(done, total, "simulations"),
     )  # fmt: skip
-    simulated = [(name, its) for (name, _), its in zip(configurations, swept, strict=True) if isinstance(its, Result)]
-    failed = [(configurations[place][0], its.failed.text) for place in swept.failed if isinstance(its := swept[place], Failure)]
-    refused = [*((its.name, its.text) for its in space.refused), *too_large, *failed]
+    outcomes = [(name, outcome) for (name, _), outcome in zip(configurations, swept, strict=True)]
+    simulated = [(name, outcome) for name, outcome in outcomes if isinstance(outcome, Result)]
+    failed = [(name, outcome.failed.text) for name, outcome in outcomes if isinstance(outcome, Failure)]
+    refused = [*((refusal.name, refusal.text) for refusal in space.refused), *too_large, *failed]
     if not simulated:
         raise ScenarioError(*(f"{name}: {text}" for name, text in refused[:_MOST_REASONS]))
     batch = min(result.scenario.batch for _, result in simulated)
@@ -318,19 +314,19 @@ def plan_to_target(
     noise = given or _measured(course, batch)
     considered = [_considered(name, result, noise, batch, reference) for name, result in simulated]
     considered, learned = _replayed(considered, learned, course, limits)
-    found = TargetPlan(
+    plan = TargetPlan(
         target=target, limits=limits, reference_batch=batch, reference=reference, noise_scale=noise,
         considered=tuple(considered), refused=tuple(f"{name}: {text}" for name, text in refused), learned=learned,
     )  # fmt: skip
-    best = found.fastest or found.considered[0]
-    order = sorted(found.considered, key=lambda its: (its is not best, its.learned is None, its.takes_s))
-    return found.model_copy(update={"considered": tuple(order)})
+    best = plan.fastest or plan.considered[0]
+    order = sorted(plan.considered, key=lambda each: (each is not best, each.learned is None, each.takes_s))
+    return plan.model_copy(update={"considered": tuple(order)})
 
 
 def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tuple[str, str]]]:
     """Every configuration with its name; and of those that do not fit into memory, why."""
     several = len({line.first.batch for line in space.lines}) > 1
-    found, too_large = [], []
+    fitting, too_large = [], []
     for line in space.lines:
         counts = list(line.scenarios)
         tried = set(doubled(counts[0], counts[-1])) if line.searched else set(counts)
@@ -340,10 +336,10 @@ def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tupl
             title = line.title(workers)
             name = f"{title}, batch {scenario.batch:,}" if several and "batch" not in title else title
             if (why := does_not_fit(resolve(scenario))) is None:
-                found.append((name, scenario))
+                fitting.append((name, scenario))
             else:
                 too_large.append((name, why))
-    return found, too_large
+    return fitting, too_large
 
 
 def _reference(course: _Course, base: Scenario, batch: int) -> tuple[Estimate, Learned]:
@@ -358,11 +354,7 @@ def _reference(course: _Course, base: Scenario, batch: int) -> tuple[Estimate, L
             f"`target`: one device reaches {course.target.in_words} in {way.reached} of {len(way.runs)} runs within {course.epochs:g} "
             f"epochs with a batch of {batch:,}{at}; give more `epochs`, other `rates`, or a target that it reaches"
         )
-    return _as_estimate(way.samples), learned
-
-
-def _as_estimate(its: Range) -> Estimate:
-    return Estimate(mean=its.median, low=its.low, high=its.high)
+    return Estimate(mean=way.samples.median, low=way.samples.low, high=way.samples.high), learned
 
 
 def _measured(course: _Course, batch: int) -> NoiseScale:
@@ -393,39 +385,37 @@ def _replayed(considered: list[Considered], learned: Learned, course: _Course, l
         chosen = _next(considered, limits, first=not done)[: _MOST_REPLAYED - len(done)]
         if not chosen:
             break
-        found = course.learn([Contender(its.name, ((its.scenario, 1.0),)) for its in chosen])
-        done |= {way.name: way for way in found.ways}
-        warnings = tuple(dict.fromkeys((*learned.warnings, *found.warnings)))
-        learned = found.model_copy(update={"ways": tuple(done.values()), "warnings": warnings})
-        considered = [its.model_copy(update={"learned": done.get(its.name)}) for its in considered]
+        more = course.learn([Contender(each.name, ((each.scenario, 1.0),)) for each in chosen])
+        done |= {way.name: way for way in more.ways}
+        warnings = tuple(dict.fromkeys((*learned.warnings, *more.warnings)))
+        learned = more.model_copy(update={"ways": tuple(done.values()), "warnings": warnings})
+        considered = [each.model_copy(update={"learned": done.get(each.name)}) for each in considered]
     return considered, learned
 
 
 def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> list[Considered]:
     """Those to be replayed next: at first the fastest and the cheapest of each strategy by estimate."""
     late_s = math.inf if limits.deadline_s is None else limits.deadline_s
-    left = [its for its in considered if its.learned is None and min(its.time_s.low, its.least_s) <= late_s]
+    left = [each for each in considered if each.learned is None and min(each.time_s.low, each.least_s) <= late_s]
     if first:
-        kinds = dict.fromkeys(its.scenario.strategy.way for its in left)
-        found: dict[str, Considered] = {}
-        for kind in kinds:
-            own = [its for its in left if its.scenario.strategy.way == kind]
-            for key in (_by_time, _by_cost):
-                best = min(own, key=key)
-                found.setdefault(best.name, best)
-        return sorted(found.values(), key=_by_time)
-    good = [its for its in considered if its.learned is not None and limits.kept_by(its)]
-    best_s = min((its.takes_s for its in good), default=math.inf)
-    best_usd = min((its.costs_usd for its in good if its.costs_usd is not None), default=math.inf)
-    better = [its for its in left if its.takes_s < best_s or (its.costs_usd is not None and its.costs_usd < best_usd)]
+        best_of: dict[str, Considered] = {}
+        for way in dict.fromkeys(each.scenario.strategy.way for each in left):
+            own = [each for each in left if each.scenario.strategy.way == way]
+            for best in (min(own, key=_by_time), min(own, key=_by_cost)):
+                best_of.setdefault(best.name, best)
+        return sorted(best_of.values(), key=_by_time)
+    good = [each for each in considered if each.learned is not None and limits.kept_by(each)]
+    best_s = min((each.takes_s for each in good), default=math.inf)
+    best_usd = min((each.costs_usd for each in good if each.costs_usd is not None), default=math.inf)
+    better = [each for each in left if each.takes_s < best_s or (each.costs_usd is not None and each.costs_usd < best_usd)]
     if not better:
-        return sorted((its for its in left if its.least_s < best_s), key=lambda its: its.least_s)[:_EACH_ROUND]
+        return sorted((each for each in left if each.least_s < best_s), key=lambda each: each.least_s)[:_EACH_ROUND]
     return sorted(better, key=_by_time)[:_EACH_ROUND]
 
 
-def _by_time(its: Considered) -> float:
-    return its.takes_s
+def _by_time(considered: Considered) -> float:
+    return considered.takes_s
 
 
-def _by_cost(its: Considered) -> float:
-    return its.costs_usd if its.costs_usd is not None else its.takes_s
+def _by_cost(considered: Considered) -> float:
+    return considered.costs_usd if considered.costs_usd is not None else considered.takes_s

@@ -52,4 +52,4 @@ class Files:
         for way in learned.ways:
             for run in way.runs:
                 name = f"{_OTHER.sub('-', way.name).strip('-')}/seed-{run.seed}"
-                self._runs.write(name, ((its.time_s, its.updates, its.metrics) for its in run.points))
+                self._runs.write(name, ((point.time_s, point.updates, point.metrics) for point in run.points))
