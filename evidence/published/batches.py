@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, scores_of
 from evidence.published.tables import data_file
-from paceline.learning.batch import samples_ratio
+from paceline.learning.planning import samples_ratio
 from simulator.base.table import Cell, Column, Table
 from simulator.spec.figures import Estimate
 

@@ -159,7 +159,7 @@ def learn(
     """
     from paceline.learning import Target, contenders_of, recorded_of
     from paceline.learning import learn as run
-    from paceline.learning.writing import Files
+    from paceline.learning.learning import Files
     from paceline.sweeping import axes_of
     from simulator.catalogue.loading import pairs_of
     from simulator.spec.prices import parse_prices

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from paceline.comparing import compare, never_held, of_more_devices
+from paceline.comparing import compare, never_held, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line, Space, base_of, counts_of, space_of
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _MOST_OF_A_WAY = 4
 """Of all ways in which a model may be cut on as many devices, those that are best by closed forms are simulated."""
-_HALF = 0.5
-"""Machines pay that work half as well as the first ones."""
 
 
 class Advised(Spec):
@@ -86,23 +84,23 @@ class Advice(Short, Spec):
             Column("runs_on", "text", "Run by"),
         )
         rows: list[tuple[Cell, ...]] = []
-        for its in self.rows:
-            result, rate = its.result, its.result.throughput_samples_per_s
+        for row in self.rows:
+            result, rate, scenario = row.result, row.result.throughput_samples_per_s, row.result.scenario
             rows.append(
                 (
-                    its.strategy or result.scenario.strategy.kind,
-                    its.nodes,
-                    result.scenario.workers,
+                    row.strategy or scenario.strategy.kind,
+                    row.nodes,
+                    scenario.workers,
                     rate.mean,
                     rate.low,
                     rate.high,
                     result.scaling_efficiency.mean,
                     result.staleness.mean or None,
-                    _differs(its) or None,
-                    its.usd_per_million_samples,
+                    _differs(row) or None,
+                    row.usd_per_million_samples,
                     result.bottleneck.label,
-                    its.name,
-                    ", ".join(SOFTWARE[name] for name in result.scenario.strategy.software) or None,
+                    row.name,
+                    ", ".join(SOFTWARE[name] for name in scenario.strategy.software) or None,
                 )
             )
         return Table("Ways of training on each number of machines", columns, tuple(rows), "advice")
@@ -125,7 +123,7 @@ def strategies_for(scenario: Scenario) -> list[str]:
 
     Names of a kind whose workers wait for each other alike are one way, for which the first stands: of all-reduces the ring.
     """
-    found: dict[object, str] = {}
+    of_kinds: dict[object, str] = {}
     for name, keys in SHORT_NAMES.items():
         kind = kind_of(keys)
         strategy = kind.model_validate(keys)
@@ -133,8 +131,8 @@ def strategies_for(scenario: Scenario) -> list[str]:
         if strategy.software and not {*strategy.software} & {*trained_by(scenario.workload)}:
             continue  # it is another framework's
         if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
-            found.setdefault((kind, strategy.pace), name)
-    return [*found.values(), *(_CUT if scenario.workload.layers else ())]
+            of_kinds.setdefault((kind, strategy.pace), name)
+    return [*of_kinds.values(), *(_CUT if scenario.workload.layers else ())]
 
 
 def space_to_advise(
@@ -217,11 +215,16 @@ def advise(
         No configuration could be simulated.
     """
     refused = list(space.refused)
-    wanted = [(line, scenario) for line in space.lines for scenario in line.scenarios.values()]
+
+    def refuse(line: Line, scenario: Scenario, why: str) -> None:
+        name = line.title(scenario.workers)
+        refused.append(Refused(name=name, cluster=line.cluster, text=why, configurations=1, asked=line.asked))
+
     fitting = []
+    wanted = [(line, scenario) for line in space.lines for scenario in line.scenarios.values()]
     for line, scenario in wanted:
         if line.family is None and (why := does_not_fit(resolve(scenario))) is not None:
-            refused.append(Refused(name=line.title(scenario.workers), cluster=line.cluster, text=why, configurations=1, asked=line.asked))
+            refuse(line, scenario, why)
         else:
             fitting.append((line, scenario))
     fitting = _promising(fitting)
@@ -229,42 +232,54 @@ def advise(
         file = stack.enter_context(Journal(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
         simulations = Simulations(runner, file, force=force, progress=progress)
-        found: dict[tuple[str, int], Advised] = {}
+        fastest: dict[tuple[str, int], Advised] = {}
         outcomes = simulations([scenario for _, scenario in fitting])
         for (line, scenario), outcome in zip(fitting, outcomes, strict=True):
             if not isinstance(outcome, Result):
-                failed = f"{outcome.failed.kind}: {outcome.failed.text}"
-                name = line.title(scenario.workers)
-                refused.append(Refused(name=name, cluster=line.cluster, text=failed, configurations=1, asked=line.asked))
+                refuse(line, scenario, f"{outcome.failed.kind}: {outcome.failed.text}")
                 continue
-            result = best_bucket(scenario, outcome, simulations) if line.tunable else outcome
-            its = _advised(line, scenario, result)
-            key = its.strategy, its.nodes
-            if key not in found or _rate(its) > _rate(found[key]):
-                found[key] = its
+            row = _advised(line, scenario, best_bucket(scenario, outcome, simulations) if line.tunable else outcome)
+            key = row.strategy, row.nodes
+            if key not in fastest or _rate(row) > _rate(fastest[key]):
+                fastest[key] = row
         simulations.finish()
-    rows = tuple(found.values())
+    rows = tuple(fastest.values())
     if not rows:
-        texts = " / ".join(dict.fromkeys(one.text for one in refused))
+        texts = " / ".join(dict.fromkeys(refusal.text for refusal in refused))
         raise SimulationError(f"none of the configurations could be simulated: {texts}")
-    return _answer(rows, tuple(refused_once(refused)))
+    # one machine, or of what is for certain faster the best
+    alone = _preferred(row for row in rows if row.nodes == 1)
+    faster = [row for row in rows if row.nodes > 1 and (alone is None or _is_faster(row, alone))]
+    best = _preferred(faster) if faster else alone
+    assert best is not None
+    return Advice(
+        rows=rows,
+        best=_place(rows, best),
+        one_machine=None if alone is None else _place(rows, alone),
+        sentences=tuple(_sentences(rows, best, alone)),
+        refused=tuple(refused_once(refused)),
+    )
+
+
+def _place(rows: Sequence[Advised], row: Advised) -> int:
+    return next(place for place, other in enumerate(rows) if other is row)
 
 
 def _promising(wanted: Sequence[tuple[Line, Scenario]]) -> list[tuple[Line, Scenario]]:
     """Of all ways in which a model may be cut alike on as many devices, those that are best by closed forms."""
     alike: dict[tuple[str, str, int], list[tuple[float, Line, Scenario]]] = {}
     kept = []
-    ceilings: dict[object, Ceilings] = {}
+    of_families: dict[object, Ceilings] = {}
     for line, scenario in wanted:
         if line.family is None:
             kept.append((line, scenario))
             continue
-        its = ceilings.setdefault(line.family, Ceilings(line.first))
-        its.of(scenario)
-        guess = its.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
+        ceilings = of_families.setdefault(line.family, Ceilings(line.first))
+        ceilings.of(scenario)
+        guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
         alike.setdefault((line.asked, line.cluster, scenario.workers), []).append((guess, line, scenario))
     for same in alike.values():
-        kept += [(line, scenario) for _, line, scenario in sorted(same, key=lambda one: (-one[0], one[1].name))[:_MOST_OF_A_WAY]]
+        kept += [(line, scenario) for _, line, scenario in sorted(same, key=lambda each: (-each[0], each[1].name))[:_MOST_OF_A_WAY]]
     return kept
 
 
@@ -282,28 +297,15 @@ def _advised(line: Line, scenario: Scenario, result: Result) -> Advised:
     )
 
 
-def _rate(its: Advised) -> float:
-    return its.result.throughput_samples_per_s.mean
+def _rate(row: Advised) -> float:
+    return row.result.throughput_samples_per_s.mean
 
 
-def _answer(rows: tuple[Advised, ...], refused: tuple[Refused, ...]) -> Advice:
-    """One machine, or of what is for certain faster the best."""
-    one = _preferred(rows, [place for place, its in enumerate(rows) if its.nodes == 1])
-    several = [place for place, its in enumerate(rows) if its.nodes > 1]
-    faster = several if one is None else [place for place in several if _is_faster(rows[place], rows[one])]
-    best = _preferred(rows, faster) if faster else one
-    assert best is not None
-    return Advice(rows=rows, best=best, one_machine=one, sentences=tuple(_sentences(rows, best, one)), refused=refused)
-
-
-def _preferred(rows: Sequence[Advised], places: Iterable[int]) -> int | None:
-    """Of some rows the fastest; one of whose kind nothing was held against real runs only if it is for certain the faster."""
-    by_rate = sorted(places, key=lambda place: -_rate(rows[place]))
-    best = next((place for place in by_rate if not _unproven(rows[place].result)), None)
-    for place in by_rate:
-        if _unproven(rows[place].result) and (best is None or _is_faster(rows[place], rows[best])):
-            return place
-    return best
+def _preferred(rows: Iterable[Advised]) -> Advised | None:
+    """Of some rows the fastest; one of whose kind nothing was compared with real runs only if it is for certain the faster."""
+    by_rate = sorted(rows, key=lambda row: -_rate(row))
+    best = next((row for row in by_rate if not _unproven(row.result)), None)
+    return next((row for row in by_rate if _unproven(row.result) and (best is None or _is_faster(row, best))), best)
 
 
 def _unproven(result: Result) -> bool:
@@ -315,132 +317,118 @@ def _unproven(result: Result) -> bool:
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
     """Whether one is faster than another for certain.
 
-    What the model is off by cancels between kinds that were held against real runs, as far as it is equal. Of a kind that was
+    The model's error cancels between kinds that were compared with real runs, as far as it is equal. Of a kind that was
     not, that is not known: it has to be faster in its worst case than the other in its best.
     """
     if _unproven(ours.result):
         return ours.result.throughput_samples_per_s.low > theirs.result.throughput_samples_per_s.high
-    found = compare(ours.result, theirs.result)
-    return found.clear and found.ratio.mean > 1.0
+    comparison = compare(ours.result, theirs.result)
+    return comparison.clear and comparison.ratio.mean > 1.0
 
 
 def _over(ours: Advised, theirs: Advised) -> str:
     """Throughput of one over that of another as a change, with no more than its devices can do."""
-    one, other = ours.result, theirs.result
-    ratio = compare(one, other).ratio
-    if one.scenario.cluster.even:
+    ratio = compare(ours.result, theirs.result).ratio
+    if ours.result.scenario.cluster.even:
         # under the same strategy none does more than one did; under another no more than one that has nothing to wait for
-        before = other.ranks if ours.strategy == theirs.strategy else other.speedup.mean
-        ratio = of_more_devices(ratio, one.ranks / before)
+        before = theirs.result.ranks if ours.strategy == theirs.strategy else theirs.result.speedup.mean
+        ratio = of_more_devices(ratio, ours.result.ranks / before)
     return change_in_words(ratio)
 
 
-def _sentences(rows: Sequence[Advised], best: int, one: int | None) -> Iterator[str]:
-    its = rows[best]
-    if best == one:
-        yield f"Use one machine: {its.name} makes {_does(its)}."
-        yield _several(rows, one)
-    else:
-        yield f"Fastest is {its.name} on {counted(its.nodes, 'machine')}: {_does(its)}."
-        if one is not None:
-            yield f"That is {_over(its, rows[one])} over the throughput of one machine ({rows[one].name})."
-        if (doubtful := _doubtful(rows, best, one)) is not None:
-            yield doubtful
-        paying = _paying(rows, best, one)
-        last = rows[paying]
-        if last.nodes == 1:
-            yield "For throughput per machine one is best: those that are added work less than half as well."
-        elif paying != best:
-            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {_does(last)}."
-    yield from _outside_fit(rows, best)
-    yield from _learning(rows, best)
-    if its.result.discrepancy is not None:
-        yield sentence(its.result.discrepancy.coverage_in_words)
-    yield sentence(f"the limit is {its.result.bottleneck.label}: {its.result.bottleneck.text}")
-    priced = [place for place, each in enumerate(rows) if each.usd_per_million_samples is not None]
-    if priced:
-        cheapest = rows[min(priced, key=lambda place: rows[place].usd_per_million_samples or 0.0)]
-        hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
-        cost = format_usd(cheapest.usd_per_million_samples or 0.0)
-        yield f"Cheapest for each sample is {cheapest.name} on {counted(cheapest.nodes, 'machine')}: {cost} for a million{hourly}."
-
-
-def _outside_fit(rows: Sequence[Advised], best: int) -> Iterator[str]:
-    """What the advice takes where ``fit`` of the Keras 3 that was measured does not run it, and what is best of what it does run."""
-    scenario = rows[best].result.scenario
-    if not (text := outside_fit(scenario.strategy, scenario.workload)):
-        return
-    yield sentence(text)
-    place = _preferred(rows, [place for place, row in enumerate(rows) if "keras" in row.result.scenario.strategy.software])
-    if place is not None:
-        yield f"Best of what Keras 3's fit runs is {rows[place].name} on one machine: {_does(rows[place])}."
-
-
-def _does(its: Advised) -> str:
-    rate = its.result.throughput_samples_per_s
+def _does(row: Advised) -> str:
+    rate = row.result.throughput_samples_per_s
     return estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
 
 
-def _several(rows: Sequence[Advised], one: int) -> str:
+def _on_machines(row: Advised) -> str:
+    return f"{row.name} on {counted(row.nodes, 'machine')}"
+
+
+def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
+    if best is alone:
+        yield f"Use one machine: {best.name} makes {_does(best)}."
+        yield _several(rows, alone)
+    else:
+        yield f"Fastest is {_on_machines(best)}: {_does(best)}."
+        if alone is not None:
+            yield f"That is {_over(best, alone)} over the throughput of one machine ({alone.name})."
+        yield from _doubtful(rows, best, alone)
+        last = _last_that_pays(rows, best, alone)
+        if last.nodes == 1:
+            yield "For throughput per machine one is best: those that are added work less than half as well."
+        elif last is not best:
+            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {_does(last)}."
+    scenario = best.result.scenario
+    if text := outside_fit(scenario.strategy, scenario.workload):
+        # what ``fit`` of the Keras 3 that was measured does not run
+        yield sentence(text)
+        within = _preferred(row for row in rows if "keras" in row.result.scenario.strategy.software)
+        if within is not None:
+            yield f"Best of what Keras 3's fit runs is {within.name} on one machine: {_does(within)}."
+    yield from _learning(rows, best)
+    if best.result.discrepancy is not None:
+        yield sentence(best.result.discrepancy.coverage_in_words)
+    yield sentence(f"the limit is {best.result.bottleneck.label}: {best.result.bottleneck.text}")
+    priced = [row for row in rows if row.usd_per_million_samples is not None]
+    if priced:
+        cheapest = min(priced, key=lambda row: row.usd_per_million_samples or 0.0)
+        hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
+        cost = format_usd(cheapest.usd_per_million_samples or 0.0)
+        yield f"Cheapest for each sample is {_on_machines(cheapest)}: {cost} for a million{hourly}."
+
+
+def _several(rows: Sequence[Advised], alone: Advised) -> str:
     """Beside the advice to use one machine: what the best of several would make of it."""
-    several = [its for its in rows if its.nodes > 1]
+    several = [row for row in rows if row.nodes > 1]
     if not several:
         return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
     best = max(several, key=_rate)
-    found = f"{best.name} on {counted(best.nodes, 'machine')}: {_over(best, rows[one])}"
-    if _rate(best) > _rate(rows[one]):
-        return f"The fastest of several is not for certain faster, {found}."
-    return f"All on several are slower; the next best is {found}."
+    makes = f"{_on_machines(best)}: {_over(best, alone)}"
+    if _rate(best) > _rate(alone):
+        return f"The fastest of several is not for certain faster, {makes}."
+    return f"All on several are slower; the next best is {makes}."
 
 
-def _doubtful(rows: Sequence[Advised], best: int, one: int | None) -> str | None:
-    """What has a higher mean than the advice and is not advised, and why; None where nothing has."""
+def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
+    """What has a higher mean than the advice and is not advised, and why."""
     top = max(rows, key=_rate)
-    if _rate(top) <= _rate(rows[best]):
-        return None
-    name = f"{top.name} on {counted(top.nodes, 'machine')} makes {_does(top)}"
-    if one is not None and not _is_faster(top, rows[one]):
-        return sentence(f"{name}, but is not for certain faster than one machine")
+    if _rate(top) <= _rate(best):
+        return
+    makes = f"{_on_machines(top)} makes {_does(top)}"
+    if alone is not None and not _is_faster(top, alone):
+        yield sentence(f"{makes}, but is not for certain faster than one machine")
+        return
     why = "nothing of its kind was held against real runs" if never_held(top.result) else "its times were measured under another backend"
-    return sentence(f"{name}, but {why}, and it is not for certain faster")
+    yield sentence(f"{makes}, but {why}, and it is not for certain faster")
 
 
-def _learning(rows: Sequence[Advised], best: int) -> Iterator[str]:
+def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
     """Where a sample may teach less than it would on one device: of the advice with what does not, and of all others."""
-    if differs := _differs(rows[best]):
+    if differs := _differs(best):
         yield f"{sentence(differs)} It may need more samples than one device would."
-        alike = _preferred(rows, [place for place, its in enumerate(rows) if not _differs(its)])
+        alike = _preferred(row for row in rows if not _differs(row))
         if alike is not None:
-            its = rows[alike]
-            yield f"Best of what trains as one device would is {its.name} on {counted(its.nodes, 'machine')}: {_does(its)}."
-    others: dict[str, Advised] = {}
-    for its in rows:
-        if its.strategy != rows[best].strategy and _differs(its):
-            others[its.strategy] = its  # with the most machines
+            yield f"Best of what trains as one device would is {_on_machines(alike)}: {_does(alike)}."
+    others = {row.strategy: _differs(row) for row in rows if row.strategy != best.strategy and _differs(row)}  # with the most machines
     if others:
-        said = "; ".join(f"{name}, since {_differs(its)}" for name, its in others.items())
+        said = "; ".join(f"{name}, since {differs}" for name, differs in others.items())
         yield f"Others that may need more samples than one device would: {said}."
 
 
-def _differs(its: Advised) -> str:
+def _differs(row: Advised) -> str:
     """How its updates differ from those of one device with the batch of all, as a part of a sentence; empty where they do not."""
-    strategy = its.result.scenario.strategy
-    if stale := staleness_in_words(its.result):
+    strategy = row.result.scenario.strategy
+    if stale := staleness_in_words(row.result):
         return f"it has {stale}"
     if dropped := strategy.pace.backups:
         return f"each step leaves out the gradients of the {f'{dropped:,} slowest workers' if dropped > 1 else 'slowest worker'}"
-    return strategy.inexact if its.result.ranks > 1 else ""
+    return strategy.inexact if row.result.ranks > 1 else ""
 
 
-def _paying(rows: Sequence[Advised], best: int, one: int | None) -> int:
+def _last_that_pays(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Advised:
     """Of the best strategy, from one machine on, the row up to which each step to more brings at least half of what it adds."""
-    own = sorted((place for place, its in enumerate(rows) if its.strategy == rows[best].strategy), key=lambda place: rows[place].nodes)
-    if one is not None and rows[own[0]].nodes > 1:
-        own.insert(0, one)
-    last = own[0]
-    for place in own[1:]:
-        more = rows[place].nodes / rows[last].nodes - 1
-        if _rate(rows[place]) / _rate(rows[last]) - 1 < _HALF * more:
-            break
-        last = place
-    return last
+    own = sorted((row for row in rows if row.strategy == best.strategy), key=lambda row: row.nodes)
+    if alone is not None and own[0].nodes > 1:
+        own.insert(0, alone)
+    return own[pays_until([(row.nodes, _rate(row)) for row in own])]

@@ -157,15 +157,15 @@ def _rate(given: str | float) -> float:
     rule = "must be a number of samples over a time, above 0, such as `target_throughput='20000 samples/s'`"
     if not isinstance(given, str):
         return _positive(float(given), "target_throughput", given, rule)
-    found = _RATE.fullmatch(given.strip())
-    if not found:
+    match = _RATE.fullmatch(given.strip())
+    if not match:
         raise UnitError(f"`target_throughput` {quoted(given)} {rule}", without_separators(given))
     try:
-        unit_s = parse_quantity(f"1 {found['unit']}", "time")
+        unit_s = parse_quantity(f"1 {match['unit']}", "time")
     except UnitError:
         raise UnitError(f"`target_throughput` {quoted(given)} {rule}") from None
     warn_of_thousands(given.strip())
-    return _positive(float(found["number"]) / unit_s, "target_throughput", given, rule)
+    return _positive(float(match["number"]) / unit_s, "target_throughput", given, rule)
 
 
 def _time_s(given: str | float) -> float:
@@ -185,10 +185,10 @@ def _usd(given: str | float) -> float:
     rule = "must be a sum of US dollars above 0, such as `budget='500 USD'`"
     if not isinstance(given, str):
         return _positive(float(given), "budget", given, rule)
-    found = _MONEY.fullmatch(given.strip())
-    if not found:
+    match = _MONEY.fullmatch(given.strip())
+    if not match:
         raise UnitError(f"`budget` {quoted(given)} {rule}", without_separators(given))
-    number = found["number"] or found["before"]
+    number = match["number"] or match["before"]
     check_thousands(number, f"`budget` {quoted(given)}")
     return _positive(float(number), "budget", given, rule)
 
@@ -308,9 +308,9 @@ _MOST_SD = 40.0
 """Standard deviations beyond which nothing is."""
 
 
-def _left(whole: float, one: float) -> float:
-    """The distance that gives the whole when it is combined with another one."""
-    square = whole * abs(whole) - one * abs(one)
+def _left(whole: float, part: float) -> float:
+    """The distance that gives the whole when it is combined with a part of it."""
+    square = whole * abs(whole) - part * abs(part)
     return math.copysign(math.sqrt(abs(square)), square)
 
 

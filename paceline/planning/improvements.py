@@ -201,7 +201,7 @@ def worsened(scenario: Scenario) -> tuple[Worse, ...]:
 
     They undo what :func:`improvements` does; one that breaks a rule of scenarios is left out.
     """
-    found = []
+    changes = []
     for lever in _LEVERS:
         if lever.idle(scenario) is not None:
             continue
@@ -210,8 +210,8 @@ def worsened(scenario: Scenario) -> tuple[Worse, ...]:
         except ScenarioError:
             continue
         if made is not None:
-            found.append(Worse(lever.what, lever.worse, lever.said(scenario, False), made))
-    return tuple(found)
+            changes.append(Worse(lever.what, lever.worse, lever.said(scenario, False), made))
+    return tuple(changes)
 
 
 # -- improvements ----------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def improvements(
     tuple of Improvement
         The greatest gain of throughput first; those that are not known last, with the reason.
     """
-    return tuple(its for _, its in improved(scenario, base, run, goal, beside, use))
+    return tuple(improvement for _, improvement in improved(scenario, base, run, goal, beside, use))
 
 
 def improved(
@@ -276,26 +276,25 @@ def improved(
     use: Use | None = None,
 ) -> tuple[tuple[str, Improvement], ...]:
     """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
-    changes = [
-        replace(its, scenarios=tuple(may_be_fastest(its.scenarios, run))) if its.choice else its for its in _changes(scenario, beside)
-    ]
-    outcomes = iter(run([its for change in changes for its in change.scenarios]))
-    found = []
-    for change in changes:
-        its = [next(outcomes) for _ in change.scenarios]
-        results = [outcome for outcome in its if isinstance(outcome, Result)]
+    changes = list(_changes(scenario, beside))
+    tried = [may_be_fastest(change.scenarios, run) if change.choice else change.scenarios for change in changes]
+    outcomes = iter(run([made for scenarios in tried for made in scenarios]))
+    improvements = []
+    for change, scenarios in zip(changes, tried, strict=True):
+        own = [next(outcomes) for _ in scenarios]
+        results = [outcome for outcome in own if isinstance(outcome, Result)]
         if change.choice and (fastest := fastest_of(results)) is not None:
-            found.append((change.what, _improvement(_chosen(change, fastest, scenario), [fastest], base, goal)))
-        elif len(results) == len(its) and results:
-            one = _improvement(change, results, base, goal)
+            better = _improvement(_chosen(change, fastest, scenario), [fastest], base, goal)
+        elif len(results) == len(own) and results:
+            better = _improvement(change, results, base, goal)
             if change.upgrade is not None:
-                one = _paid_back(one, change.upgrade, results[0], base, goal, use or use_of(scenario))
-            found.append((change.what, one))
+                better = _paid_back(better, change.upgrade, results[0], base, goal, use or use_of(scenario))
         else:
-            failed = next((outcome.failed.text for outcome in its if not isinstance(outcome, Result)), "")
+            failed = next((outcome.failed.text for outcome in own if not isinstance(outcome, Result)), "")
             text = f"{change.text}; it could not be simulated: {failed}" if failed else change.text
-            found.append((change.what, Improvement(name=change.name, text=text)))
-    return tuple(sorted(found, key=lambda one: -one[1].gain if one[1].gain is not None else float("inf")))
+            better = Improvement(name=change.name, text=text)
+        improvements.append((change.what, better))
+    return tuple(sorted(improvements, key=lambda pair: -pair[1].gain if pair[1].gain is not None else float("inf")))
 
 
 def _chosen(change: _Change, fastest: Result, before: Scenario) -> _Change:
@@ -353,7 +352,7 @@ def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change
         yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
     yield from _better(_DEVICE, scenario)
     for change in _better(_SERVER, scenario):
-        beyond = [nodes_beyond(its.nodes_needed, scenario) for its in change.scenarios]
+        beyond = [nodes_beyond(made.nodes_needed, scenario) for made in change.scenarios]
         yield replace(change, text=", ".join(filter(None, (change.text, *beyond))))
     if scenario.strategy.cuts_batches:
         yield _larger_batch(scenario, beside)
@@ -377,15 +376,14 @@ def _better(lever: _Lever, scenario: Scenario) -> Iterator[_Change]:
 
 def _input(scenario: Scenario) -> Iterator[_Change]:
     """What a pipeline can be told, where there is one."""
-    its = scenario.input
-    if its is None:
+    pipeline = scenario.input
+    if pipeline is None:
         return
-    ahead, calls = max(2 * its.prefetch, 1), 2 * its.parallel_calls
-    yield _tried(
-        "input", "more prefetch", f"{its.prefetch:,} to {ahead:,} batches ready ahead", lambda: with_input(scenario, prefetch=ahead)
-    )
-    if its.work.parallel.base_s or its.work.parallel.per_sample_s:
-        text = f"{its.parallel_calls:,} to {calls:,} parallel calls of each pipeline"
+    ahead, calls = max(2 * pipeline.prefetch, 1), 2 * pipeline.parallel_calls
+    text = f"{pipeline.prefetch:,} to {ahead:,} batches ready ahead"
+    yield _tried("input", "more prefetch", text, lambda: with_input(scenario, prefetch=ahead))
+    if pipeline.work.parallel.base_s or pipeline.work.parallel.per_sample_s:
+        text = f"{pipeline.parallel_calls:,} to {calls:,} parallel calls of each pipeline"
         yield _tried("input", "2x parallel calls", text, lambda: with_input(scenario, parallel_calls=calls))
 
 
@@ -490,18 +488,17 @@ def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None
 
 def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
     """Of a model that is cut: in whichever way the larger batch is best taken."""
-    found = []
-    for its in (scenario, *beside):
+    fitting = []
+    for cut in (scenario, *beside):
         for pieces in (1, 2):  # micro-batches twice as large, or twice as many
             try:
-                larger = with_micro_batches(with_batch(its, 2), pieces)
+                larger = with_micro_batches(with_batch(cut, 2), pieces)
             except ScenarioError:
                 continue
-            found += [larger] if does_not_fit(resolve(larger)) is None else []
+            fitting += [larger] if does_not_fit(resolve(larger)) is None else []
     text = _BATCH.said(scenario, True)
-    return _Change(
-        _BATCH.what, _BATCH.better, text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
-    )
+    text = text if fitting else f"not possible: {text}, which does not fit into memory"
+    return _Change(_BATCH.what, _BATCH.better, text, tuple(fitting), choice=True)
 
 
 def _mixed_precision(scenario: Scenario) -> _Change:

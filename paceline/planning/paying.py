@@ -173,7 +173,7 @@ def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...
     compared = [payment for payment in payments if payment.best is not None]
     own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.years is not None]
     rented = [payment for payment in compared if payment.price.committed_usd is None]
-    return tuple(_break_even(one, other, use) for one in own for other in rented)
+    return tuple(_break_even(payment, other, use) for payment in own for other in rented)
 
 
 class _Month(NamedTuple):

@@ -87,26 +87,26 @@ def _size(candidate: Candidate, answer: Candidate) -> str:
 
 def _payments(plan: Plan) -> str:
     """What the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
-    compared = [(its, its.best) for its in plan.payments if its.best is not None]
-    costs = [f"{its.name} {_cost_of(its, best)}{'' if best.meets else ' (misses the goal)'}" for its, best in compared]
-    first = next((f"{its.name} is the cheapest" for its, _ in compared if its.cheapest), "none")
+    compared = [(payment, payment.best) for payment in plan.payments if payment.best is not None]
+    costs = [f"{payment.name} {_cost_of(payment, best)}{'' if best.meets else ' (misses the goal)'}" for payment, best in compared]
+    first = next((f"{payment.name} is the cheapest" for payment, _ in compared if payment.cheapest), "none")
     text = f"Of {len(plan.payments)} ways to pay for it {first} that reaches the goal: {listed(costs)}."
     if plan.break_even:
-        rented = min({its.rented: its.rented_usd_per_month.mean for its in plan.break_even}.items(), key=lambda its: its[1])[0]
+        costs_of = {pair.rented: pair.rented_usd_per_month.mean for pair in plan.break_even}
+        rented = min(costs_of, key=lambda name: costs_of[name])
         pays = [
-            f"{its.own} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_in_words)}"
-            for its in plan.break_even
-            if its.rented == rented
+            f"{pair.own} {months_in_words(pair.months, pair.months_low, pair.months_high, pair.lasts_in_words)}"
+            for pair in plan.break_even
+            if pair.rented == rented
         ]
         text += f" Against {rented}, {listed(pays)}."
-    for its in plan.payments:
-        text += f" {sentence(f'{its.name} is not compared: {its.text}')}" if its.best is None else ""
-    return text
+    left = [sentence(f"{payment.name} is not compared: {payment.text}") for payment in plan.payments if payment.best is None]
+    return " ".join([text, *left])
 
 
-def _cost_of(its: Payment, best: Candidate) -> str:
+def _cost_of(payment: Payment, best: Candidate) -> str:
     """What a training costs, or an hour, and what is paid before that."""
-    advance = f"{format_usd(its.capital_usd)} in advance" if its.capital_usd else ""
+    advance = f"{format_usd(payment.capital_usd)} in advance" if payment.capital_usd else ""
     if best.cost_usd is None:
         return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
     cost = best.cost_usd
@@ -120,7 +120,7 @@ def months_in_words(months: float | None, soonest: float | None, latest: float |
         return f"never pays {within}".rstrip()
     if latest == 0:
         return "costs less from the first month on"
-    shown = [format_number(its) if its is not None else "never" for its in (months, soonest, latest)]
+    shown = [format_number(number) if number is not None else "never" for number in (months, soonest, latest)]
     text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
     return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
 
@@ -136,8 +136,8 @@ def _job(plan: Plan, job: JobOutcome) -> str:
         most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]
         text += f" Most of the rest is {listed(most)}."
     own = plan.chosen.result.scenario.workers
-    here = next((its for its in plan.workers if its.workers == own), None)
-    more = next((its for its in plan.workers if its.workers > own), None)
+    here = next((count for count in plan.workers if count.workers == own), None)
+    more = next((count for count in plan.workers if count.workers > own), None)
     if here is not None and more is not None and here.job is not None and more.job is not None:
         steps = more.throughput_samples_per_s.mean / here.throughput_samples_per_s.mean - 1
         change = more.job.time_s.mean / here.job.time_s.mean - 1
@@ -198,7 +198,7 @@ def _layout(candidate: Candidate) -> str:
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
-    fullest = max(memory_of(resolve(scenario)), key=lambda its: its.need_bytes)
+    fullest = max(memory_of(resolve(scenario)), key=lambda device: device.need_bytes)
     if fullest.capacity_bytes is not None and all(part.size_bytes is not None for part in fullest.parts if part.name == "activations"):
         text += f"; the fullest device holds {fullest.need_in_words} of {format_bytes(fullest.capacity_bytes)}"
     return f"{text}. {runs}."
@@ -240,8 +240,8 @@ def _taken_whole(plan: Plan) -> str:
     nodes, goal = cluster.nodes, plan.goal
     if nodes is None or (goal.budget_usd is None and (not plan.feasible or goal.prefer == "fastest")):
         return ""
-    alike = (its.result.scenario for its in plan.candidates if its.meets)
-    enough = min((its.nodes_needed for its in alike if its.cluster.name == cluster.name), default=nodes)
+    alike = (candidate.result.scenario for candidate in plan.candidates if candidate.meets)
+    enough = min((other.nodes_needed for other in alike if other.cluster.name == cluster.name), default=nodes)
     if enough >= nodes and plan.feasible:
         return ""
     would = f"{enough:,} of them would be enough, and " if enough < nodes else ""
@@ -291,7 +291,7 @@ def _sureness(plan: Plan) -> str:
         texts.append(stake)
     if measure := measure_next_in_words(result):
         texts.append(f"Measure next: {measure}.")
-    if any(its.code == "moved-device" for its in result.warnings):
+    if any(warning.code == "moved-device" for warning in result.warnings):
         texts.append("The workload was moved to another device.")
     if result.extrapolated:
         texts.append("The answer lies beyond what was measured.")
@@ -317,19 +317,22 @@ def _limit(plan: Plan) -> str:
     limit = plan.chosen.result.bottleneck
     begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
     text = f"{begins}. {sentence(limit.text)}"
-    large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= LITTLE]
-    clear = [(one, effect) for one, effect in large if has_effect(effect)]
+    effects = [(change, change.effect) for change in plan.improvements]
+    large = [(change, effect) for change, effect in effects if effect is not None and effect.mean - 1 >= LITTLE]
+    clear = [(change, effect) for change, effect in large if has_effect(effect)]
     if not clear:
-        what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(LITTLE)}"
-        return f"{text} No single improvement that was tried {what}."
-    best, effect = max(clear, key=lambda one: helpfulness(one[0].name, one[1].mean - 1))
+        does = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(LITTLE)}"
+        return f"{text} No single improvement that was tried {does}."
+    best, effect = max(clear, key=lambda pair: helpfulness(pair[0].name, pair[1].mean - 1))
     name = f"{best.name}{beyond_in_brackets(best, plan)}"
     text = f"{text} Of the single improvements tried, {name} helps most: throughput {change_in_words(effect)}"
     text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
         return text
     committed = committed_usd(plan.chosen.result.scenario)
-    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, committed)]
+    enough = [
+        f"{change.name}{beyond_in_brackets(change, plan)}" for change in plan.improvements if _is_enough(change, plan.goal, committed)
+    ]
     if not enough:
         return f"{text} None that was tried would reach the goal by itself."
     return f"{text} The goal would be reached with {' or '.join(enough)}."

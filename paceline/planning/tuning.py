@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 from paceline.sweeping import Simulate, Simulations
 from simulator.base.errors import ScenarioError
@@ -20,7 +21,6 @@ from simulator.resolve.drawing import as_workers, compile_program
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.scenario import Drawn, Scenario
-from simulator.strategies.strategy import Strategy
 
 BUCKET_KEY = "strategy.bucket_size"
 _PARTS = (2, 4, 8, 16, 32)
@@ -51,17 +51,6 @@ def with_bucket(scenario: Scenario, size_bytes: float | None) -> Scenario:
     return validated(Scenario, {**scenario.sections, "strategy": scenario.strategy.with_buckets(size_bytes)}, BUCKET_KEY)
 
 
-def with_bucket_of(scenario: Scenario, other: Strategy) -> Scenario:
-    """A scenario with the buckets of another strategy.
-
-    Raises
-    ------
-    ScenarioError
-        It breaks a rule.
-    """
-    return with_bucket(scenario, other.bucket_bytes)
-
-
 def with_buckets(scenario: Scenario) -> list[Scenario]:
     """The scenario with each other size of buckets that is worth a try, the largest first.
 
@@ -73,21 +62,18 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
     whole = math.fsum(scenario.strategy.pushed_bytes(scenario))
     own = scenario.strategy.bucket_bytes
     sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
-    found: list[Scenario] = []
+    scenarios: list[Scenario] = []
     for size in sizes:
         if size != own:
-            try:
-                found.append(with_bucket(scenario, size))
-            except ScenarioError:
-                continue
-    return _unlike(found)
+            with suppress(ScenarioError):
+                scenarios.append(with_bucket(scenario, size))
+    return _unlike(scenarios)
 
 
 def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
     """The fastest of a scenario and of those with other sizes of buckets; itself where none is faster by more than next to nothing."""
     others = may_be_fastest(_unlike([scenario, *with_buckets(scenario)])[1:], simulate)
-    outcomes = [its for its in simulate(others) if isinstance(its, Result)]
-    fastest = fastest_of(outcomes)
+    fastest = fastest_of([outcome for outcome in simulate(others) if isinstance(outcome, Result)])
     return fastest if fastest is not None and _rate(fastest) > _WORTH * _rate(result) else result
 
 
@@ -96,15 +82,15 @@ def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
     if len(scenarios) < 2:
         return list(scenarios)
     steps: list[tuple[object, ...]] = []
-    found = []
+    unlike = []
     for scenario in scenarios:
         program = compile_program(Drawn(as_workers(resolve(scenario))))
         rule = program.rules.reduction
         step = program.routines, rule if rule is not None and rule.cycle_s is not None else None  # a cycle's fill by the size itself
         if step not in steps:
             steps.append(step)
-            found.append(scenario)
-    return found
+            unlike.append(scenario)
+    return unlike
 
 
 def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: float = 1.0) -> list[Scenario]:

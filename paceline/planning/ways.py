@@ -86,13 +86,13 @@ class Fixed(NamedTuple):
     @classmethod
     def of(cls, table: Mapping[str, Any], keys: Iterable[str]) -> Fixed:
         """Those of a scenario's tables that ``--set`` or ``--over`` name."""
-        held: dict[str, dict[str, Any]] = {"strategy": {}, "training": {}}
+        fixed: dict[str, dict[str, Any]] = {"strategy": {}, "training": {}}
         for key in keys:
             section, _, name = key.partition(".")
-            its = table.get(section)
-            if name in _CHOSEN.get(section, ()) and isinstance(its, Mapping) and name in its:
-                held[section][name] = its[name]
-        return cls(held["strategy"], held["training"])
+            own = table.get(section)
+            if name in _CHOSEN.get(section, ()) and isinstance(own, Mapping) and name in own:
+                fixed[section][name] = own[name]
+        return cls(**fixed)
 
     @staticmethod
     def without(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -125,11 +125,13 @@ def degrees_of(name: str, load: Workload, devices_per_node: int, fixed: Fixed) -
     pipelines = _given(fixed.strategy, "pipeline", pipelines)
     tensors = _given(fixed.strategy, "tensor", tensors)
     experts = _given(fixed.strategy, "expert", experts)
-    found = []
-    for pipeline in pipelines:
-        for schedule, chunks in model.schedules(pipeline, fixed):
-            found += [Degrees(pipeline, tensor, expert, schedule, chunks) for tensor in tensors for expert in experts]
-    return found
+    return [
+        Degrees(pipeline, tensor, expert, schedule, chunks)
+        for pipeline in pipelines
+        for schedule, chunks in model.schedules(pipeline, fixed)
+        for tensor in tensors
+        for expert in experts
+    ]
 
 
 def _given(fixed: Mapping[str, Any], key: str, values: Sequence[int]) -> list[int]:
@@ -165,8 +167,8 @@ class _Model:
         """Orders of a pipeline's passes that flush, each with its chunks; gpipe only where it is given, since it keeps more than 1f1b."""
         if "schedule" in fixed.strategy or "chunks" in fixed.strategy:
             chunks = int(fixed.strategy.get("chunks", 1))
-            its = fixed.strategy.get("schedule", "interleaved" if chunks > 1 else "1f1b")
-            return [(its, each) for each in ((chunks,) if its != "interleaved" or chunks > 1 else _CHUNKS)]
+            schedule = fixed.strategy.get("schedule", "interleaved" if chunks > 1 else "1f1b")
+            return [(schedule, each) for each in ((chunks,) if schedule != "interleaved" or chunks > 1 else _CHUNKS)]
         if pipeline == 1:
             return [("1f1b", 1)]
         interleaved = [("interleaved", chunks) for chunks in _CHUNKS if pipeline * chunks <= len(self._layers)]
@@ -249,18 +251,18 @@ class Maker:
         refused: list[Tried] = []
         for row in choice:
             for variant in row:
-                its = self._made(degrees, variant, workers, batch)
-                if its.scenario is None:
-                    refused.append(its)
+                tried = self._made(degrees, variant, workers, batch)
+                if tried.scenario is None:
+                    refused.append(tried)
                     continue
                 if not any(each.shard == variant.shard and each.micro_batches <= variant.micro_batches for each in taken):
                     taken.append(variant)
-                    yield its
+                    yield tried
                 break
             if taken and taken[-1] == row[0] and row[0].recompute == choice[0][0].recompute:
                 return
         if not taken:
-            yield from (self._told(its, batch) for its in refused[-1:])
+            yield from (self._told(tried, batch) for tried in refused[-1:])
 
     def _made(self, degrees: Degrees, variant: Variant, workers: int, batch: int) -> Tried:
         strategy = self._strategy(degrees, variant.shard).with_count(workers)
@@ -357,10 +359,8 @@ def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
         return _divisors(batch)
     powers = _powers(batch)
     stages = degrees.pipeline
-    found = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
-    if degrees.schedule == "interleaved":
-        return [count for count in found if count % stages == 0]
-    return found
+    counts = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
+    return [count for count in counts if count % stages == 0] if degrees.schedule == "interleaved" else counts
 
 
 def _divisors(number: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 ``simulator.resolve.resolve`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
 needs its number of slots in ``SLOTS``. :class:`NoiseScale` (``[workload.noise_scale]``) changes nothing that is simulated:
-``paceline.learning.batch`` tells from it how many samples a target takes, and ``calibrate.fit.noise_scale`` fits it.
+``paceline.learning.planning`` tells from it how many samples a target takes, and ``calibrate.fit.noise_scale`` fits it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.learning.batch import samples_factor, samples_ratio, samples_to_target
+from paceline.learning.planning import samples_factor, samples_ratio, samples_to_target
 from simulator import load_scenario
 from simulator.base.errors import ScenarioError
 from simulator.spec.figures import Estimate
