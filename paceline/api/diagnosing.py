@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from calibrate.observations import Observed
     from calibrate.observations import Quantity as Said
     from paceline.diagnosing import Diagnosis, Seen
-    from paceline.watching import Update, Watched
+    from paceline.watching import Watched
     from simulator.results.results import Result
     from simulator.scenario import Scenario
 
@@ -223,7 +223,7 @@ def positive(name: str, count: Any, value: Any) -> float:
 
 
 Telling = Annotated[Callable[[Any], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called with an :class:`~paceline.watching.Update` after each look."""
+"""Called with a :class:`~paceline.watching.Watched` after each look."""
 
 
 @checked
@@ -353,10 +353,10 @@ def watch(
     assert update is not None
     if out_scenario is not None:
         _write_refitted(scenario, settings, result, update, Path(out_scenario), force=force, command=command or "paceline.watch")
-    return training.last(update)
+    return update
 
 
-def _write_refitted(scenario: Any, settings: Any, result: Result, update: Update, out: Path, *, force: bool, command: str) -> None:
+def _write_refitted(scenario: Any, settings: Any, result: Result, update: Watched, out: Path, *, force: bool, command: str) -> None:
     """Fit the scenario to the steps as they are at present, and write it.
 
     Raises

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from paceline.planning.tuning import with_buckets
+from paceline.planning.search import with_buckets
 from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.results.what_if import (
     changed,

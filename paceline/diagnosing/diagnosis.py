@@ -22,7 +22,7 @@ from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_
 from paceline.diagnosing.seen import Seen, check_seen
 from paceline.planning.answer import Improvement
 from paceline.planning.improvements import improved
-from paceline.planning.tuning import with_buckets
+from paceline.planning.search import with_buckets
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.spec import Spec

@@ -6,7 +6,10 @@ import math
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from calibrate.observations import Observed, Quantity, differences, observed_at, samples_of_step, throughput_of
@@ -19,7 +22,7 @@ from simulator.scenario import Scenario
 
 _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
-_LEAST = 0.005
+LEAST_ERROR = 0.005
 """The least of one that was measured several times: two processes differ that much on the quietest machines."""
 
 
@@ -242,43 +245,41 @@ def _mean_of(observed: Observed, run: RecordedRun) -> Seen:
 
 def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: bool) -> Seen:
     """One training, of which some workers were recorded."""
-    levels = [record.steady for record in records]
-    rare = [record.rare_per_step_s(level) for record, level in zip(records, levels, strict=True) if level is not None]
-    steps = [record.mean_s(level) for record, level in zip(records, levels, strict=True) if level is not None]
-    errors = [record.error_s(level) / step for record, level, step in zip(records, levels, steps, strict=True) if level is not None]
+    levels = [(record, level) for record in records if (level := record.steady) is not None]
+    rare = [record.rare_per_step_s(level) for record, level in levels]
+    steps = [record.mean_s(level) for record, level in levels]
+    errors = [record.error_s(level) / step for (record, level), step in zip(levels, steps, strict=True)]
     beside_errors = [math.hypot(*(periodic.error_s / periodic.every for periodic in record.periodic)) for record in records]
     beside = [own + math.fsum(periodic.per_step_s for periodic in record.periodic) for record, own in zip(records, rare, strict=True)]
-    step_s = statistics.fmean(steps) if waits else statistics.harmonic_mean(steps)
+    known = measured_in([(record, record.rows_of(level)) for record, level in levels], steps, waits=waits)
     # workers that wait for each other wait for what holds up one of them; of others, each makes its own throughput less
     whole = [step + more for step, more in zip(steps, beside, strict=True)]
-    between_s = max(beside) if waits else statistics.harmonic_mean(whole) - step_s
+    between_s = max(beside) if waits else statistics.harmonic_mean(whole) - known["step_s"]
     every = next((periodic.every for record in records for periodic in record.periodic), None)
-
-    def means(name: str) -> tuple[float, ...]:
-        values = tuple(_steady_mean(record, name) for record in records)
-        return values if all(math.isfinite(value) for value in values) else ()
-
     return Seen(
         **dict(observed),
-        step_s=step_s,
-        error=max(statistics.fmean(errors), _LEAST),
+        **known,
+        error=max(statistics.fmean(errors), LEAST_ERROR),
         between_s=max(between_s, 0.0),
         between_error_s=max(beside_errors) if waits else math.hypot(*beside_errors) / len(records),
         between_every=every if not any(rare) else None,
         start_s=max(_start_s(record) for record in records),
-        own_step_s=() if waits else tuple(steps),
-        compute_s=means("compute_s"),
-        input_s=means("input_s"),
-        cpu_s=means("cpu_s"),
-        source=", ".join(dict.fromkeys(record.run.source for record in records)),
     )
 
 
-def _steady_mean(record: Steadiness, name: str) -> float:
-    assert record.steady is not None
-    values = getattr(record.run, name)[record.rows_of(record.steady)]
-    known = values[values == values]
-    return float(known.mean()) if len(known) else math.nan
+def measured_in(workers: Sequence[tuple[Steadiness, NDArray[np.int64]]], steps_s: Sequence[float], *, waits: bool) -> dict[str, Any]:
+    """What :class:`Seen` holds of the workers of one training: of some rows of the record of each, and their mean steps."""
+
+    def means(name: str) -> tuple[float, ...]:
+        values = [values[np.isfinite(values)] for values in (getattr(record.run, name)[rows] for record, rows in workers)]
+        return tuple(float(known.mean()) for known in values) if all(map(len, values)) else ()
+
+    return {
+        "step_s": statistics.fmean(steps_s) if waits else statistics.harmonic_mean(steps_s),
+        "own_step_s": () if waits else tuple(steps_s),
+        **{name: means(name) for name in ("compute_s", "input_s", "cpu_s")},
+        "source": ", ".join(dict.fromkeys(record.run.source for record, _ in workers)),
+    }
 
 
 def _start_s(record: Steadiness) -> float:
@@ -311,4 +312,4 @@ def _error(repeats: Sequence[float]) -> float:
     """Standard error of their mean, as a share."""
     if len(repeats) < 2:
         return _OF_A_NUMBER
-    return max(statistics.stdev(repeats) / statistics.fmean(repeats) / math.sqrt(len(repeats)), _LEAST)
+    return max(statistics.stdev(repeats) / statistics.fmean(repeats) / math.sqrt(len(repeats)), LEAST_ERROR)

@@ -15,9 +15,9 @@ from pydantic import Field
 from paceline.comparing import compare, never_held, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
+from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
 from paceline.planning.space import Line, Space, base_of, counts_of, space_of
 from paceline.planning.tables import RATE, WORKERS
-from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
 from paceline.sweeping import Backend, Journal, Runner, Simulations

@@ -2,19 +2,271 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from paceline.comparing import pays_until
-from paceline.planning.answer import JobCount, ServerCount, WorkerCount
-from paceline.planning.goal import Goal, job_of
+from paceline.planning.answer import BreakEven, JobCount, Payment, ServerCount, WorkerCount
+from paceline.planning.configurations import Configuration, candidate_of, configurations_of
+from paceline.planning.goal import Goal, job_of, sets_of
+from paceline.planning.sentences import beside_the_answer, months_in_words, why_not
+from paceline.planning.space import paid_by, spot_refused
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
-from simulator.results.cost import placement_of, usd_per_hour
+from simulator.base.text import counted, format_number, format_share, format_usd
+from simulator.results.cost import capital_usd, paid_for, placement_of, running_usd_per_hour, usd_per_hour
 from simulator.results.results import Result
 from simulator.results.what_if import with_strategy
 from simulator.scenario import Scenario
+from simulator.spec.figures import Estimate
+from simulator.spec.paying import HOURS_PER_MONTH, HOURS_PER_YEAR, sets_of_nodes
 from simulator.strategies.strategy import Strategy
+
+_HOUR_S = 3600.0
+_MONTHS = 12.0
+
+
+def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) -> tuple[Payment, ...]:
+    """The answer's configuration in each way to pay that its cluster has, the cheapest that reaches the goal first.
+
+    At a spot price the job is simulated with its preemptions. Nothing where there is one way alone.
+
+    Parameters
+    ----------
+    chosen
+        The answer, or where there is none the nearest.
+    simulate
+        Simulates scenarios; those of the search are known.
+    feasible
+        Whether the goal is reached.
+    """
+    ways = chosen.scenario.cluster.ways_to_pay
+    if len(ways) < 2:
+        return ()
+    used, *others = ways
+    rows = [chosen]
+    reasons: dict[str, str] = {}
+    for price in others:
+        try:
+            scenario = paid_by(chosen.scenario, price.called)
+        except ScenarioError as error:
+            reasons[price.called] = error.reasons[0]
+            continue
+        if why := spot_refused(price, scenario, whole_job=chosen.goal.samples is not None):
+            reasons[price.called] = why
+            continue
+        words = tuple(price.called if word == used.called else word for word in chosen.line.others)
+        line = replace(chosen.line, others=words, scenarios={chosen.workers: scenario}, family=None)
+        rows += configurations_of(line, chosen.goal, {})
+    for row, outcome in zip(rows[1:], simulate([row.scenario for row in rows[1:]]), strict=True):
+        row.outcome = outcome
+        if not isinstance(outcome, Result):
+            reasons[row.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {outcome.failed.text}"
+    payments = sorted((_payment(row, chosen, feasible=feasible) for row in rows if row.result is not None), key=_by_cost)
+    if payments and payments[0].best is not None and payments[0].best.meets:
+        payments[0] = payments[0].model_copy(update={"cheapest": True})
+    left = [
+        Payment(name=price.called, price=price, best=None, capital_usd=0.0, running_usd_per_hour=None, text=reasons[price.called])
+        for price in ways
+        if price.called in reasons
+    ]
+    return (*payments, *left)
+
+
+def _by_cost(payment: Payment) -> tuple[bool, float]:
+    """Sorts those that reach the goal first, each by the cost of a training, or of an hour."""
+    best = payment.best
+    assert best is not None
+    return not best.meets, (best.usd_per_hour or 0.0) if best.cost_usd is None else best.cost_usd.mean
+
+
+def _payment(row: Configuration, chosen: Configuration, *, feasible: bool) -> Payment:
+    candidate = candidate_of(row, chosen if feasible else None)
+    scenario = candidate.result.scenario
+    price = scenario.cluster.ways_to_pay[0]
+    if row is chosen:
+        text = "the answer" if feasible else "the nearest"
+    elif row.meets:
+        text = beside_the_answer(row, chosen, candidate) if feasible else "reaches the goal"
+    else:
+        text = why_not([row], row, ())
+    return Payment(
+        name=price.called,
+        price=price,
+        best=candidate,
+        capital_usd=sets_of(candidate.result, row.goal) * capital_usd(scenario),
+        running_usd_per_hour=running_usd_per_hour(scenario),
+        text=text,
+    )
+
+
+# -- when it pays --------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """How much the nodes are used.
+
+    Attributes
+    ----------
+    per_month
+        Trainings a month, as the goal says; None: as many as fill the share.
+    share
+        Of all hours in which they work, where the goal says nothing.
+    said
+        Whether somebody said so; else it is assumed that they work at all hours.
+    """
+
+    per_month: float | None
+    share: float
+    said: bool
+
+    def hours(self, time_s: float | None) -> float:
+        """Hours of a month in which they work, where a training takes that time; beyond a month's hours on several sets of them."""
+        if self.per_month is None or time_s is None:
+            return self.share * HOURS_PER_MONTH
+        return self.per_month * time_s / _HOUR_S
+
+    def turning_points(self, time_s: Estimate | None) -> list[float | None]:
+        """Times of a training between which months until something pays rise or fall alone: ends, and where another set of nodes begins."""
+        if self.per_month is None or time_s is None:
+            return [None]
+        full_s = HOURS_PER_MONTH * _HOUR_S / self.per_month
+        sets = range(sets_of_nodes(self.hours(time_s.low)), min(sets_of_nodes(self.hours(time_s.high)), _MOST_SETS))
+        return [time_s.low, time_s.high, *(number * full_s * beyond for number in sets for beyond in (1.0, 1.0 + 1e-6))]
+
+
+_MOST_SETS = 1000
+
+
+def use_of(scenario: Scenario, goal: Goal | None = None) -> Use:
+    """So many trainings a month as the goal says, or as many as fill the share of hours in which the nodes are expected to work.
+
+    Parameters
+    ----------
+    scenario
+        Whose prices may say that share (``share_in_use``); the first that does counts.
+    goal
+        Of a plan; None: there is none.
+    """
+    often = None if goal is None else goal.trainings_per_month
+    shares = [price.share_in_use for price in scenario.cluster.ways_to_pay if price.share_in_use is not None]
+    return Use(often, shares[0] if shares else 1.0, often is not None or bool(shares))
+
+
+def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...]:
+    """Each way to pay for the answer in advance against each by the hour, for the same work."""
+    compared = [payment for payment in payments if payment.best is not None]
+    own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.years is not None]
+    rented = [payment for payment in compared if payment.price.committed_usd is None]
+    return tuple(_break_even(payment, other, use) for payment in own for other in rented)
+
+
+class _Month(NamedTuple):
+    """One month's work at one time of a training."""
+
+    hours: float
+    sets: int
+    own_usd: float
+    rented_usd: float
+    pays_after: float | None
+
+
+def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
+    assert own.best is not None
+    assert rented.best is not None
+    if own.price.share_in_use is not None:  # each way to pay has its own
+        use = use._replace(share=own.price.share_in_use)
+    scenario, time_s, cost = own.best.result.scenario, own.best.time_s, rented.best.cost_usd
+    priced = [(nodes, price) for nodes, price in paid_for(scenario) if price is not None]
+    lasts = min(price.years for _, price in priced if price.years is not None) * _MONTHS
+    standing = math.fsum(nodes * price.standing_usd_per_hour for nodes, price in priced)
+    running = math.fsum(nodes * price.running_usd_per_hour for nodes, price in priced)
+    residual = math.fsum(nodes * price.residual_usd for nodes, price in priced)
+    capital = capital_usd(scenario)
+    rent = rented.best.usd_per_hour or 0.0
+    if cost is not None and time_s is not None:
+        rent = cost.mean / (time_s.mean / _HOUR_S)
+
+    def month(at_s: float | None) -> _Month:
+        hours = use.hours(at_s)
+        sets = sets_of_nodes(hours)
+        rented_usd = hours * rent
+        if use.per_month is not None and at_s is not None and cost is not None and time_s is not None:
+            ends_s, ends_usd = (time_s.low, time_s.mean, time_s.high), (cost.low, cost.mean, cost.high)
+            rented_usd = float(np.interp(at_s, ends_s, ends_usd)) * use.per_month
+        own_usd = sets * standing * HOURS_PER_MONTH + hours * running
+        pays_after = months_of(sets * capital, rented_usd - own_usd, lasts, sets * residual)
+        return _Month(hours, sets, own_usd, rented_usd, pays_after)
+
+    mean = month(None if time_s is None else time_s.mean)
+    months = [mean, *(month(at_s) for at_s in use.turning_points(time_s))]
+    ends = [each.pays_after for each in months]
+    fixed = (capital - residual) / (lasts / _MONTHS * HOURS_PER_YEAR) + standing
+    left = mean.rented_usd / mean.hours - running
+    answer = BreakEven(
+        own=own.name,
+        rented=rented.name,
+        months=mean.pays_after,
+        months_low=min((end for end in ends if end is not None), default=None),
+        months_high=None if None in ends else max(end for end in ends if end is not None),
+        lasts_months=lasts,
+        sets_of_nodes=mean.sets,
+        capital_usd=mean.sets * capital,
+        own_usd_per_month=_over([each.own_usd for each in months]),
+        rented_usd_per_month=_over([each.rented_usd for each in months]),
+        trainings_per_month=use.per_month,
+        share_in_use=mean.hours / HOURS_PER_MONTH / mean.sets,
+        pays_above=fixed / left if 0 < fixed <= left else None,
+        text="",
+    )
+    return answer.model_copy(update={"text": _in_words(answer, use)})
+
+
+def _over(of_each: Sequence[float]) -> Estimate:
+    """The first, which is that of the mean time, with the lowest and the highest."""
+    return Estimate(mean=of_each[0], low=min(of_each), high=max(of_each))
+
+
+def months_of(capital_usd: float, saved_usd: float, lasts_months: float, residual_usd: float = 0.0) -> float | None:
+    """Return the months after which what is saved has made up for what was paid at the beginning.
+
+    What the nodes are worth at the end counts at the end alone.
+
+    Parameters
+    ----------
+    capital_usd, residual_usd
+        At the beginning, and what is left of it at the end.
+    saved_usd
+        Each month.
+    lasts_months
+        Until the end.
+
+    Returns
+    -------
+    float or None
+        None: never, or not as long as they last.
+    """
+    if saved_usd <= 0 or capital_usd - residual_usd > saved_usd * lasts_months:
+        return None
+    return min(capital_usd / saved_usd, lasts_months)
+
+
+def _in_words(pair: BreakEven, use: Use) -> str:
+    own, rented = format_usd(pair.own_usd_per_month.mean), format_usd(pair.rented_usd_per_month.mean)
+    work = "its work takes" if pair.trainings_per_month is None else f"{format_number(pair.trainings_per_month)} trainings a month take"
+    sets = f" of {counted(pair.sets_of_nodes, 'set')} of nodes" if pair.sets_of_nodes > 1 else ""
+    texts = [
+        f"{pair.own} against {pair.rented} {months_in_words(pair.months, pair.months_low, pair.months_high, pair.lasts_in_words)}: "
+        f"{format_usd(pair.capital_usd)} at the beginning and then {own} a month, against {rented} a month",
+        f"{work} {format_share(pair.share_in_use)} of all hours{sets}{'' if use.said else ' (assumed)'}",
+        f"it pays above {format_share(pair.pays_above)}" if pair.pays_above is not None else "it would pay at no use",
+    ]
+    return "; ".join(texts)
+
 
 _MORE_IS_LITTLE = 1.02
 

@@ -12,10 +12,10 @@ from functools import partial
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
+from paceline.planning.around import Use, months_of, use_of
 from paceline.planning.goal import Goal, job_of, time_of
-from paceline.planning.paying import Use, months_of, use_of
+from paceline.planning.search import bucket_in_words, fastest_of, may_be_fastest, with_buckets
 from paceline.planning.sentences import months_in_words
-from paceline.planning.tuning import bucket_in_words, fastest_of, may_be_fastest, with_buckets
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError

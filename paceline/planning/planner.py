@@ -15,13 +15,12 @@ from pathlib import Path
 
 from paceline.comparing import never_held
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer
-from paceline.planning.around import count_servers, count_workers, enough_servers, paying_workers
+from paceline.planning.around import break_even_of, count_servers, count_workers, enough_servers, paying_workers, payments_of, use_of
 from paceline.planning.bounds import Ceilings
 from paceline.planning.configurations import Configuration, behind, candidate_of, configurations_of, decisions, ranked
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import check_upgrades, improvements
-from paceline.planning.paying import break_even_of, payments_of, use_of
-from paceline.planning.search import Search
+from paceline.planning.search import Search, best_bucket, bucket_in_words, can_fuse, with_bucket
 from paceline.planning.sentences import (
     beside_the_answer,
     near_miss_in_words,
@@ -32,7 +31,6 @@ from paceline.planning.sentences import (
     why_this,
 )
 from paceline.planning.space import Line, Space, check_devices
-from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket
 from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Backend, Journal, Runner, Simulate, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError

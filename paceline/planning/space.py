@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling, configuration_name, refused_once
-from paceline.planning.tuning import BUCKET_KEY
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Tried, Way, trained_in_words, way_of, without_layers
 from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
@@ -34,6 +33,7 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 
+BUCKET_KEY = "strategy.bucket_size"
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
 _MOST_REASONS = 5

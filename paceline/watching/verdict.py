@@ -10,7 +10,7 @@ own are judged by what they cost: the others are compared without them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from calibrate.observations import Predicted, State, differences, half_width_s
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE, Level, Steadiness, steadiness_of
+from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.results.results import Result
+from simulator.scenario import Scenario
 
 By = Literal["interval", "change", "rare"]
 """What tells how a stretch goes: where its mean lies, a stretch before it, or what its rare long steps cost."""
@@ -71,7 +73,7 @@ class Verdict:
 
     Attributes
     ----------
-    found
+    steadiness
         What of it is steady.
     stretches
         In the order of time; empty where there are too few steps.
@@ -79,14 +81,14 @@ class Verdict:
         Why the figures may mean something else, a sentence each.
     """
 
-    found: Steadiness
+    steadiness: Steadiness
     stretches: tuple[Stretch, ...]
     doubts: tuple[str, ...]
 
     @property
     def run(self) -> RecordedRun:
         """The run."""
-        return self.found.run
+        return self.steadiness.run
 
     @property
     def now(self) -> Stretch | None:
@@ -138,8 +140,8 @@ class Verdict:
     @property
     def whole_s(self) -> float:
         """Mean time of a step with all that lies between steps, and without the first ones; nan where nothing counts."""
-        run, counts = self.run, self.found.counts.copy()
-        for apart in self.found.apart:
+        run, counts = self.run, self.steadiness.counts.copy()
+        for apart in self.steadiness.apart:
             if apart.why in ("periodic", "rare"):
                 counts[apart.rows] = True
         steps = int(run.counts[counts].sum())
@@ -171,33 +173,33 @@ class Verdict:
             "rare_s": None if now is None else now.rare_s,
             "level_since_step": None if now is None else now.first_step,
             "outside_since_step": None if since is None else since.first_step,
-            "persistence": self.found.persistence,
-            "periodic": [vars(periodic) for periodic in self.found.periodic],
+            "persistence": self.steadiness.persistence,
+            "periodic": [vars(periodic) for periodic in self.steadiness.periodic],
             "doubts": list(self.doubts),
         }
 
 
 def verdict_of(run: RecordedRun, result: Result, predicted: Predicted) -> Verdict:
     """Hold a run, with at least one row, against a prediction."""
-    found = steadiness_of(run, predicted.mean_s)
-    return Verdict(found, tuple(_stretches(found, predicted)), (*found.doubts, *differences(run, result.scenario)))
+    steadiness = steadiness_of(run, predicted.mean_s)
+    return Verdict(steadiness, tuple(_stretches(steadiness, predicted)), (*steadiness.doubts, *differences(run, result.scenario)))
 
 
-def _stretches(found: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
-    run, fewest = found.run, FEWEST_STEADY if found.run.each == "step" else _FEWEST_MEANS
+def _stretches(record: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
+    run, fewest = record.run, FEWEST_STEADY if record.run.each == "step" else _FEWEST_MEANS
     usual: Stretch | None = None
     last: Stretch | None = None
-    for level in found.levels:
-        rows = found.rows_of(level)
+    for level in record.levels:
+        rows = record.rows_of(level)
         if not len(rows):
             continue
-        mean_s, half_s, rare_s = found.mean_s(level), half_width_s(found.error_s(level), len(rows)), found.rare_per_step_s(level)
+        mean_s, half_s, rare_s = record.mean_s(level), half_width_s(record.error_s(level), len(rows)), record.rare_per_step_s(level)
         state = predicted.state(mean_s, half_s) if len(rows) >= fewest else "unclear"
         by: By = "interval"
         if state not in _OUTSIDE:
             if usual is not None and _is_longer(mean_s, half_s, usual, is_next=usual is last):
                 state, by = "slower", "change"
-            elif rare_s and predicted.state(*_with_rare(found, level)) == "slower":
+            elif rare_s and predicted.state(*_with_rare(record, level)) == "slower":
                 state, by = "slower", "rare"
         last = Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), rows, mean_s, half_s, rare_s, state, by)
         if not last.outside:
@@ -211,9 +213,197 @@ def _is_longer(mean_s: float, half_s: float, usual: Stretch, *, is_next: bool) -
     return least_s > usual.mean_s and mean_s > (1 + LEAST_CHANGE) * usual.mean_s
 
 
-def _with_rare(found: Steadiness, level: Level) -> tuple[float, float]:
+def _with_rare(record: Steadiness, level: Level) -> tuple[float, float]:
     """Mean of all steps of a level, those of a rare kind too, and how far it is known on each side."""
-    assert found.rare is not None
-    inside = found.rare.rows[(found.rare.rows >= level.first) & (found.rare.rows < level.end)]
-    times = found.run.duration_s[np.concatenate([found.rows_of(level), inside])]
+    assert record.rare is not None
+    inside = record.rare.rows[(record.rare.rows >= level.first) & (record.rare.rows < level.end)]
+    times = record.run.duration_s[np.concatenate([record.rows_of(level), inside])]
     return float(times.mean()), half_width_s(float(np.std(times, ddof=1)) / math.sqrt(len(times)), len(times))
+
+
+TELLING = frozenset({"input", "compute", "shared-cores", "slow-worker", "network"})
+"""Causes that a record shows by itself: no other explanation is looked for then."""
+_PART = 0.25
+"""Share of what steps take longer that a cause must explain."""
+_ALIKE = 0.2
+_TAKEN, _FULL = 0.25, 0.9
+"""Cores that others must have taken besides, and share of all cores that are busy then: else the process had a core when it wanted one."""
+_WORTH = 0.02
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A cause.
+
+    Attributes
+    ----------
+    key
+        Its name, to sort by.
+    text
+        What was seen of it.
+    cost_s
+        What it adds to a step; None where that is not known.
+    remedy
+        What to do, or to measure.
+    """
+
+    key: str
+    text: str
+    cost_s: float | None
+    remedy: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a line of JSON."""
+        return dict(vars(self))
+
+
+def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_of_them: Sequence[Verdict]) -> tuple[Reason, ...]:
+    """Causes for which a run is outside its interval, what costs most first.
+
+    Parameters
+    ----------
+    scenario, predicted
+        What was told of the training, and predicted.
+    verdict
+        Of the run; it has left its interval.
+    all_of_them
+        Of all its workers.
+    """
+    if verdict.doubts:
+        return (Reason("doubtful", verdict.doubts[0], None, "set this right first: nothing else is concluded from such figures"),)
+    since, now, before = verdict.since, verdict.now, verdict.before
+    if since is None or now is None:
+        return ()
+    if since.state == "faster":
+        faster = f"steps take {format_seconds(now.mean_s)}, {format_share(1 - now.mean_s / predicted.mean_s)} less than predicted"
+        return (Reason("faster", faster, None, "the scenario is too slow for this run: fit it with --out-scenario, or calibrate again"),)
+    rare = list(_rare(verdict, now))
+    if now.by == "rare":
+        return tuple(rare)
+    reasons = [*rare, *_of_workers(scenario, verdict, all_of_them), *_between(verdict)]
+    reasons += _since(scenario, verdict, before, now) if before is not None else _all_along(scenario, predicted, verdict, now)
+    # what was measured itself before what is concluded
+    return tuple(sorted(reasons, key=lambda reason: -(reason.cost_s or 0.0)))
+
+
+def _of_workers(scenario: Scenario, verdict: Verdict, all_of_them: Sequence[Verdict]) -> Iterator[Reason]:
+    others = [other for other in all_of_them if other is not verdict and other.now is not None]
+    if len(others) and not any(other.left for other in others) and scenario.strategy.pace.asynchronous:
+        yield Reason(
+            "slow-worker",
+            f"worker {verdict.run.worker or verdict.run.source} alone is slower; {len(others)} others are as predicted",
+            None,
+            "look for what else runs on that machine, its clock and its temperature",
+        )
+
+
+def _rare(verdict: Verdict, now: Stretch) -> Iterator[Reason]:
+    """What long steps of a kind of their own cost; the others are explained without them."""
+    if verdict.steadiness.rare is not None and now.rare_s > _WORTH * now.mean_s:
+        yield Reason(
+            "between-steps",
+            verdict.steadiness.rare.text,
+            now.rare_s,
+            "see what the script does at these steps, such as saving, evaluating, or tracing a new shape, and do it less often or apart",
+        )
+
+
+def _between(verdict: Verdict) -> Iterator[Reason]:
+    """What source and steps do not tell apart where rows are means of several."""
+    if verdict.run.each == "step":
+        return
+    yield Reason(
+        "between-steps",
+        f"each figure of {verdict.run.source} is a mean over several steps, and may hold checkpoints, evaluations and tracing",
+        None,
+        "record each step with paceline.keras_callback, which tells them apart",
+    )
+
+
+def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) -> Iterator[Reason]:
+    """What changed when the level did."""
+    longer_s = now.mean_s - before.mean_s
+    if longer_s <= 0:
+        return
+
+    def means(name: str) -> tuple[float, float] | None:
+        was, is_now = verdict.mean(name, before), verdict.mean(name, now)
+        return None if was is None or is_now is None else (was, is_now)
+
+    explained = False
+    for key, name, what, remedy in (
+        ("input", "input_s", "waiting for input takes", "prepare input in parallel and ahead, or read it from nearer storage"),
+        ("compute", "compute_s", "the device computes for", "look for a lower clock, heat, or another program on the device"),
+    ):
+        pair = means(name)
+        if pair is not None and pair[1] - pair[0] >= _PART * longer_s:
+            explained = True
+            yield Reason(
+                key, f"{what} {format_seconds(pair[1])} of a step in place of {format_seconds(pair[0])}", pair[1] - pair[0], remedy
+            )
+    others, cpu = means("others_s"), means("cpu_s")
+    cores = verdict.run.facts.cores
+    if others is not None:
+        taken_s, before_s = others[1] / now.mean_s, others[0] / before.mean_s
+        # in cores: processor seconds per second
+        used_s = taken_s + (cpu[1] / now.mean_s if cpu is not None else 0.0)
+        if taken_s - before_s > _TAKEN and taken_s > 1.5 * before_s and used_s > _FULL * (cores or 1):
+            explained = True
+            yield Reason(
+                "shared-cores",
+                f"other processes take {taken_s:.2g} of {cores or 'the'} cores in place of {before_s:.2g}",
+                longer_s,
+                "find them with top, and give the training cores of its own",
+            )
+    size = means("received_bytes"), means("sent_bytes")
+    moved = [sum(pair[place] for pair in size if pair is not None) for place in (0, 1)]
+    if scenario.nodes_needed > 1 and moved[0] > 0 and abs(moved[1] / moved[0] - 1) < _ALIKE:
+        rates = [moved[0] / before.mean_s, moved[1] / now.mean_s]
+        yield Reason(
+            "network",
+            f"the same {format_bytes(moved[1])} of a step come and go at {format_rate(rates[1])} in place of {format_rate(rates[0])}",
+            None,
+            "measure the link now: paceline calibrate-link, or iperf3 between two of the machines",
+        )
+    elif scenario.nodes_needed > 1 and moved[0] > 0 and moved[1] > (1 + _ALIKE) * moved[0]:
+        yield Reason(
+            "network",
+            f"{format_bytes(moved[1])} come and go in a step in place of {format_bytes(moved[0])}",
+            None,
+            "look for what else uses the network of this machine",
+        )
+    if cpu is None or explained:
+        return
+    added_s = cpu[1] - cpu[0]
+    computes = f"{format_seconds(cpu[1])} of processor time in place of {format_seconds(cpu[0])}"
+    text = f"a step takes {format_seconds(longer_s)} longer, and {computes}"
+    if added_s < _PART * longer_s:
+        waits = "input" if scenario.nodes_needed == 1 else "input or other workers"
+        yield Reason(
+            "input" if scenario.nodes_needed == 1 else "waiting",
+            f"{text}: the process waits for {waits}",
+            longer_s - max(added_s, 0.0),
+            "the same run on one batch kept in memory (dataset.take(1).cache().repeat()) tells whether it is the input",
+        )
+    else:
+        yield Reason(
+            "compute",
+            f"{text}: it computes for longer",
+            min(added_s, longer_s),
+            "look for a lower clock, other programs on the same cores, or samples that are larger than before",
+        )
+
+
+def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: Stretch) -> Iterator[Reason]:
+    """Why a run that never was as predicted is slower, as far as its record tells."""
+    longer_s = now.mean_s - predicted.mean_s
+    waited_s, others_s, cpu_s = (verdict.mean(name, now) for name in ("input_s", "others_s", "cpu_s"))
+    if waited_s is not None and waited_s >= _PART * longer_s:
+        text = f"waiting for input takes {format_seconds(waited_s)} of a step"
+        yield Reason("input", text, min(waited_s, longer_s), "prepare input in parallel and ahead, or read it from nearer storage")
+    if others_s is not None and others_s / now.mean_s > _TAKEN:
+        text = f"other processes take {others_s / now.mean_s:.2g} of {verdict.run.facts.cores or 'the'} cores"
+        yield Reason("shared-cores", text, None, "find them with top, and give the training cores of its own")
+    if cpu_s is not None:
+        text = f"of the {format_seconds(now.mean_s)} of a step the process computes for {format_seconds(cpu_s)} of processor time"
+        yield Reason("unknown", text, None, f"`paceline why` explains it from runs of one and of {max(scenario.workers, 2)} workers")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,22 +17,67 @@ from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE
-from paceline.watching.explaining import explained
-from paceline.watching.journal import WatchJournal
-from paceline.watching.reasons import TELLING, Reason, reasons_of
-from paceline.watching.verdict import Stretch, Verdict, verdict_of
-from simulator.base.errors import InputError
+from paceline.diagnosing import Seen, diagnose
+from paceline.diagnosing.seen import LEAST_ERROR, measured_in
+from paceline.sweeping import Runner, Simulations
+from paceline.watching.verdict import TELLING, Reason, Stretch, Verdict, reasons_of, verdict_of
+from simulator.base.errors import InputError, PacelineError
+from simulator.base.files import check_writable
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, format_interval, format_seconds, format_share, listed
+from simulator.base.validation_errors import quoted
 from simulator.results.results import Result
+from simulator.scenario import Scenario
+
+_MOST = 3
+_LIKELY = 0.1
+
+
+def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) -> tuple[Reason, ...]:
+    """Causes that the scenario does not know of and that would make its step as long as it is; none for a single worker.
+
+    Each is fitted by simulations, which takes some seconds. What cannot be simulated is a reason of its own.
+    """
+    if (scenario.ranks < 2 and not scenario.servers) or not scenario.strategy.count_key:
+        return ()
+    try:
+        with Runner(jobs=jobs) as runner:
+            diagnosis = diagnose(scenario, [seen_now(scenario, verdicts)], Simulations(runner))
+    except PacelineError as error:
+        return (Reason("not-diagnosed", f"what would explain it could not be simulated: {error}", None, "see `paceline why`"),)
+    likely = [cause for cause in diagnosis.causes if cause.known == "found" and cause.probability >= _LIKELY][:_MOST]
+    return tuple(
+        Reason(
+            cause.key,
+            f"{cause.title} (chance {format_share(cause.probability)}): {cause.text}",
+            cause.cost_s.mean,
+            diagnosis.measure if place == 0 and diagnosis.measure else cause.remedy,
+        )
+        for place, cause in enumerate(likely)
+    )
+
+
+def seen_now(scenario: Scenario, verdicts: Sequence[Verdict]) -> Seen:
+    """What is seen of the workers at present, as a diagnosis takes it."""
+    known = [(verdict.steadiness, now) for verdict in verdicts if (now := verdict.now) is not None]
+    waits = not scenario.strategy.pace.asynchronous
+    measured = measured_in([(record, now.rows) for record, now in known], [now.mean_s for _, now in known], waits=waits)
+    error_s = statistics.fmean([record.error_of(now.rows) for record, now in known])
+    return Seen(
+        workers=scenario.workers,
+        error=max(error_s / measured["step_s"], LEAST_ERROR),
+        is_average=any(record.run.each != "step" for record, _ in known),
+        **measured,
+    )
+
 
 _ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
 """Of several workers the first of these counts."""
 
 
-@dataclass(frozen=True)
-class Update:
-    """How a training stands.
+@dataclass(frozen=True, repr=False)
+class Watched(Short):
+    """How a training stands, or stood at the end of a watch.
 
     Attributes
     ----------
@@ -48,6 +95,8 @@ class Update:
         Whether every source says that its training came to its end.
     """
 
+    see: ClassVar[str] = ".left says whether it left its interval, .reasons why, .table() has the figures"
+
     predicted: Predicted
     verdicts: tuple[Verdict, ...]
     reasons: dict[str, tuple[Reason, ...]]
@@ -55,27 +104,31 @@ class Update:
     left: bool
     ended: bool
 
+    def _in_short(self) -> Iterator[str]:
+        yield self.sentence
+        yield from dict.fromkeys(reason.text for reasons in self.reasons.values() for reason in reasons)
+
     @property
     def step(self) -> int:
         """The last step of the worker that is furthest back; 0 before the first."""
-        return min((int(its.run.steps[-1]) for its in self.verdicts), default=0)
+        return min((int(verdict.run.steps[-1]) for verdict in self.verdicts), default=0)
 
     @property
     def state(self) -> State:
         """Of the worst of all workers."""
-        states = {its.state for its in self.verdicts}
+        states = {verdict.state for verdict in self.verdicts}
         return next((state for state in _ORDER if state in states), "unclear")
 
     @property
     def mean_s(self) -> float:
         """Mean step of all workers at present; nan before there are enough steps."""
-        known = [its.now.mean_s for its in self.verdicts if its.now is not None]
+        known = [verdict.now.mean_s for verdict in self.verdicts if verdict.now is not None]
         return math.fsum(known) / len(known) if known else math.nan
 
     @property
     def sentence(self) -> str:
         """How it stands, in words: of all workers, or of those that stand worst."""
-        least = next((verdict.found.why_not for verdict in self.verdicts if verdict.found.why_not), "")
+        least = next((verdict.steadiness.why_not for verdict in self.verdicts if verdict.steadiness.why_not), "")
         because = f" ({least})" if least and self.state == "unclear" else ""
         if math.isnan(self.mean_s):
             return f"too few steps to tell{because}"
@@ -99,7 +152,8 @@ class Update:
             "ended": self.ended,
             "events": list(self.events),
             "workers": [
-                {**its.to_dict(), "causes": [reason.to_dict() for reason in self.reasons.get(its.run.name, ())]} for its in self.verdicts
+                {**verdict.to_dict(), "causes": [reason.to_dict() for reason in self.reasons.get(verdict.run.name, ())]}
+                for verdict in self.verdicts
             ],
         }
 
@@ -107,25 +161,18 @@ class Update:
         """Measured beside predicted, a row for each figure and worker."""
         predicted = self.predicted
         rows: list[tuple[str, str, int | None, float | None, float | None, str, str]] = []
-        for its in self.verdicts:
-            now = its.now
-            name = f"worker {its.run.worker}" if its.run.worker else Path(its.run.source).name
-            ends = format_interval(predicted.low_s, predicted.high_s, "seconds")
-            since, first = (None, None) if now is None else (now.first_step, its.stretches[0].first_step)
-            by_rare = now is not None and now.by == "rare"
+        ends = format_interval(predicted.low_s, predicted.high_s, "seconds")
+        for verdict in self.verdicts:
+            now, run = verdict.now, verdict.run
+            name = f"worker {run.worker}" if run.worker else Path(run.source).name
+            since, first = (None, None) if now is None else (now.first_step, verdict.stretches[0].first_step)
+            of_mean, of_all = ("", verdict.state) if now is not None and now.by == "rare" else (verdict.state, "")
+            whole_s = None if math.isnan(verdict.whole_s) else verdict.whole_s
             rows += [
-                (name, "step, mean", since, None if now is None else now.mean_s, predicted.mean_s, ends, "" if by_rare else its.state),
-                (name, "step, median", since, its.p50_s, predicted.p50_s, "", ""),
-                (name, "step, 95% below", since, its.p95_s, predicted.p95_s, "", ""),
-                (
-                    name,
-                    "with all between steps",
-                    first,
-                    None if math.isnan(its.whole_s) else its.whole_s,
-                    None,
-                    "",
-                    its.state if by_rare else "",
-                ),
+                (name, "step, mean", since, None if now is None else now.mean_s, predicted.mean_s, ends, of_mean),
+                (name, "step, median", since, verdict.p50_s, predicted.p50_s, "", ""),
+                (name, "step, 95% below", since, verdict.p95_s, predicted.p95_s, "", ""),
+                (name, "with all between steps", first, whole_s, None, "", of_all),
             ]
         columns = (
             Column("worker", "text"),
@@ -140,14 +187,91 @@ class Update:
         return Table(f"Step {self.step:,}", columns, kept, "watch")
 
 
-class Watched(Update, Short):
-    """How a training stood at the end of a watch."""
+_FORMAT = "paceline-watch"
+_NO_JOURNAL = "is no journal of a watch"
 
-    see: ClassVar[str] = ".left says whether it left its interval, .reasons why, .table() has the figures"
 
-    def _in_short(self) -> Iterator[str]:
-        yield self.sentence
-        yield from dict.fromkeys(reason.text for reasons in self.reasons.values() for reason in reasons)
+class WatchJournal:
+    """A file of events (NDJSON) that lines are added to, each as it is said.
+
+    Parameters
+    ----------
+    path
+        The file; None keeps nothing.
+    watched
+        What is watched: a journal of something else is refused.
+    reads
+        Files that it must not be.
+
+    Attributes
+    ----------
+    events
+        What was said, in order, before this watch and by it.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or holds something else.
+    """
+
+    def __init__(self, path: Path | None, watched: dict[str, Any], reads: tuple[Path, ...] = ()) -> None:
+        self._path = path
+        self.events: list[dict[str, Any]] = []
+        if path is None:
+            return
+        for read in (None, *reads):
+            check_writable(path, reads=read)
+        self._cut = False
+        lines = self._lines(path)
+        if not lines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._append({"format": _FORMAT, **watched})
+            return
+        head, *self.events = lines
+        if head.get("format") != _FORMAT:
+            raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name")
+        differ = [key for key, value in watched.items() if head.get(key) != value]
+        if differ:
+            shown = quoted(head.get(differ[0]))
+            raise InputError(f"`journal`: {str(path)!r}: is of another watch ({differ[0]} {shown}); choose another name")
+
+    def say(self, event: dict[str, Any]) -> None:
+        """Keep what is said now."""
+        self.events.append(event)
+        if self._path is not None:
+            self._append(event)
+
+    def said_of(self, run: str) -> list[dict[str, Any]]:
+        """What was said of a run, by its name."""
+        return [event for event in self.events if event.get("run") == run]
+
+    def _append(self, line: dict[str, Any]) -> None:
+        assert self._path is not None
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(("\n" if self._cut else "") + json.dumps(line) + "\n")
+            self._cut = False
+        except OSError as error:
+            raise InputError(f"`journal`: {str(self._path)!r}: cannot be written: {error.strerror}; choose another path") from None
+
+    def _lines(self, path: Path) -> list[dict[str, Any]]:
+        """The lines; the last may be cut off, where a watch was killed while it wrote."""
+        try:
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name") from None
+        self._cut = bool(text) and not text.endswith("\n")
+        lines = []
+        for line in text.splitlines():
+            try:
+                data = json.loads(line)
+            except ValueError:
+                data = None
+            if isinstance(data, dict):
+                lines.append(data)
+            elif not lines:
+                raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name")
+        return lines
 
 
 class Watch:
@@ -199,7 +323,7 @@ class Watch:
         self._reasons: dict[str, tuple[Reason, ...]] = {}
         self._verdicts: dict[str, tuple[tuple[int, ...], Verdict]] = {}
 
-    def look(self) -> Update:
+    def look(self) -> Watched:
         """Read what is new, and say how it stands.
 
         Raises
@@ -210,12 +334,13 @@ class Watch:
         runs = [run for source in self._sources for run in self._runs(source)]
         verdicts = tuple(self._verdict(run) for run in runs if len(run))
         events = [*self._doubts(verdicts), *self._news(verdicts)]
-        left = any(its.left for its in verdicts) or any(event["event"] == "left" for event in self._journal.events)
+        left = any(verdict.left for verdict in verdicts) or any(event["event"] == "left" for event in self._journal.events)
         ended = bool(runs) and len(self._readers) == len(self._sources) and all(run.ended for run in runs)
-        reasons = {its.run.name: self._reasons[its.run.name] for its in verdicts if its.since is not None and its.run.name in self._reasons}
-        return Update(self._predicted, verdicts, reasons, tuple(events), left, ended)
+        outside = {verdict.run.name for verdict in verdicts if verdict.since is not None}
+        reasons = {name: reasons for name, reasons in self._reasons.items() if name in outside}
+        return Watched(self._predicted, verdicts, reasons, tuple(events), left, ended)
 
-    def updates(self, each_s: float, until_steps: int | None = None) -> Iterator[Update]:
+    def updates(self, each_s: float, until_steps: int | None = None) -> Iterator[Watched]:
         """Look every so many seconds, until every training has ended, or has made so many steps."""
         while True:
             update = self.look()
@@ -223,10 +348,6 @@ class Watch:
             if update.ended or (until_steps is not None and update.verdicts and update.step >= until_steps):
                 return
             time.sleep(each_s)
-
-    def last(self, update: Update) -> Watched:
-        """The end of a watch."""
-        return Watched(update.predicted, update.verdicts, update.reasons, update.events, update.left, update.ended)
 
     def _runs(self, source: Path) -> tuple[RecordedRun, ...]:
         reader = self._readers.get(source)
@@ -366,13 +487,19 @@ def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
     return groups
 
 
-def _is_alike(one: Verdict, other: Verdict) -> bool:
-    if one.now is None or other.now is None or one.since is None or other.since is None:
+def _is_alike(verdict: Verdict, other: Verdict) -> bool:
+    now, others_now = verdict.now, other.now
+    if now is None or others_now is None or verdict.since is None or other.since is None:
         return False
-    if (one.state, one.now.by, one.doubts != ()) != (other.state, other.now.by, other.doubts != ()):
+    if (verdict.state, now.by, verdict.doubts != ()) != (other.state, others_now.by, other.doubts != ()):
         return False
-    turns = _turn(one), _turn(other)
-    if turns[0] is None or turns[1] is None:
-        return turns[0] is turns[1] and abs(math.log(one.now.mean_s / other.now.mean_s)) <= math.log1p(LEAST_CHANGE)
-    factors = one.now.mean_s / turns[0][1].mean_s, other.now.mean_s / turns[1][1].mean_s
-    return abs(turns[0][0] - turns[1][0]) <= FEWEST_STEADY and abs(math.log(factors[0] / factors[1])) <= math.log1p(LEAST_CHANGE)
+    turn, others_turn = _turn(verdict), _turn(other)
+    change_s, others_change_s = now.mean_s, others_now.mean_s
+    if turn is None or others_turn is None:
+        if turn is not others_turn:
+            return False
+    else:
+        if abs(turn[0] - others_turn[0]) > FEWEST_STEADY:
+            return False
+        change_s, others_change_s = now.mean_s / turn[1].mean_s, others_now.mean_s / others_turn[1].mean_s
+    return abs(math.log(change_s / others_change_s)) <= math.log1p(LEAST_CHANGE)

@@ -12,7 +12,7 @@ from support.layered import layered
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.planning.tuning import best_bucket, with_bucket, with_buckets
+from paceline.planning.search import best_bucket, with_bucket, with_buckets
 from paceline.sweeping.grid import grid
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base import spec

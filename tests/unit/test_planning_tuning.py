@@ -14,8 +14,8 @@ from support.scenarios import scenario_table
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
 from paceline.planning.configurations import Configuration
 from paceline.planning.planner import _compared_with_real_runs, _smallest_batch
+from paceline.planning.search import best_bucket, can_fuse, may_be_fastest, with_bucket, with_buckets
 from paceline.planning.space import Line
-from paceline.planning.tuning import best_bucket, can_fuse, may_be_fastest, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.results.results import Result

@@ -11,9 +11,9 @@ from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
+from paceline.planning.search import best_bucket, can_fuse
 from paceline.planning.space import Space
 from paceline.planning.tables import brief, plan_tables
-from paceline.planning.tuning import best_bucket, can_fuse
 from paceline.planning.ways import Degrees, Fixed, Variant, choices_of, degrees_of, way_of
 from paceline.sweeping import Simulate
 from simulator import scenario_from_table, simulate

@@ -16,11 +16,9 @@ import paceline
 from calibrate.observations import Predicted, half_width_s
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline.diagnosing.causes import FOUND, OUTSIDE
-from paceline.watching import Reason, Update, Watch
-from paceline.watching.explaining import seen_now
-from paceline.watching.journal import WatchJournal
-from paceline.watching.reasons import reasons_of
-from paceline.watching.verdict import Verdict, verdict_of
+from paceline.watching import Reason, Watch, Watched
+from paceline.watching.verdict import Verdict, reasons_of, verdict_of
+from paceline.watching.watch import WatchJournal, seen_now
 from simulator.base.errors import InputError
 from simulator.base.records import Record, Step
 from simulator.results.results import Result
@@ -218,7 +216,7 @@ def write_steps(path: Path, times: Any, computes: float = 0.5) -> None:
     path.write_text("step_time_s,cpu_s\n" + "".join(f"{float(time_s)!r},{computes * float(time_s)!r}\n" for time_s in times))
 
 
-def looked(result: Result, path: Path, journal: Path | None = None) -> Update:
+def looked(result: Result, path: Path, journal: Path | None = None) -> Watched:
     return Watch(result, [path], coverage=0.99, journal=journal).look()
 
 
@@ -363,7 +361,7 @@ def test_few_steps_of_two_kinds_cannot_be_judged(result: Result, predicted: Pred
     assert (update.state, update.left) == ("unclear", False)
     assert update.mean_s == pytest.approx(0.656 / 0.711 * predicted.mean_s, rel=0.01)
     assert "8 steps, and 10 are needed" in update.sentence
-    assert any("(2, 5 and 11)" in remark for remark in update.verdicts[0].found.remarks)
+    assert any("(2, 5 and 11)" in remark for remark in update.verdicts[0].steadiness.remarks)
 
 
 def test_long_steps_at_random_are_their_own_cause_and_the_others_are_as_predicted(

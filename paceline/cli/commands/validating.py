@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from calibrate.testbed.summary import TestbedRun
     from calibrate.validation.validation import Validation
-    from paceline.watching import Update
+    from paceline.watching import Watched
 
 _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
@@ -224,11 +224,11 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
         raise typer.Exit(MISSED)
 
 
-def _as_json() -> Callable[[Update], None]:
+def _as_json() -> Callable[[Watched], None]:
     """Writes a line for each look with new steps or news."""
     before: list[Any] = []
 
-    def tell(update: Update) -> None:
+    def tell(update: Watched) -> None:
         at = [[len(verdict.run) for verdict in update.verdicts], update.ended]
         if before != at or update.events:
             before[:] = at
@@ -238,7 +238,7 @@ def _as_json() -> Callable[[Update], None]:
     return tell
 
 
-def _on_screen(shown: ExitStack) -> Callable[[Update], None]:
+def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
     """One screen where there is a terminal; else what is new, a line each, and the figures once at the end."""
     from paceline.cli.terminal import note, printer
 
@@ -249,15 +249,15 @@ def _on_screen(shown: ExitStack) -> Callable[[Update], None]:
         events: list[str] = []
         live = shown.enter_context(Live(console=console, refresh_per_second=4))
 
-        def tell(update: Update) -> None:
+        def tell(update: Watched) -> None:
             events.extend(update.events)
             live.update(_screen(update, events))
 
         return tell
 
-    last: list[Update] = []
+    last: list[Watched] = []
 
-    def tell_lines(update: Update) -> None:
+    def tell_lines(update: Watched) -> None:
         for event in update.events:
             note(event)
         if not last:
@@ -267,7 +267,7 @@ def _on_screen(shown: ExitStack) -> Callable[[Update], None]:
     return tell_lines
 
 
-def _screen(update: Update, events: list[str]) -> Group:
+def _screen(update: Watched, events: list[str]) -> Group:
     """What is measured beside what is predicted, what happened, and why."""
     from rich.console import Group
     from rich.padding import Padding
@@ -277,7 +277,7 @@ def _screen(update: Update, events: list[str]) -> Group:
     lines += [Text(event, style="bold") for event in events[-_MOST_EVENTS:]]
     for reason in dict.fromkeys(reason for reasons in update.reasons.values() for reason in reasons):
         lines += [Text(f"why: {reason.text}"), Padding(Text(reason.remedy), (0, 0, 0, 5))]
-    remarks = dict.fromkeys(text for verdict in update.verdicts for text in (*verdict.run.remarks, *verdict.found.remarks))
+    remarks = dict.fromkeys(text for verdict in update.verdicts for text in (*verdict.run.remarks, *verdict.steadiness.remarks))
     lines += [Text(text, style="dim") for text in remarks]
     return Group(*lines)
 
