@@ -126,34 +126,23 @@ def memory_bytes(scenario: Resolved, engine: Engine) -> float:
     A model as that of the time: bytes a replica, from the peak memory of processes that
     simulated 1,000 to 200,000 of them; within a factor of about two.
     """
-    replicas = scenario.ranks
-    each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
+    run, strategy, replicas = scenario.run, scenario.strategy, scenario.ranks
+    each = run.replications * (_COUNTS_BYTES if strategy.pace.asynchronous else _SUMS_BYTES)
+    messages, further = strategy.messages_a_step(scenario), max(scenario.servers - 1, 0)
     if engine == "compiled":
-        messages = scenario.strategy.messages_a_step(scenario)
-        each += (
-            _COMPILED_BYTES
-            + 8.0 * ahead_of(scenario.run.steps, 8 * replicas)
-            + _COMPILED_MESSAGE_BYTES * messages
-            + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
-            + 8.0 * (min(scenario.input.prefetch, scenario.run.steps) if scenario.input is not None else 0)
-        )
+        each += _COMPILED_BYTES + 8.0 * ahead_of(run.steps, 8 * replicas) + _COMPILED_MESSAGE_BYTES * messages
+        each += _COMPILED_PAIR_BYTES * further + 8.0 * (min(scenario.input.prefetch, run.steps) if scenario.input is not None else 0)
         return _LOADED_BYTES + replicas * each
-    return replicas * (each + _other_bytes(scenario, engine))
-
-
-def _other_bytes(scenario: Resolved, engine: Engine) -> float:
-    """Bytes that the textbook engine takes for a replica, or what computes all ranks at once."""
-    strategy, replicas = scenario.strategy, scenario.ranks
-    factors = block_of(scenario.run.steps, replicas)
-    messages = strategy.messages_a_step(scenario)
+    factors, reduction = block_of(run.steps, replicas), strategy.reduction
     if scenario.rank_messages:
-        halves = strategy.reduction is not None and strategy.reduction.algorithm == "halving-doubling"
-        return _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
-    if engine == "simpy":
-        further = max(scenario.servers - 1, 0)
-        return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * messages + _PAIR_BYTES * further
-    fused = 0 if strategy.reduction is None else len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
-    return _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
+        halves = reduction is not None and reduction.algorithm == "halving-doubling"
+        each += _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
+    elif engine == "simpy":
+        each += _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * messages + _PAIR_BYTES * further
+    else:
+        fused = 0 if reduction is None else len(reduction.buckets(scenario.workload, scenario.batch, replicas))
+        each += _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
+    return replicas * each
 
 
 def check_memory(scenario: Resolved, engine: Engine | None = None) -> None:

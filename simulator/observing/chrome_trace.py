@@ -12,7 +12,6 @@ rather than by connection, and binds no arrows to them, since flow events name a
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 from collections import Counter, defaultdict
@@ -151,7 +150,7 @@ class _Trace:
             slices = self._tracks[which]
             slices.sort(key=lambda piece: (piece.begin_ns, -piece.end_ns))
             bounds = [(piece.begin_ns, piece.end_ns) for piece in slices]
-            drawn_in = nested_lanes(bounds) if process == _DEVICES else lanes(bounds)
+            drawn_in = lanes(bounds, nested=process == _DEVICES)
             for lane in range(max(drawn_in) + 1):
                 self._name("thread", process, _FIRST_THREAD + threads + lane, f"{name} ({lane + 1})" if lane else name, threads + lane)
             for piece, lane in zip(slices, drawn_in, strict=True):
@@ -239,43 +238,25 @@ def _micro(time_ns: int) -> float:
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
 
 
-def lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
+def lanes(slices: Sequence[tuple[int, int]], *, nested: bool = False) -> list[int]:
     """A lane for each slice so that no two in a lane overlap, and as few lanes as possible.
 
     Parameters
     ----------
     slices
-        Begin and end, sorted by begin.
+        Begin and end, sorted by begin; nested ones with the longer one of two first.
+    nested
+        Whether a slice may lie within another one of its lane, as a part of it.
     """
-    lanes_of = []
-    free: list[int] = []
-    busy: list[tuple[int, int]] = []
-    for begin, end in slices:
-        while busy and busy[0][0] <= begin:
-            heapq.heappush(free, heapq.heappop(busy)[1])
-        lane = heapq.heappop(free) if free else len(busy)
-        heapq.heappush(busy, (end, lane))
-        lanes_of.append(lane)
-    return lanes_of
-
-
-def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
-    """The same, where a slice may lie within another one of its lane, as a part of it.
-
-    Parameters
-    ----------
-    slices
-        Begin and end, sorted by begin, the longer one of two first.
-    """
-    lanes_of = []
-    open_until: list[list[int]] = []
+    lane_of = []
+    open_until: list[list[int]] = []  # ends of the slices that are open, of each lane
     for begin, end in slices:
         for ends in open_until:
             while ends and ends[-1] <= begin:
                 ends.pop()
-        lane = next((lane for lane, ends in enumerate(open_until) if not ends or end <= ends[-1]), len(open_until))
+        lane = next((lane for lane, ends in enumerate(open_until) if not ends or (nested and end <= ends[-1])), len(open_until))
         if lane == len(open_until):
             open_until.append([])
         open_until[lane].append(end)
-        lanes_of.append(lane)
-    return lanes_of
+        lane_of.append(lane)
+    return lane_of

@@ -13,7 +13,7 @@ is to be added (``cluster.transport.software = "given"``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from simulator.base.rng import Streams
 from simulator.base.text import written
@@ -243,19 +243,13 @@ def _assumed(scenario: Scenario, name: str) -> Assumed:
     )
 
 
-class _Lookups(Mapping[str, float]):
+class _Lookups(dict[str, float]):
     """Values that remember which of them were looked up, in that order."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = values
+        super().__init__(values)
         self.names: dict[str, None] = {}
 
     def __getitem__(self, name: str) -> float:
         self.names[name] = None
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        return super().__getitem__(name)

@@ -356,20 +356,18 @@ def applied_discrepancy(
             ends=(longer(*far), -longer(*(-end for end in far))),
         )
 
-    def of_small_batches() -> Iterator[Part]:
-        """Passes that are told to be in proportion to a batch may take longer with smaller ones, and not less."""
-        timed, batch = (simulated or scenario).workload.told_batch, scenario.batch / scenario.training.micro_batches
-        if timed is not None and batch < timed:
-            known = scenario.practice.get("fixed_part", constants()["fixed_part"])
-            usual, most = (longer(math.log1p(share * (timed / batch - 1.0)), 0.0) for share in (known.value, known.high))
-            yield Part(name="compute of small batches", slower=usual, faster=0.0, ends=(most, 0.0))
-
-    def of_launching() -> Iterator[Part]:
-        """The host may take longer to launch kernels than the device to compute them, and not less."""
-        if launched is not None:
-            most = longer(math.log(launched.slower[1]), 0.0)
-            yield Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0))
-
+    parts_of = [
+        part("compute", of_compute, 0.0),
+        part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),
+    ]
+    timed, batch = (simulated or scenario).workload.told_batch, scenario.batch / scenario.training.micro_batches
+    if timed is not None and batch < timed:  # passes that are told to be in proportion may take longer with it, and not less
+        known = scenario.practice.get("fixed_part", constants()["fixed_part"])
+        usual, most = (longer(math.log1p(share * (timed / batch - 1.0)), 0.0) for share in (known.value, known.high))
+        parts_of.append(Part(name="compute of small batches", slower=usual, faster=0.0, ends=(most, 0.0)))
+    if launched is not None:  # the host may take longer to launch kernels than the device to compute them, and not less
+        most = longer(math.log(launched.slower[1]), 0.0)
+        parts_of.append(Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0)))
     compute, communication = _shares_of(factors)
     return AppliedDiscrepancy(
         regime=regime,
@@ -377,12 +375,7 @@ def applied_discrepancy(
         reach=reach,
         compute=compute,
         communication=communication,
-        parts=(
-            part("compute", of_compute, 0.0),
-            part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),
-            *of_small_batches(),
-            *of_launching(),
-        ),
+        parts=tuple(parts_of),
         staleness=own.staleness(reach),
         checked=own.checked,
     )

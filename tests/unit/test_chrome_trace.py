@@ -12,7 +12,7 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table
 from simulator.base.records import Place, Span, Step, Transfer
 from simulator.engine.replication import replicate
-from simulator.observing.chrome_trace import chrome_trace, lanes, nested_lanes
+from simulator.observing.chrome_trace import chrome_trace, lanes
 from simulator.observing.recording import Recording, bound_of_step, critical_path
 from simulator.resolve.resolve import resolve
 
@@ -108,8 +108,8 @@ def test_messages_that_queue_in_a_connection_follow_each_other():
 
 def test_lanes():
     assert lanes([(0, 3), (1, 2), (1, 4), (3, 5), (5, 5), (5, 6)]) == [0, 1, 2, 0, 0, 0]
-    assert nested_lanes([(0, 9), (0, 4), (4, 9), (5, 10), (9, 12)]) == [0, 0, 0, 1, 0]
-    assert lanes([]) == nested_lanes([]) == []
+    assert lanes([(0, 9), (0, 4), (4, 9), (5, 10), (9, 12)], nested=True) == [0, 0, 0, 1, 0]
+    assert lanes([]) == lanes([], nested=True) == []
 
 
 def test_tracks_are_named_and_sorted_as_one_counts():
