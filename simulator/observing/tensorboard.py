@@ -1,6 +1,6 @@
 """An observer that writes the course of a run as an event file for TensorBoard, without TensorFlow.
 
-Event files are written with tensorboardX's protocol buffers and record writer. Its ``SummaryWriter`` is not used: it stamps files
+Event files are made of tensorboardX's protocol buffers. Its ``SummaryWriter`` is not used: it stamps files
 with the clock and the name of the host, whereas here the same scenario gives the same bytes. Wall times are simulated seconds since
 1970. Tags of scalars are called as the figures of a result (``step_time_s``, ``breakdown_s/compute``).
 """
@@ -8,18 +8,16 @@ with the clock and the name of the host, whereas here the same scenario gives th
 from __future__ import annotations
 
 import math
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import struct
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
-from tensorboardX.record_writer import RecordWriter
+from tensorboardX.record_writer import masked_crc32c
 
-from simulator.base.files import Output, OutputKind, check_folder, mode_of
+from simulator.base.files import Output, OutputKind, check_folder
 from simulator.base.records import Record, Step, Update
 from simulator.resolve.drawing import as_workers
 from simulator.resolve.resolve import resolve
@@ -28,14 +26,12 @@ from simulator.scenario import Scenario
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written anew by each run, so that a folder holds one run."""
 
-_FIRST = Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
-_LENGTH_BYTES = 12
-"""Of a record's length and its check sum, which stand before it."""
+_FIRST = Event(wall_time=0.0, file_version="brain.Event:2")
 
 
 def _is_run(path: Path) -> bool:
     with path.open("rb") as file:
-        return bool(file.read(_LENGTH_BYTES + len(_FIRST))[_LENGTH_BYTES:] == _FIRST)
+        return bool(file.read(len(_framed(_FIRST))) == _framed(_FIRST))
 
 
 EVENTS = OutputKind("is no run of Paceline", _is_run)
@@ -44,24 +40,11 @@ _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
 
 
-@contextmanager
-def _event_file(output: Output) -> Iterator[RecordWriter]:
-    """Takes records of an event file, which appears whole when the block ends, and not at all if it ends in an error."""
-    output.path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=output.path.parent.resolve(), prefix=".paceline-", suffix=".partial")
-    os.close(handle)
-    try:
-        records = RecordWriter(partial)
-        try:
-            records.write(_FIRST)
-            yield records
-        finally:
-            records.close()
-        output.check()
-        os.chmod(partial, mode_of(output.path))
-        os.replace(partial, output.path)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+def _framed(event: Event) -> bytes:
+    """An event as a record of a file: its length and itself, each with its check sum."""
+    data: bytes = event.SerializeToString()
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 class TensorBoard:
@@ -97,21 +80,18 @@ class TensorBoard:
         self._each_histogram = -(-total // (self._each * _MOST_HISTOGRAMS)) * self._each
         self._ended = 0
         self._opened_s = self._now_s = 0.0
+        self._records = [_framed(_FIRST)]
         self._begin_point()
         self._begin_histograms()
 
     def __enter__(self) -> TensorBoard:
-        self._whole = ExitStack()
-        self._records = self._whole.enter_context(_event_file(self._output))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:
-            self._whole.__exit__(kind, error, trace)
-            return
-        with self._whole:
+        if kind is None:
             self._write_point()
             self._write_histograms()
+            self._output.write(b"".join(self._records))
 
     def record(self, record: Record) -> None:
         """Take one record."""
@@ -171,7 +151,7 @@ class TensorBoard:
     def _write(self, values: list[Summary.Value]) -> None:
         """At the number of steps that each replica has made, on average."""
         step = -(-self._ended // self._replicas)
-        self._records.write(Event(wall_time=self._now_s, step=step, summary=Summary(value=values)).SerializeToString())
+        self._records.append(_framed(Event(wall_time=self._now_s, step=step, summary=Summary(value=values))))
 
 
 class ScalarFiles:
@@ -202,11 +182,11 @@ class ScalarFiles:
             There is a run of somebody else.
         """
         output = Output(self._folder / run / EVENT_FILE, EVENTS, force=self._force, argument="tensorboard")
-        with _event_file(output) as records:
-            for at_s, step, values in points:
-                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
-                records.write(Event(wall_time=at_s, step=step, summary=summary).SerializeToString())
-        return output.path
+        records = [_framed(_FIRST)]
+        for at_s, step, values in points:
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+            records.append(_framed(Event(wall_time=at_s, step=step, summary=summary)))
+        return output.write(b"".join(records))
 
 
 class EventHistogram:
