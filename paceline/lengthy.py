@@ -81,7 +81,7 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
 def agree_to_audit(scenario: Scenario, agree: Agree | None) -> None:
     """Ask whether to audit a scenario, where that takes long: the textbook engine runs it."""
     if agree is not None:
-        audited = scenario.model_copy(update={"run": scenario.run.model_copy(update={"engine": "simpy", "replications": 1})})
+        audited = scenario.replaced({"run.engine": "simpy", "run.replications": 1})
         _ask([(1.0, audited)], f"an audit of {_length(scenario)} takes", _LONG_ALONE_S, agree, cores=1)
 
 
@@ -179,21 +179,17 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 def _instead(scenario: Scenario, step_s: float) -> str:
     """What to give in place of what makes a step so long: that without which it would be shortest."""
-    known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
-    name = scenario.strategy.link or "inter_node"
-    link = cluster.intra_node if name == "intra_node" else cluster.inter_node
-
-    def joined(**figures: float) -> Scenario:
-        return scenario.model_copy(update={"cluster": cluster.model_copy(update={name: link.model_copy(update=figures)})})
-
+    known, name = scenario.workload.calibrated, f"cluster.{scenario.strategy.link or 'inter_node'}"
+    latency, rate = f"{name}.latency", f"{name}.bandwidth"
+    latency_s, bytes_per_s = scenario.value_at(f"{latency}_s"), scenario.value_at(f"{rate}_bytes_per_s")
     without = {
-        f"give a lower cluster.{name}.latency than {written(link.latency_s, 'setting_s')}": joined(latency_s=0.0),
-        f"give a higher cluster.{name}.bandwidth than {format_rate(link.bandwidth_bytes_per_s)}": joined(bandwidth_bytes_per_s=math.inf),
+        f"give a lower {latency} than {written(latency_s, 'setting_s')}": scenario.replaced({f"{latency}_s": 0.0}),
+        f"give a higher {rate} than {format_rate(bytes_per_s)}": scenario.replaced({f"{rate}_bytes_per_s": math.inf}),
     }
     most = 1.0 if known is None else known.batch[1]
     if scenario.batch > most:
-        few = load.model_copy(update={"batch_per_replica": max(1, int(most)), "global_batch": None})
-        without["give a smaller batch"] = scenario.model_copy(update={"workload": few})
+        few = {"workload.batch_per_replica": max(1, int(most)), "workload.global_batch": None}
+        without["give a smaller batch"] = scenario.replaced(few)
     left_s = {text: other.full_step_s for text, other in without.items()}
     best = min(left_s, key=left_s.__getitem__)
     return best if left_s[best] < step_s / 2 else "give shorter times in the workload"

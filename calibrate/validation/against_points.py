@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tomlkit
 
-from calibrate.validation.candidates import Candidate, Map, value_at
+from calibrate.validation.candidates import Candidate, Map
 from calibrate.validation.comparison import Compared
 from calibrate.validation.points import Setting, Unit, base_scenario, check_figures, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
@@ -379,7 +379,7 @@ def _data(found: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[str
             "name": candidate.name,
             "factor": fitted.factors[index],
             "interval_90": list(fitted.interval(index)),
-            "keys": {path: {"from": value_at(base, path), "to": value_at(base, path) * fitted.factors[index]} for path in candidate.paths},
+            "keys": {path: {"from": base.value_at(path), "to": base.value_at(path) * fitted.factors[index]} for path in candidate.paths},
             "factors_without_each_setting": [its.factor_of(candidate.name) for its in found.left_out],
             "most_determined_by": None if place is None else settings[place].name,
             "at_bound": fitted.at_bound(index),
@@ -402,7 +402,7 @@ def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Kind]:
         return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
     if path.startswith("workload.server"):
         return "all gradients of a step", math.fsum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
-    return "", value_at(base, path), "rate" if path.endswith("_bytes_per_s") else "seconds"
+    return "", base.value_at(path), "rate" if path.endswith("_bytes_per_s") else "seconds"
 
 
 # -- what predictions are off by ---------------------------------------------------------------

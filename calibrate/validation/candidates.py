@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from calibrate.validation.points import Setting, Unit
 from simulator.base.spec import Spec
@@ -81,7 +81,7 @@ def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
     found: list[Candidate] = []
     left: dict[str, str] = {}
     for each in wanted:
-        targets = tuple(target for target in each.targets if value_at(scenario, f"{each.section}.{target}") > 0)
+        targets = tuple(target for target in each.targets if scenario.value_at(f"{each.section}.{target}") > 0)
         if targets:
             found.append(each.model_copy(update={"targets": targets}))
         else:
@@ -89,26 +89,11 @@ def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
     return found, left
 
 
-def value_at(scenario: Scenario, path: str) -> float:
-    """The number at a dotted name of the scenario."""
-    owner: Any = scenario
-    for part in path.split("."):
-        owner = getattr(owner, part)
-    return float(owner)
-
-
 def with_factors(scenario: Scenario, candidates: Sequence[Candidate], factors: Sequence[float]) -> Scenario:
     """The scenario with each candidate's numbers scaled."""
     for candidate, factor in zip(candidates, factors, strict=True):
-        for path in candidate.paths:
-            scenario = _replaced(scenario, path.split("."), value_at(scenario, path) * factor)
+        scenario = scenario.replaced({path: scenario.value_at(path) * factor for path in candidate.paths})
     return scenario
-
-
-def _replaced(spec: Any, path: Sequence[str], value: float) -> Any:
-    head, *rest = path
-    assert isinstance(spec, BaseModel)
-    return spec.model_copy(update={head: _replaced(getattr(spec, head), rest, value) if rest else value})
 
 
 Array = NDArray[np.float64]
@@ -158,13 +143,8 @@ class Model:
 def _certain(scenario: Scenario, replications: int) -> Scenario:
     """Without what the fit of the workload left open and without spread between runs, which the mean of many runs does not have."""
     scenario = resolve(scenario)  # with what a move to another device leaves open too
-    return scenario.model_copy(
-        update={
-            "workload": scenario.workload.model_copy(update={"uncertainty": None, "run_to_run_cv": 0.0}),
-            "cluster": scenario.cluster.model_copy(update={"uncertainty": None}),
-            "run": scenario.run.model_copy(update={"replications": replications}),
-        }
-    )
+    certain = {"workload.uncertainty": None, "workload.run_to_run_cv": 0.0, "cluster.uncertainty": None}
+    return scenario.replaced({**certain, "run.replications": replications})
 
 
 def _samples_per_s(scenario: Scenario) -> Rate:

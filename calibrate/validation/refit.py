@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of, value_at
+from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of
 from calibrate.validation.points import Setting, Unit
 from simulator.base import catalog
 from simulator.base.errors import CalibrationError
@@ -317,7 +317,7 @@ def refitted_table(
         for index, candidate in enumerate(fitted.moved):
             if candidate.section == section:
                 for target, path in zip(candidate.targets, candidate.paths, strict=True):
-                    old = value_at(base, path)
+                    old = base.value_at(path)
                     own = _with(own, target.split("."), digits(old * fitted.factors[index]))
                     columns[target] = [digits(old * factor) for factor in np.exp(logs[:, index]).tolist()]
         if columns:

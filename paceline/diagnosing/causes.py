@@ -85,8 +85,7 @@ def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
     cap = scenario.cluster.transport.flow_cap_bytes_per_s
     if cap is None:
         return slower
-    transport = slower.cluster.transport.model_copy(update={"flow_cap_bytes_per_s": cap * math.exp(-strength)})
-    return changed(slower, cluster=slower.cluster.model_copy(update={"transport": transport}))
+    return changed(slower, cluster=slower.cluster.replaced({"transport.flow_cap_bytes_per_s": cap * math.exp(-strength)}))
 
 
 def _network_said(scenario: Scenario, strength: float, _: int) -> str:
@@ -96,9 +95,8 @@ def _network_said(scenario: Scenario, strength: float, _: int) -> str:
 
 def _latency(scenario: Scenario, strength: float, _: int) -> Scenario:
     added_s = _LATENCY_S * math.expm1(2.0 * strength)
-    cluster = scenario.cluster
-    link = cluster.inter_node.model_copy(update={"latency_s": cluster.inter_node.latency_s + added_s})
-    return changed(scenario, cluster=cluster.model_copy(update={"inter_node": link}))
+    latency_s = scenario.cluster.inter_node.latency_s + added_s
+    return changed(scenario, cluster=scenario.cluster.replaced({"inter_node.latency_s": latency_s}))
 
 
 def _latency_said(scenario: Scenario, strength: float, _: int) -> str:
@@ -280,8 +278,7 @@ def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
     passes = {name: getattr(load, name) for name in ("forward", "backward")}
     if not all(work.base_s and work.per_sample_s for work in passes.values()):
         return []
-    lean = {name: work.model_copy(update={"base_s": 0.0}) for name, work in passes.items()}
-    return [changed(scenario, workload=load.model_copy(update=lean))]
+    return [changed(scenario, workload=load.replaced({f"{name}.base_s": 0.0 for name in passes}))]
 
 
 def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:

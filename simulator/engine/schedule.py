@@ -161,8 +161,8 @@ def schedule_of(scenario: Resolved, gradients: int, replication: int = 0, on_pro
     _check_replayed(scenario)
     each = max(math.ceil(gradients / replicas / pace.every) * pace.every, 2)
     shared = pace.asynchronous and scenario.run.sharing == "shared"
-    run = {"warmup_steps": 0, "job_steps": max(gradients, 2) if shared else None, "steps": each}
-    plain = scenario.model_copy(update={"job": None, "run": scenario.run.model_copy(update=run)})
+    run = {"run.warmup_steps": 0, "run.job_steps": max(gradients, 2) if shared else None, "run.steps": each}
+    plain = scenario.replaced({"job": None, **run})
     follower = _Updates()
     replicate(plain, replication, on_progress=on_progress, follower=follower)
     return _schedule(pace, replicas, follower.rows())

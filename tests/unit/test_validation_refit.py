@@ -10,7 +10,7 @@ import tomlkit
 from support.scenarios import scenario_table
 
 from calibrate.validation.against_points import PointsCase, refit_to_points
-from calibrate.validation.candidates import candidates_of, value_at, with_factors
+from calibrate.validation.candidates import candidates_of, with_factors
 from calibrate.validation.points import Setting, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, noise_of, refit, refitted_table
 from simulator import load_scenario, simulate
@@ -170,7 +170,7 @@ def test_the_refitted_scenario_loads_and_says_what_the_points_leave_open(tmp_pat
     compute = next(
         factor for candidate, factor in zip(found.fitted.moved, found.fitted.factors, strict=True) if candidate.name == "compute"
     )
-    assert value_at(loaded, "workload.forward.base_s") == pytest.approx(1e-3 * compute, rel=1e-6)
+    assert loaded.value_at("workload.forward.base_s") == pytest.approx(1e-3 * compute, rel=1e-6)
     drawn = loaded.workload.uncertainty
     assert drawn is not None
     columns = dict(zip(drawn.parameters, zip(*drawn.draws, strict=True), strict=True))
