@@ -411,68 +411,64 @@ def checked_kinds() -> tuple[Checked, ...]:
     return validated(_Evidence, read_toml(path), str(path)).checked
 
 
+_Graded = tuple[Literal["checked", "interpolation", "uncovered"], str]
+"""A grade, and what it rests on."""
+
+
 def coverage(scenario: Resolved) -> tuple[Coverage, ...]:
     """What speaks for a prediction of this scenario, resolved, aspect by aspect."""
-    return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
+    grade, text = _of_the_batch(scenario)
+    aspects = [Coverage(about="batch", grade=grade, text=text)]
+    aspects += [Coverage(about="device", grade="uncovered", text=text) for text in _of_the_device(scenario)]
+    if (graded := _of_the_workers(scenario)) is not None:
+        aspects.append(Coverage(about="workers", grade=graded[0], text=graded[1]))
+    return tuple(aspects)
 
 
-def _of_the_batch(scenario: Resolved) -> Iterator[Coverage]:
+def _of_the_batch(scenario: Resolved) -> _Graded:
     load = scenario.workload
     batch = scenario.batch // (load.passes.micro_batches if load.passes is not None else 1)  # that a pass takes at a time
     if load.is_computed:
-        yield Coverage(
-            about="batch", grade="uncovered", text="no step of any batch was measured: times are computed from the model's dimensions"
-        )
-        return
+        return "uncovered", "no step of any batch was measured: times are computed from the model's dimensions"
     if load.calibrated is None:
-        yield Coverage(about="batch", grade="uncovered", text="the workload does not say at which batches its steps were measured")
-        return
+        return "uncovered", "the workload does not say at which batches its steps were measured"
     low, high = load.calibrated.batch
     if load.fit is not None and batch in {point.batch for point in load.fit.points}:
-        yield Coverage(about="batch", grade="checked", text=f"steps of batch {batch:,} were measured")
-    elif low <= batch <= high:
-        yield Coverage(about="batch", grade="interpolation", text=f"batch {batch:,} lies between those measured, {low:g} to {high:g}")
-    else:
-        text = f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
-        yield Coverage(about="batch", grade="uncovered", text=text)
+        return "checked", f"steps of batch {batch:,} were measured"
+    if low <= batch <= high:
+        return "interpolation", f"batch {batch:,} lies between those measured, {low:g} to {high:g}"
+    return "uncovered", f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
 
 
-def _of_the_device(scenario: Resolved) -> Iterator[Coverage]:
+def _of_the_device(scenario: Resolved) -> Iterator[str]:
     load = scenario.workload
     if load.moved is not None and load.moved_by_factor:
-        text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
-        yield Coverage(about="device", grade="uncovered", text=text)
+        yield f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
     elif load.is_computed:
-        text = f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/computed-workloads.md)"
-        yield Coverage(about="device", grade="uncovered", text=text)
+        yield f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/computed-workloads.md)"
     if load.recast is not None:
-        text = f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
-        yield Coverage(about="device", grade="uncovered", text=text)
+        yield f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
 
 
-def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
+def _of_the_workers(scenario: Resolved) -> _Graded | None:
     replicas, servers, known = scenario.ranks, scenario.servers, scenario.workload.calibrated
     if replicas == 1 and not servers:
-        return
+        return None
     if known is not None and _within(replicas, known.workers) and _within(servers, known.servers):
-        text = f"the workload was measured with {known.workers[0]:g} to {known.workers[1]:g} workers"
-        yield Coverage(about="workers", grade="interpolation", text=text)
-        return
+        return "interpolation", f"the workload was measured with {known.workers[0]:g} to {known.workers[1]:g} workers"
     alike = _checked_like(scenario)
     if alike is None:
-        yield Coverage(about="workers", grade="uncovered", text=_by_the_regime(scenario))
-        return
+        return "uncovered", _by_the_regime(scenario)
     most, fewest = alike.workers[1], alike.workers[0]
     errors = f"{format_share(alike.median_error)} off in the median, {format_share(alike.worst_error)} at worst"
     held = "predictions were held against real runs on one machine"
     which = f"({alike.what}; {errors}: docs/fidelity.md)"
     if _within(replicas, alike.workers) and _within(servers, alike.servers):
-        yield _of_the_link(scenario, alike, f"{held} of {fewest} to {most} workers {which}")
-        return
+        return _of_the_link(scenario, alike, f"{held} of {fewest} to {most} workers {which}")
     few = servers <= alike.servers[1]
     here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
     there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(alike.servers[1], 'server')}")
-    yield Coverage(about="workers", grade="uncovered", text=f"{held} of {there}, not of {here} {which}")
+    return "uncovered", f"{held} of {there}, not of {here} {which}"
 
 
 def _by_the_regime(scenario: Resolved) -> str:
@@ -485,19 +481,19 @@ def _by_the_regime(scenario: Resolved) -> str:
     return f"runs of {regime} were compared with predictions ({of_regime}), but none with all that this scenario has (docs/fidelity.md)"
 
 
-def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> Coverage:
+def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
     """As many workers were run; whether also with links like these, or what the links are counts for little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
     if _within(rate, alike.bandwidth_bytes_per_s):
-        return Coverage(about="workers", grade="checked", text=runs)
+        return "checked", runs
     low, high = alike.bandwidth_bytes_per_s
     links = f"links have {format_rate(rate)}; {runs} have links of {format_rate(low)} to {format_rate(high)}"
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:
-        text = f"messages take only {format_share(share)} of a step that has its links to itself, so it counts for little that {links}"
-        return Coverage(about="workers", grade="interpolation", text=text)
-    return Coverage(about="workers", grade="uncovered", text=links)
+        said = f"messages take only {format_share(share)} of a step that has its links to itself, so it counts for little that {links}"
+        return "interpolation", said
+    return "uncovered", links
 
 
 _LITTLE = 0.1
