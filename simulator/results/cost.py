@@ -9,33 +9,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from simulator.base.text import counted
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate, Placement
 from simulator.spec.paying import HOURS_PER_MONTH, Price, sets_of_nodes
 
+if TYPE_CHECKING:
+    from simulator.results.results import Result
+
 _HOUR_S = 3600.0
 _BISECTED = 1e-9
 Away = tuple[int, float, float]
 """A node that was taken away: which, and since when and until when, in seconds from the start of the job."""
-
-
-class Trained(Protocol):
-    """What time and cost are worked out from: a :class:`~simulator.results.results.Result` is one."""
-
-    @property
-    def scenario(self) -> Scenario:
-        """What was simulated."""
-
-    @property
-    def throughput_samples_per_s(self) -> Estimate:
-        """Mean and prediction interval."""
-
-    @property
-    def throughput_of_each_replication(self) -> tuple[float, ...]:
-        """Samples/s."""
 
 
 def server_nodes(scenario: Scenario) -> int:
@@ -144,7 +131,7 @@ def why_no_cost(scenario: Scenario) -> str:
     return f"the cluster {scenario.cluster.name!r} has no price with a source, so no cost is shown"
 
 
-def time_of_samples_s(result: Trained, samples: float) -> Estimate:
+def time_of_samples_s(result: Result, samples: float) -> Estimate:
     """Seconds in which ``samples`` are trained, start-up and checkpoints left out: samples / throughput.
 
     The mean is that over replications: where runs differ much, as those of a workload that
@@ -156,7 +143,7 @@ def time_of_samples_s(result: Trained, samples: float) -> Estimate:
     return Estimate(mean=samples * mean_sample_s(result), low=samples / rate.high, high=samples / max(rate.low, LEAST_PER_S))
 
 
-def mean_sample_s(result: Trained) -> float:
+def mean_sample_s(result: Result) -> float:
     """Seconds a sample, mean over replications of 1 / throughput."""
     rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
     return statistics.fmean(1.0 / max(rate, LEAST_PER_S) for rate in rates)
@@ -291,14 +278,14 @@ def affordable_s(scenario: Scenario, usd: float) -> float:
     return low_s
 
 
-def cost_of_samples(result: Trained, samples: float, per_month: float | None = None) -> Estimate | None:
+def cost_of_samples(result: Result, samples: float, per_month: float | None = None) -> Estimate | None:
     """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None where the price is not known."""
     rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
     of_each_s = [samples / max(rate, LEAST_PER_S) for rate in rates]
     return usd_estimate(result.scenario, time_of_samples_s(result, samples), of_each_s, per_month)
 
 
-def usd_per_million_samples(result: Trained) -> Estimate | None:
+def usd_per_million_samples(result: Result) -> Estimate | None:
     """US dollars for a million samples among many: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
