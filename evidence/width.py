@@ -21,8 +21,8 @@ from simulator.base.errors import PacelineError
 from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
 from simulator.catalogue.loading import load_scenario
-from simulator.resolve.drawing import COMPUTE, JITTER, LINK, OF_CONSTANTS, drawn_quantities
-from simulator.resolve.practice import felt_by
+from simulator.resolve.drawing import drawn_quantities
+from simulator.resolve.practice import COMPUTE, JITTER, LINK, OF_CONSTANTS, felt_by
 from simulator.resolve.resolve import Asked, resolve
 from simulator.results.next_measurement import commands_of, spreads_of, width_of
 from simulator.results.results import Result

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from simulator.base.rng import Streams
 from simulator.base.spec import Itself
 from simulator.program.program import Program
-from simulator.resolve.practice import drawn_in_practice, felt_by
+from simulator.resolve.practice import COMPUTE, JITTER, LINK, OF_CONSTANTS, TRAFFIC, drawn_in_practice, felt_by
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Islands, Link
@@ -203,27 +203,6 @@ def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
 
 
 # -- what is drawn, in a user's words ------------------------------------------------------
-
-COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "traffic of others"
-HOSTS = "host cost of a tensor", "host cost of a byte"
-OF_CONSTANTS: Mapping[str, str] = {
-    "nvlink_share": "bandwidth of NVLink",
-    "nvlink_alone_share": "bandwidth of NVLink",
-    "pcie_share": "bandwidth of PCIe",
-    "host_memory_share": "bandwidth through host memory",
-    "rdma_share": "bandwidth of RDMA links",
-    "ethernet_share": "bandwidth of Ethernet",
-    "overlap_cost": "compute beside collectives",
-    "straggler_cv": JITTER,
-    "crowding": "compute beside other devices",
-    "fixed_part": COMPUTE,
-    "grpc_tensor_s": HOSTS[0],
-    "grpc_byte_s": HOSTS[1],
-    "coordinator_dispatch_s": "coordinator",
-    "coordinator_latency_s": "coordinator",
-    "server_update_byte_s": "update on servers",
-}
-"""The quantity that each constant of practice is a part of."""
 
 
 def drawn_quantities(scenario: Resolved) -> dict[str, NDArray[np.float64]]:

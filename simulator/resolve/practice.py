@@ -59,21 +59,30 @@ _SHARES = {
 }
 _ALONE = {"nvlink": "nvlink_alone_share"}
 """What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
-_OF_PLACES = {
-    **{name: f"cluster, links of sort {sort}" for sort, name in _SHARES.items()},
-    "nvlink_alone_share": "cluster, links of sort nvlink, where tensors are split",
-    "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
-    "straggler_cv": "workload.jitter",
-    "crowding": "workload.forward and workload.backward",
-    "fixed_part": "workload.forward and workload.backward",
-    "grpc_tensor_s": "cluster.transport",
-    "grpc_byte_s": "cluster.transport",
-    "coordinator_dispatch_s": "strategy.coordinator",
-    "coordinator_latency_s": "strategy.coordinator",
-    "server_update_byte_s": "workload.server",
-    **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
+COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "traffic of others"
+HOSTS = "host cost of a tensor", "host cost of a byte"
+"""Quantities that a replication draws, in a user's words."""
+_PASSES, _LINKS = "workload.forward and workload.backward", "cluster, links of sort"
+_OF_CONSTANTS = {
+    "nvlink_share": ("bandwidth of NVLink", f"{_LINKS} nvlink"),
+    "nvlink_alone_share": ("bandwidth of NVLink", f"{_LINKS} nvlink, where tensors are split"),
+    "pcie_share": ("bandwidth of PCIe", f"{_LINKS} pcie"),
+    "host_memory_share": ("bandwidth through host memory", f"{_LINKS} host-memory"),
+    "rdma_share": ("bandwidth of RDMA links", f"{_LINKS} rdma"),
+    "ethernet_share": ("bandwidth of Ethernet", f"{_LINKS} ethernet"),
+    "overlap_cost": ("compute beside collectives", f"{_PASSES}, where parameters are shared out"),
+    "straggler_cv": (JITTER, "workload.jitter"),
+    "crowding": ("compute beside other devices", _PASSES),
+    "fixed_part": (COMPUTE, _PASSES),
+    "grpc_tensor_s": (HOSTS[0], "cluster.transport"),
+    "grpc_byte_s": (HOSTS[1], "cluster.transport"),
+    "coordinator_dispatch_s": ("coordinator", "strategy.coordinator"),
+    "coordinator_latency_s": ("coordinator", "strategy.coordinator"),
+    "server_update_byte_s": ("update on servers", "workload.server"),
 }
-"""What each constant changes."""
+"""The quantity that each constant is a part of, and what it changes."""
+OF_CONSTANTS: Mapping[str, str] = {name: quantity for name, (quantity, _) in _OF_CONSTANTS.items()}
+"""The quantity that each constant of practice is a part of."""
 
 
 def drawn_in_practice(scenario: Resolved, streams: Streams) -> Resolved:
@@ -238,9 +247,8 @@ def _assumed(scenario: Scenario, name: str) -> Assumed:
     if own is None:
         undetermined = constant.prior.source if name in CONSTANTS else f"no table determines it: {constant.prior.source}"
         source = f"fitted to {', '.join(constant.tables)}" if constant.determined else undetermined
-    return Assumed(
-        path=_OF_PLACES[name], value=f"{name} {written(known.value, 'setting')}{interval}", reason=f"{constant.meaning}; {source}"
-    )
+    place = f"{_PASSES}, computed" if name in CONSTANTS else _OF_CONSTANTS[name][1]
+    return Assumed(path=place, value=f"{name} {written(known.value, 'setting')}{interval}", reason=f"{constant.meaning}; {source}")
 
 
 class _Lookups(dict[str, float]):

@@ -23,8 +23,8 @@ from simulator.base.spec import Itself, Spec
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import validated
 from simulator.memory import largest_batch
-from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, as_workers, drawn_quantities
-from simulator.resolve.practice import is_carried, nominally_in_practice
+from simulator.resolve.drawing import as_workers, drawn_quantities
+from simulator.resolve.practice import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, is_carried, nominally_in_practice
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, launching, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened

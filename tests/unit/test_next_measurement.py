@@ -12,7 +12,7 @@ from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
 from simulator import load_scenario, simulate
 from simulator.memory import largest_batch
-from simulator.resolve.drawing import COMPUTE
+from simulator.resolve.practice import COMPUTE
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.next_measurement import commands_of, width_of
