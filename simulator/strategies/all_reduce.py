@@ -444,7 +444,7 @@ def program_together(
     routine = _routine(fused, setup.workload.parameter_bytes, every, does, together=ranks > 1)
     exchanges: tuple[Exchange, ...] = ()
     if by_messages is not None:
-        sizes = [its.size_bytes for its in routine.operations if its.kind == "collective"]
+        sizes = [operation.size_bytes for operation in routine.operations if operation.kind == "collective"]
         exchanges = exchanges_of(wiring, [by_messages.plan(size_bytes) for size_bytes in sizes], sizes)
     rules = Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule)
     slowdown = None if ranks > 1 else 0.0  # one alone has nothing to communicate

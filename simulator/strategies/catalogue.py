@@ -1,4 +1,4 @@
-"""The strategies that there are: a new one is listed here, and nowhere else.
+"""The strategies that there are: a new one of Paceline's own is listed here, and nowhere else; those of other packages are found by name.
 
 Other modules ask a :class:`~simulator.strategies.strategy.Strategy` and import none of these classes (tests/unit/test_strategies.py).
 Kinds and short names stand in users' files and commands.
@@ -7,32 +7,89 @@ Kinds and short names stand in users' files and commands.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+)
 
 from simulator.base.errors import InputError
-from simulator.base.text import did_you_mean
+from simulator.base.text import did_you_mean, listed
 from simulator.strategies.data_parallel import KerasDataParallel, Mirrored, MultiWorkerMirrored, Single, TorchDDP
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.parameter_server import ParameterServer
 from simulator.strategies.strategy import Strategy
 
-AnyStrategy = Annotated[
-    Single | Mirrored | MultiWorkerMirrored | TorchDDP | KerasDataParallel | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")
-]
-"""``[strategy]`` of a scenario."""
-
 KINDS: dict[str, type[Strategy]] = {
-    its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, TorchDDP, KerasDataParallel, ParameterServer, Gossip, Hybrid)
+    kind.name_of_kind(): kind
+    for kind in (Single, Mirrored, MultiWorkerMirrored, TorchDDP, KerasDataParallel, ParameterServer, Gossip, Hybrid)
 }
-"""Every strategy by its ``kind``."""
+"""Every strategy of Paceline's own by its ``kind``."""
 
-SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}
+GROUP = "paceline.strategies"
+"""Entry points of strategies that other packages have: each is named by a ``kind``, and loads its class."""
+
+
+@cache
+def _from_outside(kind: str) -> type[Strategy] | None:
+    """The strategy of another package; none where no package that is installed has one of this kind.
+
+    It is looked for, and its package imported, when a user's scenario names a kind that Paceline has not.
+
+    Raises
+    ------
+    ValueError
+        It cannot be loaded, or is no strategy of this kind.
+    """
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP, name=kind):
+        try:
+            loaded = entry.load()
+        except Exception as error:  # whatever another package's module does when it is imported
+            raise ValueError(f"{kind!r} of {entry.value} cannot be loaded: {type(error).__name__}: {error}") from error
+        if not (isinstance(loaded, type) and issubclass(loaded, Strategy)) or loaded.name_of_kind() != kind:
+            raise ValueError(f"{kind!r} of {entry.value} must be a subclass of simulator.strategies.strategy.Strategy, with this kind")
+        if missing := sorted(loaded.__abstractmethods__):
+            raise ValueError(f"{kind!r} of {entry.value} is not finished: it lacks {listed(missing)}")
+        return loaded
+    return None
+
+
+def _validated(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
+    outside = _from_outside(kind) if isinstance(kind, str) and kind not in KINDS else None
+    if outside is None:
+        return handler(value)
+    return value if isinstance(value, outside) else outside.model_validate(value, context=info.context)
+
+
+def _serialized(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+    return handler(value) if value.kind in KINDS else value.model_dump(mode=info.mode)
+
+
+AnyStrategy = Annotated[
+    Single | Mirrored | MultiWorkerMirrored | TorchDDP | KerasDataParallel | ParameterServer | Gossip | Hybrid,
+    Field(discriminator="kind"),
+    WrapValidator(_validated),
+    WrapSerializer(_serialized),
+]
+"""``[strategy]`` of a scenario: one of :data:`KINDS`, or another package's."""
+
+SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for kind in KINDS.values() for name, keys in kind.short_names.items()}
 """Each name that a plan takes, with what it sets in ``[strategy]``; other keys are the scenario's own, where it has the same kind."""
 
-KEYS_OF_NAMES = frozenset(f"strategy.{key}" for its in KINDS.values() for key in its.keys_of_names())
+KEYS_OF_NAMES = frozenset(f"strategy.{key}" for kind in KINDS.values() for key in kind.keys_of_names())
 """Settings that the names and numbers of strategies say already."""
 
 ALONE = Single()
@@ -41,8 +98,12 @@ ALONE = Single()
 
 def kind_of(table: object) -> type[Strategy]:
     """The strategy that a table's ``kind`` names; where there is none, the base of all, and validation says what is wrong."""
-    kind = KINDS.get(str(table.get("kind"))) if isinstance(table, Mapping) else None
-    return Strategy if kind is None else kind
+    kind = table.get("kind") if isinstance(table, Mapping) else None
+    if not isinstance(kind, str):
+        return Strategy
+    with suppress(ValueError):
+        return KINDS.get(kind) or _from_outside(kind) or Strategy
+    return Strategy
 
 
 def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -200,20 +200,20 @@ def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:
     least_bytes
         As :attr:`Held.fused`.
     """
-    found: list[list[int]] = []
-    its: list[int] = []
+    full: list[list[int]] = []
+    open_: list[int] = []
     filled = 0.0
     for number in reversed(range(len(sizes))):
-        its.append(number)
+        open_.append(number)
         filled += sizes[number]
         if least_bytes is not None and filled >= least_bytes:
-            found.append(its)
-            its, filled = [], 0.0
-    if found and not filled:  # nothing to reduce for by themselves
-        found[-1] += its
-    elif its:
-        found.append(its)
-    return found
+            full.append(open_)
+            open_, filled = [], 0.0
+    if full and not filled:  # nothing to reduce for by themselves
+        full[-1] += open_
+    elif open_:
+        full.append(open_)
+    return full
 
 
 class Values(NamedTuple):

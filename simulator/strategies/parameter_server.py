@@ -349,7 +349,9 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         """Bytes of each variable's gradient as it is pushed: compressed, or as it is."""
         if self.compression is None:
             return super().pushed_bytes(setup)
-        return [its.tensors * math.fsum(self.compression.sent_bytes(its.one, setup.batch)) for its in setup.workload.variables]
+        return [
+            variable.tensors * math.fsum(self.compression.sent_bytes(variable.one, setup.batch)) for variable in setup.workload.variables
+        ]
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:
         """Seconds in which a worker compresses; servers make gradients of what comes, as part of their service."""
@@ -413,7 +415,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
     def _served_s(self, setup: Setup) -> float:
         """Seconds of servers for a worker's gradients."""
         load = setup.workload
-        served_s = math.fsum(its.tensors * load.server(its.one.gradient_bytes(setup.batch)) for its in load.variables)
+        served_s = math.fsum(variable.tensors * load.server(variable.one.gradient_bytes(setup.batch)) for variable in load.variables)
         return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
     # -- names -----------------------------------------------------------------------

@@ -109,16 +109,16 @@ def cpu_s(serial_s: float, parallel_s: float, calls: int, cores: float) -> float
 
 def feeds_in_turn(setup: Setup) -> bool:
     """Whether pipelines share something, so that what each batch takes is found event by event."""
-    found = pipelines(setup) if setup.input is not None else None
-    return found is not None and (found.shares_cores or found.shares_reading)
+    shared = pipelines(setup) if setup.input is not None else None
+    return shared is not None and (shared.shares_cores or shared.shares_reading)
 
 
 def pipelines(setup: Setup) -> Pipelines | None:
     """The pipelines of a training: those of ``[input]``, else of ``workload.input``; none where they cost nothing or a client has them."""
-    layout, its, work = setup.layout, setup.input, setup.input_work
+    layout, spec, work = setup.layout, setup.input, setup.input_work
     if layout.client:
         return None
-    if its is None or work is None:
+    if spec is None or work is None:
         input_s = float(setup.workload.input(setup.batch))
         if not input_s:
             return None
@@ -133,7 +133,7 @@ def pipelines(setup: Setup) -> Pipelines | None:
         return None
     copy = setup.strategy.model_parallel(setup).copies()
     # a process that has parts of copies reads for each of these by itself
-    each = layout.replicas_per_process if its.per == "process" and layout.ranks_per_replica == 1 else 1
+    each = layout.replicas_per_process if spec.per == "process" and layout.ranks_per_replica == 1 else 1
     of_rank = copy // each
     _, first = np.unique(of_rank, return_index=True)
     count = len(first)
@@ -142,14 +142,14 @@ def pipelines(setup: Setup) -> Pipelines | None:
 
 
 def _shared_out(setup: Setup, work: InputWork, of_rank: Integers, node: Integers, samples: Floats) -> Pipelines:
-    its, cluster = setup.input, setup.cluster
-    assert its is not None
+    spec, cluster = setup.input, setup.cluster
+    assert spec is not None
     serial_s, parallel_s = (np.array([law(each) for each in samples.tolist()]) for law in (work.serial, work.parallel))
     read_bytes = work.read_bytes_per_sample * samples
     count = len(node)
     on_node = np.bincount(node)[node]
     cores = math.inf if cluster.host_cores is None else float(cluster.host_cores)
-    threads = its.parallel_calls * (parallel_s > 0) + (serial_s > 0)
+    threads = spec.parallel_calls * (parallel_s > 0) + (serial_s > 0)
     needed = np.bincount(node, weights=threads)[node]
     shares_cores = bool(((on_node > 1) & (needed > cores)).any())
     alone, fair, storage = np.full(count, math.inf), np.full(count, math.inf), cluster.storage
@@ -177,19 +177,19 @@ def _shared_out(setup: Setup, work: InputWork, of_rank: Integers, node: Integers
             at[part] = read_bytes / (rate / users)
     latency_s = storage.latency_s if storage is not None and read_bytes.any() else 0.0
     columns = list(zip(serial_s.tolist(), parallel_s.tolist(), on_node.tolist(), strict=True))
-    calls = its.parallel_calls
+    calls = spec.parallel_calls
     working_s = np.array([cpu_s(serial, parallel, calls, cores) for serial, parallel, _ in columns])
     sharing_s = np.array([cpu_s(serial, parallel, calls, cores / users) for serial, parallel, users in columns])
     fair_s = np.maximum(sharing_s, latency_s + read_bytes / fair)
     slowest = int(fair_s.argmax())
-    parts: dict[Part, float] = {part: latency_s + float(its_s[slowest]) for part, its_s in at.items()}
+    parts: dict[Part, float] = {part: latency_s + float(part_s[slowest]) for part, part_s in at.items()}
     serial, parallel, _ = columns[slowest]
     parts["serial part"], parts["parallel part"] = serial, parallel / calls
     limit = max(parts, key=lambda part: parts[part])
     if sharing_s[slowest] > max(parts.values()):
         limit = "host cores"
     return Pipelines(
-        of_rank, node, samples, its.prefetch, calls, serial_s, parallel_s, read_bytes, cores, shares_cores, shares_reading,
+        of_rank, node, samples, spec.prefetch, calls, serial_s, parallel_s, read_bytes, cores, shares_cores, shares_reading,
         alone, latency_s, working_s, np.maximum(working_s, latency_s + read_bytes / alone), fair_s, limit,
     )  # fmt: skip
 
@@ -198,51 +198,51 @@ def batch_s(setup: Setup) -> float:
     """Mean seconds between batches that pipelines can give each rank: of the slowest, while all prepare some; 0: no time."""
     if setup.input is None or setup.layout.client:
         return float(setup.workload.input(setup.batch))
-    its = pipelines(setup)
-    return float(its.fair_s.max()) if its is not None else 0.0
+    shared = pipelines(setup)
+    return float(shared.fair_s.max()) if shared is not None else 0.0
 
 
 def input_cores_s(setup: Setup) -> float:
     """CPU seconds of a batch for each rank."""
     if setup.input is None or setup.layout.client:
         return float(setup.workload.input(setup.batch))
-    its = pipelines(setup)
-    return float(its.work_s.sum()) / setup.layout.ranks if its is not None else 0.0
+    shared = pipelines(setup)
+    return float(shared.work_s.sum()) / setup.layout.ranks if shared is not None else 0.0
 
 
 def feed_of(setup: Setup, wiring: Wiring) -> Feed | None:
     """What a program says of pipelines: what each shares are paths and threads on shared cores, what it shares with nobody is known."""
-    its = pipelines(setup)
-    if its is None:
+    shared = pipelines(setup)
+    if shared is None:
         return None
-    count, on_cores = len(its), setup.cluster.shared_cores
+    count, on_cores = len(shared), setup.cluster.shared_cores
     own_s = np.zeros(count)
     path: list[Integers] = []
     amount: list[Floats] = []
     work_s = np.zeros((count, 0))
-    serial, parallel = (its.serial_s > 0, its.parallel_s > 0)
+    serial, parallel = (shared.serial_s > 0, shared.parallel_s > 0)
     if on_cores is not None:
-        calls = int(min(its.calls, on_cores)) if parallel.any() else 0
-        threads = [its.serial_s] * int(serial.any()) + [its.parallel_s / max(calls, 1)] * calls
+        calls = int(min(shared.calls, on_cores)) if parallel.any() else 0
+        threads = [shared.serial_s] * int(serial.any()) + [shared.parallel_s / max(calls, 1)] * calls
         work_s = np.stack(threads, axis=1) if threads else work_s
-    elif its.shares_cores:
-        for seconds, weight in ((its.serial_s, 1.0), (its.parallel_s, float(its.calls))):
+    elif shared.shares_cores:
+        for seconds, weight in ((shared.serial_s, 1.0), (shared.parallel_s, float(shared.calls))):
             if seconds.any():
-                path.append(wiring.on_host_cores(its.node, np.full(count, weight)))
+                path.append(wiring.on_host_cores(shared.node, np.full(count, weight)))
                 amount.append(seconds)
     else:
-        own_s = its.cores_s
-    if its.shares_reading:
-        path.append(wiring.from_storage(its.node))
-        amount.append(its.read_bytes)
-    elif its.read_bytes.any():
-        own_s = np.maximum(own_s, its.latency_s + its.read_bytes / its.rate_bytes_per_s)
+        own_s = shared.cores_s
+    if shared.shares_reading:
+        path.append(wiring.from_storage(shared.node))
+        amount.append(shared.read_bytes)
+    elif shared.read_bytes.any():
+        own_s = np.maximum(own_s, shared.latency_s + shared.read_bytes / shared.rate_bytes_per_s)
     return Feed(
-        its.of_rank,
-        its.prefetch,
+        shared.of_rank,
+        shared.prefetch,
         own_s,
         np.stack(path, axis=1) if path else np.zeros((count, 0), dtype=np.int64),
         np.stack(amount, axis=1) if amount else np.zeros((count, 0)),
         work_s,
-        its.alone_s,
+        shared.alone_s,
     )

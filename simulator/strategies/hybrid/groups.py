@@ -123,13 +123,13 @@ class Timing:
         key = name, does, beside, size_bytes
         if key not in self._known:
             every = self._collectives(name, groups, does, beside=beside)
-            self._known[key] = max(float(its.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for its in every)
+            self._known[key] = max(float(collective.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for collective in every)
         return self._known[key]
 
     def moves_s(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float) -> float:
         """Of these seconds, those in which it needs the busiest of its links."""
         every = self._collectives(name, groups, does, beside=False)
-        return min(max(its.least_s(size_bytes) for its in every), self.seconds(name, groups, does, size_bytes))
+        return min(max(collective.least_s(size_bytes) for collective in every), self.seconds(name, groups, does, size_bytes))
 
     def _collectives(self, name: str, groups: Sequence[Integers], does: Does, *, beside: bool) -> list[Collective]:
         """One for each shape that groups have, alone or beside all others of that shape on the same nodes."""
@@ -187,12 +187,12 @@ def shared_links(wiring: Wiring, groups: Sequence[Integers], kinds: Sequence[tup
         for port, number in set(zip(paths.port.tolist(), group.tolist(), strict=True)):
             if port < links:
                 users.setdefault(port, set()).add(number)
-    found: list[list[int]] = [[] for _ in groups]
-    several = {tuple(sorted(its)) for its in users.values() if _may_meet([kinds[number] for number in its])}
-    for link, its in enumerate(sorted(several)):
-        for number in its:
-            found[number].append(link)
-    return found
+    links_of: list[list[int]] = [[] for _ in groups]
+    several = {tuple(sorted(sharing)) for sharing in users.values() if _may_meet([kinds[number] for number in sharing])}
+    for link, sharing in enumerate(sorted(several)):
+        for number in sharing:
+            links_of[number].append(link)
+    return links_of
 
 
 def _may_meet(kinds: Sequence[tuple[int, Among]]) -> bool:

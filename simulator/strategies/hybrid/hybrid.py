@@ -480,11 +480,15 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     @property
     def in_words(self) -> str:
         """In few words, with its degrees."""
-        found = [f"pipeline {self.pipeline} ({self.schedule}{f', {self.chunks} chunks' if self.chunks > 1 else ''})"] * (self.pipeline > 1)
-        found += [f"tensor {self.tensor}"] * (self.tensor > 1) + [f"expert {self.expert}"] * (self.expert > 1)
-        found += [f"sharded {self.shard}"] * (self.shard != "none")
-        found += [f"{len(self.on_host)} layers on the host"] * bool(self.on_host)
-        return ", ".join(found) or f"{self.algorithm} all-reduce"
+        chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
+        words = [
+            (f"pipeline {self.pipeline} ({self.schedule}{chunks})", self.pipeline > 1),
+            (f"tensor {self.tensor}", self.tensor > 1),
+            (f"expert {self.expert}", self.expert > 1),
+            (f"sharded {self.shard}", self.shard != "none"),
+            (f"{len(self.on_host)} layers on the host", bool(self.on_host)),
+        ]
+        return ", ".join(text for text, there in words if there) or f"{self.algorithm} all-reduce"
 
     @classmethod
     def keys_of_names(cls) -> tuple[str, ...]:

@@ -86,11 +86,11 @@ def _kept_of(order: Sequence[Pass], chunks: int) -> tuple[tuple[int, ...], ...]:
     for each in order:
         now[each.chunk] += (each.does == "forward") - (each.does == last)
         seen.add(tuple(now))
-    ranked = sorted(seen, key=lambda its: (-sum(its), its))
+    ranked = sorted(seen, key=lambda counts: (-sum(counts), counts))
     kept: list[tuple[int, ...]] = []
-    for its in ranked:  # one that has more in all comes before all that it covers
-        if not any(all(mine <= other for mine, other in zip(its, one, strict=True)) for one in kept):
-            kept.append(its)
+    for counts in ranked:  # one that has more in all comes before all that it covers
+        if not any(all(mine <= other for mine, other in zip(counts, more, strict=True)) for more in kept):
+            kept.append(counts)
     return tuple(kept)
 
 
@@ -101,7 +101,7 @@ def _gpipe(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
 
 
 def _one_by_one(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
-    found = []
+    orders = []
     for stage in range(stages):
         forward = [_interleaved_pass("forward", number, stages, chunks) for number in range(micro_batches * chunks)]
         backward = [_interleaved_pass("backward", number, stages, chunks) for number in range(micro_batches * chunks)]
@@ -110,8 +110,8 @@ def _one_by_one(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]
         order = forward[:ahead]
         for number, each in enumerate(forward[ahead:]):
             order += [each, backward[number]]
-        found.append(order + backward[len(forward) - ahead :])
-    return found
+        orders.append(order + backward[len(forward) - ahead :])
+    return orders
 
 
 def _interleaved_pass(does: Does, number: int, stages: int, chunks: int) -> Pass:
@@ -131,7 +131,7 @@ def _pipedream(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]
 def _zero_bubble(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
     """As 1f1b, but gradients of weights are put off: the further from the first stage, the longer, so that all keep as much."""
     del chunks
-    found = []
+    orders = []
     for stage in range(stages):
         ahead = min(stages - 1 - stage, micro_batches)
         order = [Pass("forward", number) for number in range(ahead)]
@@ -143,8 +143,8 @@ def _zero_bubble(stages: int, micro_batches: int, chunks: int) -> list[list[Pass
             if drains or number >= stage:
                 order.append(Pass("weights", weights))
                 weights += 1
-        found.append(order + [Pass("weights", number) for number in range(weights, micro_batches)])
-    return found
+        orders.append(order + [Pass("weights", number) for number in range(weights, micro_batches)])
+    return orders
 
 
 _ORDERS: dict[Schedule, Callable[[int, int, int], list[list[Pass]]]] = {
@@ -286,11 +286,11 @@ class StageCosts(NamedTuple):
         """
         if not self.flushed:
             return 0.0
-        found = 0.0
+        summed = 0.0
         for part in self.parts:
             for state, sharing in ((part.dense, self.dense), (part.experts, self.experts)):
-                found += state.tied_bytes / (sharing.shards if self.each_micro_batch else 1)
-        return found
+                summed += state.tied_bytes / (sharing.shards if self.each_micro_batch else 1)
+        return summed
 
 
 def routine_of(stage: StageCosts, partitions: dict[Among, int]) -> Routine:
@@ -334,8 +334,8 @@ class _Maker:
         stage = self._stage
         for number, each in enumerate(stage.order):
             self._pass(each, ends=number in self._last_of_chunk)
-        for its in stage.reduced if stage.at_end else ():
-            self._reduce(its.dense_bytes, its.expert_bytes, ends=True)
+        for bucket in stage.reduced if stage.at_end else ():
+            self._reduce(bucket.dense_bytes, bucket.expert_bytes, ends=True)
         self._reduced += self._collective("tied", "all-reduce", stage.tied_bytes, (*self._tail, *self._reduced))
         updated = self._add(kind="compute", name="apply", after=(*self._tail, *self._reduced), apply=stage.apply)
         if stage.shares and stage.shard != "parameters":
@@ -392,10 +392,10 @@ class _Maker:
                 if reduces:
                     self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes, ends=ends)
         elif (ends and not stage.at_end) or (makes and stage.each_micro_batch):
-            for its in stage.reduced:
-                if its.chunk == each.chunk:
-                    self._compute_back(each, its.layers, share)
-                    self._reduce(its.dense_bytes, its.expert_bytes, ends=ends)
+            for bucket in stage.reduced:
+                if bucket.chunk == each.chunk:
+                    self._compute_back(each, bucket.layers, share)
+                    self._reduce(bucket.dense_bytes, bucket.expert_bytes, ends=ends)
         else:
             self._compute_back(each, [part], share)
 
@@ -409,8 +409,8 @@ class _Maker:
 
     def _shared_s(self, does: Collective, dense_bytes: float, expert_bytes: float) -> float:
         stage = self._stage
-        its: tuple[tuple[Among, Sharing, float], ...] = ("shard", stage.dense, dense_bytes), ("expert shard", stage.experts, expert_bytes)
-        return math.fsum(stage.seconds(among, does, size) for among, sharing, size in its if size and sharing.shards > 1)
+        kinds: tuple[tuple[Among, Sharing, float], ...] = ("shard", stage.dense, dense_bytes), ("expert shard", stage.experts, expert_bytes)
+        return math.fsum(stage.seconds(among, does, size) for among, sharing, size in kinds if size and sharing.shards > 1)
 
     def _compute_back(self, each: Pass, layers: Sequence[Part], share: float, lost_s: float = 0.0) -> None:
         """A share of the backward pass of some layers; what these compute and exchange again is with the gradients of what they got."""
@@ -427,8 +427,8 @@ class _Maker:
 
     # -- operations ------------------------------------------------------------------
 
-    def _add(self, **its: object) -> int:
-        self._operations.append(Operation(**its))  # type: ignore[arg-type]
+    def _add(self, **keys: object) -> int:
+        self._operations.append(Operation(**keys))  # type: ignore[arg-type]
         return len(self._operations) - 1
 
     def _compute(self, name: str, number: int, *, forward: float = 0.0, backward: float = 0.0) -> None:
@@ -477,14 +477,14 @@ class _Maker:
     def _gather(self, parts: Sequence[Part], after: tuple[int, ...]) -> list[int]:
         """Parameters of which copies have a share each: those that all have, then those of experts."""
         stage = self._stage
-        found: list[int] = []
+        gathered: list[int] = []
         dense_bytes = math.fsum(part.dense.parameter_bytes for part in parts)
         expert_bytes = math.fsum(part.experts.parameter_bytes for part in parts)
         if stage.dense.shards > 1:
-            found += self._in_turn("shard", "all-gather", dense_bytes, after, experts=False)
+            gathered += self._in_turn("shard", "all-gather", dense_bytes, after, experts=False)
         if stage.experts.shards > 1:
-            found += self._in_turn("expert shard", "all-gather", expert_bytes, tuple(found) or after, experts=True)
-        return found
+            gathered += self._in_turn("expert shard", "all-gather", expert_bytes, tuple(gathered) or after, experts=True)
+        return gathered
 
     def _reduce(self, dense_bytes: float, expert_bytes: float, *, ends: bool) -> None:
         """Gradients that the pass has made ready, among copies that have the same: those that all have, then those of experts.
