@@ -2,7 +2,7 @@
 
 Probes cannot import this: what ``recorder.write(KIND, ...)`` gets in ``calibrate/probes`` and ``evidence/probes`` must have the kinds
 and fields of these classes. Files that users keep must stay readable, so a new field needs a default. The version also stands in
-``calibrate/probes/recorder.py``, which adds the checksum of each line that :mod:`simulator.base.files` checks.
+``calibrate/probes/recording.py``, which adds the checksum of each line that :mod:`simulator.base.files` checks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts probes as child processes in the user's Python, passes on their progress, and explains their failures.
 
 Probes import nothing from here, so what both sides must agree on stands in both, under ``calibrate/probes``: the command line in
-``__main__.py``, exit statuses in ``ending.py``, ``@probe`` lines of progress in ``recorder.py``, ``@serving`` in ``links.py``, the
+``__main__.py``, exit statuses and ``@probe`` lines of progress in ``recording.py``, ``@serving`` in ``links.py``, the
 name of the folder for checkpoints in ``overheads.py``. The flags of each probe are in :mod:`calibrate.profiling`.
 """
 

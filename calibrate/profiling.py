@@ -33,8 +33,6 @@ DEFAULT_TENSORS = (1, 4, 16, 64)
 DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
 """Bytes of each of these variables: 256 B to 1 MiB."""
 MEASUREMENTS = Path("measurements")
-_LINK_PROBES = {"grpc": "links", "gloo": "gloo_links"}
-"""By what carries the bytes."""
 _MOST_BYTES = 2**30
 """Of all variables that a server holds while it is measured; the worker has as many gradients."""
 
@@ -381,8 +379,8 @@ def profile_link(
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
     if carrier == "gloo" and logical_devices:
         raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
-    arguments = ["links", *_flags(sizes=sizes, rounds=rounds, peer=peer or None, logical_devices=logical_devices or None)]
-    return _measured(_LINK_PROBES[carrier], "links", arguments, name, **running)
+    flags = _flags(sizes=sizes, rounds=rounds, peer=peer or None, logical_devices=logical_devices or None)
+    return _measured("links", "links", ["--carrier", carrier, "links", *flags], name, **running)
 
 
 def profile_server(
@@ -592,7 +590,7 @@ def serve_link(
         Ctrl-C; the server is stopped first.
     """
     check_address(address, "`address`")
-    raise CalibrationError(f"`address={address!r}`: {serve_probe(_LINK_PROBES[carrier], ['serve', address], python, ready)}")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe('links', ['--carrier', carrier, 'serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str, example: str = "models/keras/cnn.py:build") -> None:

@@ -71,5 +71,5 @@ def warm_probes(warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def isolated() -> None:
     """Skips where a process cannot have a network of its own."""
-    if run_script("from _paceline_probes import isolation; isolation.isolate()", timeout=60).returncode:
+    if run_script("from _paceline_probes.testbed import links; links.isolate()", timeout=60).returncode:
         pytest.skip("no network namespace can be made here: TensorFlow's server would listen on all interfaces")

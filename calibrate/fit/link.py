@@ -1,7 +1,7 @@
 """Fits the links of a cluster to a measurement file of transfers, with intervals and provenance.
 
 The names of paths (``grpc``, ``gloo``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
-``calibrate/probes/transfers.py`` and ``gloo_links.py`` write. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
+``calibrate/probes/transfers.py`` and ``links.py`` write. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
 """
 
 from __future__ import annotations

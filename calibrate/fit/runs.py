@@ -1,13 +1,13 @@
 """Decides which measured rounds and runs are fitted, and estimates how processes on one machine affect each other's step times.
 
 Disturbed rounds are left out, runs whose step times lie apart are refused. The probe judges each round while it measures
-(``calibrate/probes/load.py``; ``why`` of its ``load`` records); here is decided whether enough rounds are left. Remarks go into the
+(``calibrate/probes/machine.py``; ``why`` of its ``load`` records); here is decided whether enough rounds are left. Remarks go into the
 provenance as ``load``, ``left_out`` and ``disturbed``; ``simulator.results.warnings``, ``paceline.api.calibrating`` and
 ``paceline.cli`` read them by these names.
 
 From launches of several processes at once come two figures: the share of the variance between processes that those of one launch
 have in common, and by how much a step takes longer for each other busy core (``run_to_run_shared`` and ``busy_core_slowdown`` of a
-workload). The same slowdown from testbed runs is estimated in :mod:`calibrate.testbed.busy_cores`.
+workload). The same slowdown from testbed runs is estimated in :mod:`calibrate.testbed.clocks`.
 """
 
 from __future__ import annotations

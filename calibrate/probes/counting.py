@@ -71,16 +71,16 @@ def count(tf: Any, step: Callable[[], Any], float_bytes: int = 4) -> dict[str, f
 
 def _totals(tf: Any, graph: Any, float_bytes: int) -> dict[str, float]:
     total = {"flops": 0.0, "bytes": 0.0, "kernels": 0}
-    for one in operations(graph):
-        if one.type in BRANCHES:
-            bodies = [body_of(graph, one.get_attr(name).name) for name in BRANCH_NAMES]
+    for operation in operations(graph):
+        if operation.type in BRANCHES:
+            bodies = [body_of(graph, operation.get_attr(name).name) for name in BRANCH_NAMES]
             added = max((_totals(tf, body, float_bytes) for body in bodies), key=lambda each: each["bytes"])
-        elif one.type.startswith(OPAQUE):
-            raise UncountableError("what " + one.type + " does depends on values")
-        elif one.type in FREE or not (size := bytes_of(tf, one, float_bytes)):
+        elif operation.type.startswith(OPAQUE):
+            raise UncountableError("what " + operation.type + " does depends on values")
+        elif operation.type in FREE or not (size := bytes_of(tf, operation, float_bytes)):
             continue
         else:
-            added = {"flops": flops_of(tf, one), "bytes": size, "kernels": 1}
+            added = {"flops": flops_of(tf, operation), "bytes": size, "kernels": 1}
         for key, value in added.items():
             total[key] += value
     return total
@@ -88,24 +88,24 @@ def _totals(tf: Any, graph: Any, float_bytes: int) -> dict[str, float]:
 
 def operations(graph: Any) -> Any:
     """Every operation of a graph that its results need, those of functions it calls included."""
-    for one in needed(graph):
-        if one.type in ("PartitionedCall", "StatefulPartitionedCall"):
-            yield from operations(body_of(graph, one.get_attr("f").name))
+    for operation in needed(graph):
+        if operation.type in ("PartitionedCall", "StatefulPartitionedCall"):
+            yield from operations(body_of(graph, operation.get_attr("f").name))
         else:
-            yield one
+            yield operation
 
 
 def needed(graph: Any) -> Any:
     """Operations that results or changes of state depend on; TensorFlow leaves out all others (the gradient of the model's input)."""
     waiting = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
-    waiting += [one for one in graph.get_operations() if one.op_def.is_stateful]
+    waiting += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
     seen = set()
     while waiting:
-        one = waiting.pop()
-        if one.name not in seen:
-            seen.add(one.name)
-            waiting += [tensor.op for tensor in one.inputs] + list(one.control_inputs)
-            yield one
+        operation = waiting.pop()
+        if operation.name not in seen:
+            seen.add(operation.name)
+            waiting += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+            yield operation
 
 
 def body_of(graph: Any, name: str) -> Any:
@@ -118,55 +118,55 @@ def body_of(graph: Any, name: str) -> Any:
     raise UncountableError("the function " + name + " cannot be looked into")
 
 
-def bytes_of(tf: Any, one: Any, float_bytes: int) -> float:
+def bytes_of(tf: Any, operation: Any, float_bytes: int) -> float:
     """Bytes that an operation reads and writes; 0 where it touches no numbers of the model."""
-    tensors = [each for each in (*one.inputs, *one.outputs) if each.dtype not in (tf.resource, tf.variant, tf.string)]
+    tensors = [each for each in (*operation.inputs, *operation.outputs) if each.dtype not in (tf.resource, tf.variant, tf.string)]
     if not any(each.dtype.is_floating for each in tensors):
         return 0.0
     touched = list(tensors)
-    if one.type in ("AssignAddVariableOp", "AssignSubVariableOp"):
-        touched += 2 * [one.inputs[1]]  # the variable is read and written
-    elif one.type == "AssignVariableOp":
-        touched.append(one.inputs[1])
+    if operation.type in ("AssignAddVariableOp", "AssignSubVariableOp"):
+        touched += 2 * [operation.inputs[1]]  # the variable is read and written
+    elif operation.type == "AssignVariableOp":
+        touched.append(operation.inputs[1])
     return float(sum(elements(each) * min(each.dtype.size, float_bytes if each.dtype.is_floating else 16) for each in touched))
 
 
-def flops_of(tf: Any, one: Any) -> float:
+def flops_of(tf: Any, operation: Any) -> float:
     """Floating-point operations of a matrix product or convolution; 0 for all others."""
-    kind = one.type
+    kind = operation.type
     if kind == "MatMul":
-        return 2.0 * elements(one.outputs[0]) * _size(one.inputs[0].shape[0 if one.get_attr("transpose_a") else 1])
+        return 2.0 * elements(operation.outputs[0]) * _size(operation.inputs[0].shape[0 if operation.get_attr("transpose_a") else 1])
     if kind.startswith("BatchMatMul"):
-        return 2.0 * elements(one.outputs[0]) * _size(one.inputs[0].shape[-2 if one.get_attr("adj_x") else -1])
+        return 2.0 * elements(operation.outputs[0]) * _size(operation.inputs[0].shape[-2 if operation.get_attr("adj_x") else -1])
     if kind == "Einsum":
-        return _einsum(one)
+        return _einsum(operation)
     if not kind.startswith(CONVOLUTIONS):
         return 0.0
     # each element of the result, or of its gradient, meets one window of the filter
     if "BackpropInput" in kind:
-        result, window = one.inputs[2], _shape(one.inputs[1])
+        result, window = operation.inputs[2], _shape(operation.inputs[1])
     elif "BackpropFilter" in kind:
-        result, window = one.inputs[2], _filter(tf, one)
+        result, window = operation.inputs[2], _filter(tf, operation)
     else:
-        result, window = one.outputs[0], _shape(one.inputs[1])
+        result, window = operation.outputs[0], _shape(operation.inputs[1])
     used = window[:-2] if kind.startswith("Depthwise") else window[:-1]
     return 2.0 * elements(result) * math.prod(used)
 
 
-def _filter(tf: Any, one: Any) -> Any:
+def _filter(tf: Any, operation: Any) -> Any:
     """Shape of a filter whose gradient is computed."""
-    given = tf.get_static_value(one.inputs[1])
-    return [int(size) for size in given] if given is not None else _shape(one.outputs[0])
+    given = tf.get_static_value(operation.inputs[1])
+    return [int(size) for size in given] if given is not None else _shape(operation.outputs[0])
 
 
-def _einsum(one: Any) -> float:
-    equation = one.get_attr("equation").decode()
+def _einsum(operation: Any) -> float:
+    equation = operation.get_attr("equation").decode()
     if "." in equation:
         raise UncountableError("the einsum " + equation + " does not name all of its dimensions")
     sizes = {}
-    for letters, tensor in zip(equation.split("->")[0].split(","), one.inputs):
+    for letters, tensor in zip(equation.split("->")[0].split(","), operation.inputs):
         sizes.update(zip(letters.strip(), _shape(tensor)))
-    return (2.0 if len(one.inputs) > 1 else 0.0) * math.prod(sizes.values())
+    return (2.0 if len(operation.inputs) > 1 else 0.0) * math.prod(sizes.values())
 
 
 def elements(tensor: Any) -> int:
@@ -175,7 +175,7 @@ def elements(tensor: Any) -> int:
         return math.prod(_shape(tensor))
     if not len(tensor.op.inputs):
         raise UncountableError("the shape of " + tensor.name + " is not known before it runs")
-    return max(elements(one) for one in tensor.op.inputs)
+    return max(elements(source) for source in tensor.op.inputs)
 
 
 def _shape(tensor: Any) -> list[int]:

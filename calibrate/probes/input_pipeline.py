@@ -18,14 +18,14 @@ calibrate/profiling.py gives the flags; calibrate/measurements.py has the record
 from __future__ import annotations
 
 import argparse
+import inspect
+import logging
 import re
 import time
 from typing import Any
 
-from . import ending, environment, load
-from .ending import UsageError
-from .pipeline_source import Facts, Source
-from .recorder import Recorder, progress
+from . import machine, recording, training
+from .recording import Recorder, UsageError, progress
 
 DROPPED = 3
 FEWEST = 5
@@ -52,13 +52,155 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+_GIVEN = {"prefetch": 1, "cache": True, "num_parallel_calls": 1}
+"""To a function that asks for it, and has no default."""
+
+
+class Source:
+    """The user's pipeline, made anew for each stretch where it caches or takes parameters."""
+
+    def __init__(self, tf: Any, target: str) -> None:
+        self.tf, self.target = tf, target
+        self.made = 0
+        self.loaded = self._load()
+        self.takes: set[str] = set()
+        self.filled: dict[str, Any] = {}
+        if not isinstance(self.loaded, tf.data.Dataset):
+            parameters = inspect.signature(self.loaded).parameters
+            collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            required = {name for name, each in parameters.items() if each.default is each.empty and each.kind not in collecting}
+            known = {"num_parallel_calls", "prefetch", "batch", "cache"}
+            self.takes = set(parameters) & known
+            self.filled = {name: value for name, value in _GIVEN.items() if name in required}
+            if required - known:
+                odd = ", ".join(sorted(required - known))
+                raise UsageError(
+                    f"{target}: takes {odd}; it may take num_parallel_calls, prefetch, batch and cache, all else needs a default"
+                )
+
+    def _load(self) -> Any:
+        module, name = training.load_module(self.target, f"_{self.made}" if self.made else "")
+        self.made += 1
+        source, dataset = getattr(module, name, None), self.tf.data.Dataset
+        if not isinstance(source, dataset) and not callable(source):
+            functions = (inspect.isfunction(value) and not key.startswith("_") for key, value in vars(module).items())
+            known = [key for (key, value), usable in zip(vars(module).items(), functions) if usable or isinstance(value, dataset)]
+            why = f"has no {name!r}" if source is None else f"{name!r} is a {type(source).__name__}, no tf.data.Dataset and no function"
+            raise UsageError(f"{self.target.rpartition(':')[0]}: {why}; it has {', '.join(known[:10]) or 'none'}")
+        return source
+
+    def make(self, batch: int | None, calls: int | None, fresh: bool) -> Any:
+        """The data set; where it takes no number of calls, its threads are as many."""
+        tf = self.tf
+        if isinstance(self.loaded, tf.data.Dataset):
+            made = self._load() if fresh else self.loaded
+        else:
+            arguments = dict(self.filled)
+            if "batch" in self.takes:
+                arguments["batch"] = batch
+            if "num_parallel_calls" in self.takes and calls is not None:
+                arguments["num_parallel_calls"] = calls
+            made = self.loaded(**arguments)
+            if not isinstance(made, tf.data.Dataset):
+                raise UsageError(f"{self.target}: returns a {type(made).__name__}; it must return a tf.data.Dataset")
+        if calls is not None and "num_parallel_calls" not in self.takes:
+            options = tf.data.Options()
+            options.threading.private_threadpool_size = calls
+            made = made.with_options(options)
+        return made
+
+    def accounted(self, batch: int | None, calls: int, fresh: bool) -> Any | None:
+        """The data set with autotuning on, so that tf.data counts what its stages take.
+
+        None where it is on anyway, and no cache (``fresh``) hides stages.
+
+        An iterator has a model of its stages only while autotuning is on (RootDataset in tensorflow/core/data). Numbers of
+        calls that the pipeline gives stay fixed: only AUTOTUNE ones are tuned.
+        """
+        tf = self.tf
+        made = self.make(batch, calls, fresh=fresh)
+        if made.options().autotune.enabled is not False and not fresh:
+            return None
+        options = tf.data.Options()
+        options.autotune.enabled = True
+        options.experimental_optimization.inject_prefetch = False  # never done without autotuning
+        logging.disable(logging.WARNING)  # tf.data warns of each option that changes
+        try:
+            return made.with_options(options)
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def _value(tensor: Any) -> Any:
+    try:
+        value = tensor.numpy()
+    except (AttributeError, NotImplementedError):  # of a graph, not known here
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else int(value)
+
+
+def stages(dataset: Any) -> list[dict[str, Any]]:
+    """What the pipeline consists of, from its consumer to its sources, with the sizes that it was given; -1 is AUTOTUNE."""
+    rows: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    waiting = [dataset]
+    while waiting:
+        stage = waiting.pop(0)
+        if id(stage) in seen:
+            continue
+        seen.add(id(stage))
+        name = type(stage).__name__.strip("_").replace("DatasetV2", "").replace("Dataset", "")
+        row: dict[str, Any] = {"name": name or "Dataset"}
+        for key in ("buffer_size", "num_parallel_calls", "batch_size", "count", "filename"):
+            value = _value(getattr(stage, "_" + key, None))
+            if value is not None:
+                row[key] = value
+        if name == "Repeat":
+            row["elements"] = int(_value(stage._input_dataset.cardinality()) or -1)
+        if name not in ("Options", "Variant"):
+            rows.append(row)
+        waiting += stage._inputs()
+    return rows
+
+
+class Facts:
+    """What a pipeline's stages say of its batches."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.rows = stages(dataset)
+        names = [row["name"] for row in self.rows]
+        self.cached = "Cache" in names
+        self.cache_file = next((row.get("filename", "") for row in self.rows if row["name"] == "Cache"), "")
+        self.batch, self.batched = 1, False
+        above = 1  # samples of an element at the place where the walk is, over those of a batch
+        self.shuffle, self.epoch = 0, int(_value(dataset.cardinality()))
+        shuffles = []
+        for row in self.rows:
+            if "Batch" in row["name"] and row.get("batch_size", 0) > 0:
+                self.batch, self.batched = self.batch * row["batch_size"], True
+                above *= row["batch_size"]
+            if row["name"] == "Shuffle":
+                shuffles.append((row.get("buffer_size", 0), above))
+            if row["name"] == "Repeat" and row["elements"] > 0:
+                self.epoch = -(-row["elements"] // above)
+        self.shuffle = max((size * (self.batch // above) for size, above in shuffles), default=0)
+        last = next((row for row in self.rows if row["name"] not in ("Repeat", "Take", "Skip")), {})
+        self.prefetch = last.get("buffer_size") if last.get("name") == "Prefetch" else None
+        self.calls = [row["num_parallel_calls"] for row in self.rows if "num_parallel_calls" in row]
+
+    def samples(self, tf: Any, element: Any) -> int:
+        """Of an element: its leading dimension where the pipeline batches, else it is one."""
+        if not self.batched:
+            return 1
+        first = tf.nest.flatten(element)[0]
+        size = first.shape[0] if first.shape.rank else None
+        return int(size) if size is not None else int(tf.shape(first)[0])
+
+
 def bytes_read() -> int | None:
     """That this process has asked the system for, from files or from its cache of them; None where that is not told."""
-    try:
-        with open("/proc/self/io", encoding="ascii") as file:
-            return int(next(line for line in file if line.startswith("rchar:")).split()[1])
-    except (OSError, StopIteration):
-        return None
+    told = re.search(r"^rchar: (\d+)", machine.read_file("/proc/self/io"), re.MULTILINE)
+    return int(told[1]) if told else None
 
 
 class Probe:
@@ -67,22 +209,13 @@ class Probe:
     def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
         self.tf, self.arguments, self.recorder = tf, arguments, recorder
         self.source = Source(tf, arguments.input)
-        self.cores = environment.usable_cores()
+        self.cores = len(machine.cores_of_process())
         if arguments.batches and "batch" not in self.source.takes:
             raise UsageError(f"`batches`: {arguments.input} takes no batch; leave it out, or let a function take it")
-        self.batches = self._batches()
-        self.calls = [int(one) for one in arguments.calls.split(",")] if arguments.calls else self._calls()
-
-    def _batches(self) -> list[int | None]:
-        if "batch" not in self.source.takes:
-            return [None]
-        return [int(one) for one in self.arguments.batches.split(",")] if self.arguments.batches else list(DEFAULT_BATCHES)
-
-    def _calls(self) -> list[int]:
-        found = [1]
-        while found[-1] * 2 <= min(self.cores, 16):
-            found.append(found[-1] * 2)
-        return found
+        batches = [int(part) for part in arguments.batches.split(",")] if arguments.batches else DEFAULT_BATCHES
+        self.batches: list[int | None] = [*batches] if "batch" in self.source.takes else [None]
+        doubled = [1 << power for power in range(5) if 1 << power <= max(self.cores, 1)]
+        self.calls = [int(part) for part in arguments.calls.split(",")] if arguments.calls else doubled
 
     def run(self) -> None:
         """Measure all, then tell that it is the end."""
@@ -95,43 +228,43 @@ class Probe:
             )
         self.recorder.write(
             "pipeline", takes=sorted(self.source.takes), stages=facts.rows, batch=facts.batch, batched=facts.batched,
-            epoch_batches=facts.epoch,
-            shuffle_samples=facts.shuffle, prefetch=facts.prefetch, calls=facts.calls, cached=facts.cached, cores=self.cores,
+            epoch_batches=facts.epoch, shuffle_samples=facts.shuffle, prefetch=facts.prefetch, calls=facts.calls, cached=facts.cached,
+            cores=self.cores,
         )  # fmt: skip
         cases = [(batch, calls) for batch in self.batches for calls in self.calls]
         rounds, done = self.arguments.rounds, 0
-        watch, judge = load.Watch(), load.Judge()
-        usual: dict[Any, float] = {}
+        judge = machine.Judge(self.recorder)
         for turn in range(rounds):
-            watch.begin()
+            judge.begin()
             means = {}
             for case in list(cases):
                 progress(done, rounds * len(cases), f"round {turn + 1} of {rounds}")
-                mean, busy = self.stretch(*case, turn, facts.cached)
-                means[case] = mean
+                means[case], busy = self.stretch(*case, turn, facts.cached)
                 if turn == 0 and case[1] == max(self.calls) and busy < WAITING and not self.arguments.calls:
                     further = [calls for calls in (4, MOST_CALLS_WAITING) if calls > max(self.calls)]
                     cases += [(case[0], calls) for calls in further]
                     for calls in further:
                         means[case[0], calls], _ = self.stretch(case[0], calls, turn, facts.cached)
                 done += 1
-            seen = watch.end()
-            for case, mean in means.items():
-                usual.setdefault(case, mean)
-            why = judge.round(seen, sum(means[case] / usual[case] for case in means) / len(means))
-            self.recorder.write("load", stage="round", round=turn, why=why, **seen)
+            judge.end(turn, means)
         progress(rounds * len(cases), rounds * len(cases), "batches that are ready ahead")
         self.ahead()
 
     def stretch(self, batch: int | None, calls: int, turn: int, fresh: bool) -> tuple[float, float]:
         """One setting in one round; the mean seconds of a batch, and the share of cores' time of one that it took."""
         dataset = self.source.make(batch, calls, fresh=fresh)
-        its = Facts(dataset)
-        found = self._epochs(dataset, its, calls, turn) if its.cached else self._some(dataset, its, calls, turn)
+        facts, arguments = Facts(dataset), self.arguments
+        if facts.cached:  # the whole first epoch, which fills the cache, then later ones
+            most, limit_s = facts.epoch if facts.epoch > 0 else None, arguments.epoch_seconds
+        else:
+            most, limit_s = arguments.count, arguments.seconds
+        first = self._draw(dataset, facts, calls, turn, "first", most, limit_s)
+        for _ in range(LATER_EPOCHS if facts.cached else 0):
+            self._draw(dataset, facts, calls, turn, "later", most, limit_s)
         # the fit asks for the account with the fewest calls, where threads wait for cores the least
-        if calls == min(self.calls) and (accounted := self.source.accounted(batch, calls, fresh=its.cached)) is not None:
+        if calls == min(self.calls) and (accounted := self.source.accounted(batch, calls, fresh=facts.cached)) is not None:
             self._account(accounted, Facts(accounted), calls, turn)
-        return found
+        return first
 
     def _account(self, dataset: Any, facts: Any, calls: int, turn: int) -> None:
         """What tf.data counts of a pipeline that switches autotuning off, in a stretch whose times are not kept."""
@@ -153,17 +286,6 @@ class Probe:
             if drawn and not (facts.cached and epoch == "first"):
                 held = 0 if ended or facts.cached else -(-facts.shuffle // samples)
                 self._stages(iterator, calls, samples, turn, epoch, drawn + held, separate=True)
-
-    def _some(self, dataset: Any, facts: Any, calls: int, turn: int) -> tuple[float, float]:
-        return self._draw(dataset, facts, calls, turn, "first", self.arguments.count, self.arguments.seconds)
-
-    def _epochs(self, dataset: Any, facts: Any, calls: int, turn: int) -> tuple[float, float]:
-        """The whole first epoch, which fills the cache, then later ones."""
-        whole = facts.epoch if facts.epoch > 0 else None
-        found = self._draw(dataset, facts, calls, turn, "first", whole, self.arguments.epoch_seconds)
-        for _ in range(LATER_EPOCHS):
-            self._draw(dataset, facts, calls, turn, "later", whole, self.arguments.epoch_seconds)
-        return found
 
     def _draw(self, dataset: Any, facts: Any, calls: int, turn: int, epoch: str, most: int | None, limit_s: float) -> tuple[float, float]:
         tf = self.tf
@@ -232,8 +354,8 @@ class Probe:
                     "id": int(node.id), "name": node.name,
                     "asynchronous": int(node.node_class) in (2, 4, 6), "interleaves": int(node.node_class) in (1, 2),
                     "seconds": node.processing_time / 1e9 / drawn, "elements": node.num_elements / drawn,
-                    "inputs": [int(one) for one in node.inputs],
-                    "parameters": {one.name: float(one.value) for one in node.parameters},
+                    "inputs": [int(number) for number in node.inputs],
+                    "parameters": {parameter.name: float(parameter.value) for parameter in node.parameters},
                 }
                 for node in model.nodes.values()
             ]  # fmt: skip
@@ -274,17 +396,17 @@ def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
     arguments = _arguments()
     recorder = Recorder(arguments.out)
-    recorder.header("input", {key: value for key, value in vars(arguments).items() if key != "out"})
-    ending.let_import(arguments.input)
+    recorder.header("input", vars(arguments))
+    recording.let_import(arguments.input)
 
     def measure() -> None:
-        tf = ending.tensorflow()
+        tf = recording.framework("tensorflow")
         tf.config.set_visible_devices([], "GPU")  # batches are prepared on the host; the GPU stays with whom it belongs to
-        recorder.write("fingerprint", **environment.fingerprint(tf, "/CPU:0", "CPU"))
+        recorder.write("fingerprint", **machine.fingerprint(tf, "/CPU:0", "CPU"))
         Probe(tf, arguments, recorder).run()
 
     def said(error: Exception, where: str) -> str:
         at = " at " + where if where else ""
         return f"{arguments.input}: raises {type(error).__name__}{at}: {in_short(str(error)[:2000])}"
 
-    return ending.recorded(measure, recorder, arguments.input, said)
+    return recording.recorded(measure, recorder, arguments.input, said)

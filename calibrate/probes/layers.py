@@ -9,10 +9,10 @@ that what the clocks themselves take counts for no layer.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
-from . import counting
-from .ending import UsageError
+from . import counting, training
+from .recording import UsageError
 
 SHAPE_ONLY = frozenset(("BroadcastGradientArgs", "OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"))
 """Operations that need to know of a tensor how large it is, not what is in it."""
@@ -20,7 +20,7 @@ RENAMED = frozenset(("ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradie
 """Operations whose result is their first input under another name: the same bytes."""
 
 
-class Layer:
+class Layer(NamedTuple):
     """One link of the chain: a Keras model of a part of the user's, with one tensor in and one out.
 
     Attributes
@@ -31,9 +31,8 @@ class Layer:
         The Keras model that computes it, on the user's own variables.
     """
 
-    def __init__(self, name: str, part: Any) -> None:
-        self.name = name[:200]
-        self.part = part
+    name: str
+    part: Any
 
     @property
     def variables(self) -> list[Any]:
@@ -77,7 +76,8 @@ def cut(model: Any, at_least: int = 2) -> list[Layer]:
     layers = []
     for group in groups:
         names = [name for link in group for name in link.names]
-        layers.append(Layer(names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}", keras.Model(group[0].start, group[-1].end)))
+        name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}"
+        layers.append(Layer(name[:200], keras.Model(group[0].start, group[-1].end)))
     return layers
 
 
@@ -96,15 +96,14 @@ def _functional_call() -> Any:
     return type(keras.Sequential([keras.Input((1,)), keras.layers.Flatten()])._functional).call
 
 
-class Link:
+class Link(NamedTuple):
     """What stands between two cuts: names of Keras layers, tensors in and out, trainable variables by identity, whose graph it is."""
 
-    def __init__(self, names: list[str], start: Any, end: Any, variables: set[int], graph: int) -> None:
-        self.names = names
-        self.start = start
-        self.end = end
-        self.variables = variables
-        self.graph = graph
+    names: list[str]
+    start: Any
+    end: Any
+    variables: set[int]
+    graph: int
 
 
 def _chain(model: Any, inside: bool) -> list[Link] | None:
@@ -114,7 +113,7 @@ def _chain(model: Any, inside: bool) -> list[Link] | None:
         return None
     import keras
 
-    nodes = [one for depth in sorted(graph._nodes_by_depth, reverse=True) for one in graph._nodes_by_depth[depth] if not one.is_input]
+    nodes = [node for depth in sorted(graph._nodes_by_depth, reverse=True) for node in graph._nodes_by_depth[depth] if not node.is_input]
     last_use = {id(tensor): place for place, node in enumerate(nodes) for tensor in node.input_tensors}
     last_use.update((id(tensor), len(nodes)) for tensor in graph._outputs)
     live = {id(tensor): tensor for tensor in graph._inputs}
@@ -127,12 +126,12 @@ def _chain(model: Any, inside: bool) -> list[Link] | None:
         if len(live) > 1 and not whole:
             continue
         end = graph._outputs_struct if whole else next(iter(live.values()))
-        among = [one.operation for one in nodes[since : place + 1]]
+        among = [node.operation for node in nodes[since : place + 1]]
         within = _chain(among[0], inside) if inside and len(among) == 1 and isinstance(among[0], keras.Model) else None
         if within is not None and len(within) > 1:
             links += within
         else:
-            variables = {id(one) for each in among for one in getattr(each, "trainable_variables", ())}
+            variables = {id(variable) for each in among for variable in getattr(each, "trainable_variables", ())}
             links.append(Link([each.name for each in among], start, end, variables, id(graph)))
         start, since = end, place + 1
     return links
@@ -143,8 +142,8 @@ def _sharing(links: list[Link]) -> list[list[Link]]:
     first: dict[int, int] = {}
     reach = list(range(len(links)))
     for place, link in enumerate(links):
-        for one in link.variables:
-            begin = first.setdefault(one, place)
+        for variable in link.variables:
+            begin = first.setdefault(variable, place)
             reach[begin] = max(reach[begin], place)
     groups: list[list[Link]] = []
     end = -1
@@ -202,17 +201,17 @@ class Passes:
                     value = self._steps.loss_of(y, value, layer.part.losses)
                     targets = [value]
                 else:
-                    targets = [value, *(tf.cast(one, tf.float32) for one in layer.part.losses)]
+                    targets = [value, *(tf.cast(loss, tf.float32) for loss in layer.part.losses)]
             tapes.append(tape)
             outs.append(targets)
             flat = at_cut("forward", index, tf.nest.flatten(value))
             value = tf.nest.pack_sequence_as(value, flat)
-        found: list[list[Any]] = [[] for _ in self.layers]
+        by_layer: list[list[Any]] = [[] for _ in self.layers]
         with tf.control_dependencies([value]):  # gradients that do not need the loss's value are not to run before it is there
             flowing = [tf.identity(tf.ones_like(value))]
         for index in range(last, self.first - 1, -1):
             sources = [*([ins[index]] if index > self.first else []), *self.layers[index].variables]
-            given = [*flowing, *(tf.ones_like(one) for one in outs[index][1:])]
+            given = [*flowing, *(tf.ones_like(out) for out in outs[index][1:])]
             gradients = tapes[index].gradient(outs[index], sources, output_gradients=given)
             if index > self.first:
                 back, gradients = gradients[0], gradients[1:]
@@ -221,8 +220,8 @@ class Passes:
                 flowing = at_cut("backward", index, [back, *_dense(tf, gradients)])[:1]
             else:
                 at_cut("backward", index, _dense(tf, gradients))
-            found[index] = gradients
-        return value, found
+            by_layer[index] = gradients
+        return value, by_layer
 
     def timed(self, batch: int, device: str, stamps: Any) -> Callable[[], Any]:
         """A callable that does the step once, with clocks of ``stamps`` at the cuts."""
@@ -240,15 +239,9 @@ class Passes:
         def body(x: Any, y: Any) -> Any:
             loss, gradients = self.body(x, y, at_cut)
             # results, since what only clocks wait for is left out of the graph
-            return [loss, *(one for each in gradients for one in _dense(tf, each))]
+            return [loss, *(gradient for each in gradients for gradient in _dense(tf, each))]
 
-        traced = tf.function(body)
-
-        def run() -> Any:
-            with tf.device(device):
-                return traced(x, y)
-
-        return run
+        return training.placed(tf, device, tf.function(body), x, y)
 
     def seconds(self, times: dict[tuple[str, int], float]) -> tuple[list[float], list[float]]:
         """Forward and backward seconds of each layer, from the clocks of one step."""
@@ -261,7 +254,7 @@ class Passes:
             before = ("backward-begin", index + 1) if index < count - 1 else ("forward-begin", index)
             if ("backward-end", index) in times:
                 backward[index] = times["backward-end", index] - times[before]
-        return [max(one, 0.0) for one in forward], [max(one, 0.0) for one in backward]
+        return [max(seconds, 0.0) for seconds in forward], [max(seconds, 0.0) for seconds in backward]
 
     def sizes(self, batch: int) -> list[dict[str, float | None]]:
         """Of each layer, for a batch: bytes that it hands on, bytes kept for its backward pass, operations.
@@ -279,62 +272,62 @@ class Passes:
         def at_cut(phase: str, index: int, tensors: list[Any]) -> list[Any]:
             marks.append((phase, index, len(tf.compat.v1.get_default_graph().get_operations())))
             if phase == "forward" and index < len(self.layers) - 1:
-                handed[index] = float(sum(counting.elements(one) * one.dtype.size for one in tensors))
+                handed[index] = float(sum(counting.elements(tensor) * tensor.dtype.size for tensor in tensors))
             return tensors
 
-        given = [one for one in tf.nest.flatten((x, y)) if one is not None]
+        given = [tensor for tensor in tf.nest.flatten((x, y)) if tensor is not None]
 
         def body(*flat: Any) -> Any:
             left = iter(flat)
-            own_x, own_y = tf.nest.map_structure(lambda one: None if one is None else next(left), (x, y))
+            own_x, own_y = tf.nest.map_structure(lambda part: None if part is None else next(left), (x, y))
             loss, gradients = self.body(own_x, own_y, at_cut)
-            return [loss, *(one for each in gradients for one in _dense(tf, each))]
+            return [loss, *(gradient for each in gradients for gradient in _dense(tf, each))]
 
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)  # so that functions inside are written out, not called
         try:
             # the batch as arguments: a small one would become constants, which are no activations
-            graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec(one.shape, one.dtype) for one in given]).graph
+            graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in given]).graph
         finally:
             tf.config.run_functions_eagerly(before)
         owner = self._owners(graph, marks)
         kept = self._kept(tf, graph, owner)
         flops: list[float | None] = [0.0] * len(self.layers)
-        for one in counting.needed(graph):
-            if one.name in owner:
-                index = owner[one.name][1]
+        for operation in counting.needed(graph):
+            if operation.name in owner:
+                index = owner[operation.name][1]
                 try:
-                    flops[index] = None if flops[index] is None else flops[index] + _flops(tf, graph, one)
+                    flops[index] = None if flops[index] is None else flops[index] + _flops(tf, graph, operation)
                 except ValueError:
                     flops[index] = None
         return [{"output_bytes": handed[index], "kept_bytes": kept[index], "flops": flops[index]} for index in range(len(self.layers))]
 
     def write_sizes(self, recorder: Any, batches: Sequence[int]) -> None:
         """A record of each layer at the smallest and at the largest batch size."""
-        order = {id(one): place for place, one in enumerate(self._steps.variables())}
+        order = {id(variable): place for place, variable in enumerate(self._steps.variables())}
         for batch in (min(batches), max(batches)):
-            for index, (layer, found) in enumerate(zip(self.layers, self.sizes(batch))):
-                created = sorted(order[id(one)] for one in layer.variables)
-                recorder.write("layer", index=index, name=layer.name, batch=batch, variables=created, **found)
+            for index, (layer, sizes) in enumerate(zip(self.layers, self.sizes(batch))):
+                created = sorted(order[id(variable)] for variable in layer.variables)
+                recorder.write("layer", index=index, name=layer.name, batch=batch, variables=created, **sizes)
 
     @staticmethod
     def _owners(graph: Any, marks: list[tuple[str, int, int]]) -> dict[str, tuple[str, int]]:
         """Phase and layer of each operation, by the marks between which it was written down."""
-        names = [one.name for one in graph.get_operations()]
-        found: dict[str, tuple[str, int]] = {}
+        names = [operation.name for operation in graph.get_operations()]
+        owners: dict[str, tuple[str, int]] = {}
         since = 0
         for phase, index, until in marks:
-            found.update((name, (phase, index)) for name in names[since:until] if phase != "begin")
+            owners.update((name, (phase, index)) for name in names[since:until] if phase != "begin")
             since = until
-        return found
+        return owners
 
     def _kept(self, tf: Any, graph: Any, owner: dict[str, tuple[str, int]]) -> list[float]:
         readers: dict[str, tuple[Any, int]] = {}
-        for one in counting.needed(graph):
-            phase, index = owner.get(one.name, ("", -1))
-            if phase != "backward" or one.type in SHAPE_ONLY:
+        for operation in counting.needed(graph):
+            phase, index = owner.get(operation.name, ("", -1))
+            if phase != "backward" or operation.type in SHAPE_ONLY:
                 continue
-            for given in one.inputs:
+            for given in operation.inputs:
                 tensor = _itself(given)
                 made_in = owner.get(tensor.op.name, ("forward", -1))[0]
                 if (
@@ -351,13 +344,13 @@ class Passes:
 
 
 def _dense(tf: Any, gradients: Sequence[Any]) -> list[Any]:
-    return [one.values if isinstance(one, tf.IndexedSlices) else one for one in gradients if one is not None]
+    return [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in gradients if gradient is not None]
 
 
 def _gated(tf: Any, tensors: Sequence[Any], until: Sequence[Any]) -> list[Any]:
     """The tensors, not before all of others are there."""
     with tf.control_dependencies(list(until)):
-        return [tf.identity(one) for one in tensors]
+        return [tf.identity(tensor) for tensor in tensors]
 
 
 def _itself(tensor: Any) -> Any:
@@ -366,9 +359,11 @@ def _itself(tensor: Any) -> Any:
     return tensor
 
 
-def _flops(tf: Any, graph: Any, one: Any) -> float:
-    if one.type in counting.BRANCHES or one.type.startswith(counting.OPAQUE):
-        raise ValueError("what " + one.type + " does depends on values")
-    if one.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        return float(sum(counting.flops_of(tf, each) for each in counting.operations(counting.body_of(graph, one.get_attr("f").name))))
-    return float(counting.flops_of(tf, one))
+def _flops(tf: Any, graph: Any, operation: Any) -> float:
+    if operation.type in counting.BRANCHES or operation.type.startswith(counting.OPAQUE):
+        raise ValueError("what " + operation.type + " does depends on values")
+    if operation.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return float(
+            sum(counting.flops_of(tf, each) for each in counting.operations(counting.body_of(graph, operation.get_attr("f").name)))
+        )
+    return float(counting.flops_of(tf, operation))

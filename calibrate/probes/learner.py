@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import training
-from .ending import UsageError, place_in, shortened
+from .recording import UsageError, place_in, shortened
 
 WANTED = (
     "the function must return (model, (x, y), (x, y)): a Keras model that is compiled with a loss and an optimizer, data to train on, "
@@ -76,17 +76,17 @@ class Learner:
         tf = self._tf
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise UsageError(f"{WANTED}; the {what} are no pair (x, y) but {_kind(pair)}")
-        x, y = (tf.nest.map_structure(tf.convert_to_tensor, one) for one in pair)
-        for name, its in (("x", x), ("y", y)):
-            for one in tf.nest.flatten(its):
-                if not one.shape.rank:
+        x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in pair)
+        for name, part in (("x", x), ("y", y)):
+            for tensor in tf.nest.flatten(part):
+                if not tensor.shape.rank:
                     raise UsageError(f"{name} of the {what} is a list of single numbers; make an array of it, such as np.asarray({name})")
         if not _length(tf, x) or _length(tf, x) != _length(tf, y):
             raise UsageError(f"the {what} have {_length(tf, x)} inputs and {_length(tf, y)} targets; they need as many, and one at least")
         return x, y
 
     def _rows(self, data: Any, rows: Any) -> Any:
-        return self._tf.nest.map_structure(lambda one: self._tf.gather(one, rows), data)
+        return self._tf.nest.map_structure(lambda tensor: self._tf.gather(tensor, rows), data)
 
     def try_out(self, target: str) -> None:
         """Look at the data, compute one gradient, and validate; all is then as it was.
@@ -98,12 +98,12 @@ class Learner:
         """
         tf, state = self._tf, self.state()
         for what, pair in (("data to train on", (self.x, self.y)), ("data to validate with", (self.valid_x, self.valid_y))):
-            for name, its in zip("xy", pair):
-                if not all(bool(tf.reduce_all(tf.math.is_finite(one))) for one in tf.nest.flatten(its) if one.dtype.is_floating):
+            for name, part in zip("xy", pair):
+                if not all(bool(tf.reduce_all(tf.math.is_finite(each))) for each in tf.nest.flatten(part) if each.dtype.is_floating):
                     raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
         rows = tf.range(min(self.samples, TRIED_BATCH))
         try:
-            self._gradients([tf.convert_to_tensor(one.value) for one in self.variables], rows)
+            self._gradients(self.values(), rows)
             self.validated()
         except Exception as error:
             if place_in(error, target):
@@ -113,24 +113,38 @@ class Learner:
 
     # -- the present version -----------------------------------------------------------------
 
+    def values(self) -> list[Any]:
+        """Values of the variables."""
+        return [self._tf.convert_to_tensor(variable.value) for variable in self.variables]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The fields of a ``problem`` record."""
+        return {
+            "samples": self.samples, "validation_samples": self.valid_samples, "parameters": sum(self.sizes),
+            "optimizer": type(self.model.optimizer).__name__, "name": self.model.name,
+        }  # fmt: skip
+
+    def slots(self) -> list[Any]:
+        """What the optimizer keeps of the variables."""
+        return [slot for optimizer in self._optimizers for slot in optimizer.variables]
+
     def _own(self) -> list[Any]:
         """All that changes while it learns: variables, what the optimizer keeps of each, and what is not trained, as moving means."""
-        kept = [one for optimizer in self._optimizers for one in optimizer.variables]
-        return [*self.variables, *kept, *self.model.non_trainable_variables]
+        return [*self.variables, *self.slots(), *self.model.non_trainable_variables]
 
     def state(self) -> list[Any]:
         """A copy of all that changes while it learns, for :meth:`begin`."""
-        return [self._np.array(one) for one in self._own()]
+        return [self._np.array(variable) for variable in self._own()]
 
     def begin(self, state: Sequence[Any]) -> None:
         """Go back to a state, of this model or of another that the same function has made."""
-        for one, value in zip(self._own(), state):
-            one.assign(value)
+        assign(self._own(), state)
 
     @property
     def batches_can_be_joined(self) -> bool:
         """Whether the gradient of several batches together is the mean of theirs: nothing is normalised over a batch."""
-        return all("seed" in one.path for one in self.model.non_trainable_variables)
+        return all("seed" in variable.path for variable in self.model.non_trainable_variables)
 
     def _make_optimizers(self, optimizer: Any) -> None:
         """One for each variable, so that shares of a model are updated each by itself, on whatever server they lie."""
@@ -143,9 +157,8 @@ class Learner:
         config["learning_rate"] = 1.0  # what it is in an update is put in its place
         self._optimizers = []
         for variable in self.variables:
-            one = type(optimizer).from_config(dict(config))
-            one.build([variable])
-            self._optimizers.append(one)
+            self._optimizers.append(type(optimizer).from_config(dict(config)))
+            self._optimizers[-1].build([variable])
 
     # -- gradients and updates, within functions of TensorFlow -----------------------------------
 
@@ -153,31 +166,30 @@ class Learner:
         """Of the mean loss of some samples, shape (samples,), with a version of the variables."""
         tf, model = self._tf, self.model
         x, y = self._rows(self.x, rows), self._rows(self.y, rows)
-        fixed = [tf.convert_to_tensor(one.value) for one in model.non_trainable_variables]
+        fixed = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(values)
             outputs, changed, losses = model.stateless_call(values, fixed, x, training=True, return_losses=True)
             loss = self._steps.loss_of(y, outputs, losses)
-        for one, value in zip(model.non_trainable_variables, changed):
-            one.assign(value)
-        found = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return [tf.convert_to_tensor(one) for one in found]
+        assign(model.non_trainable_variables, changed)
+        gradients = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _mean_gradients(self, values: Sequence[Any], rows: Any) -> list[Any]:
         """The mean of the gradients of several batches, shape (batches, samples)."""
         tf = self._tf
         if self.batches_can_be_joined:
-            found = self._gradients(values, tf.reshape(rows, [-1]))
+            mean = self._gradients(values, tf.reshape(rows, [-1]))
         else:
             batches = tf.shape(rows)[0]
-            _, found = tf.while_loop(
+            _, sums = tf.while_loop(
                 lambda number, _: number < batches,
-                lambda number, total: (number + 1, [one + its for one, its in zip(total, self._gradients(values, rows[number]))]),
+                lambda number, sums: (number + 1, [total + more for total, more in zip(sums, self._gradients(values, rows[number]))]),
                 (tf.constant(0), [tf.zeros(value.shape, value.dtype) for value in values]),
                 parallel_iterations=1,
             )
-            found = [one / tf.cast(batches, one.dtype) for one in found]
-        return tf.clip_by_global_norm(found, self._clip)[0] if self._clip is not None else found
+            mean = [total / tf.cast(batches, total.dtype) for total in sums]
+        return tf.clip_by_global_norm(mean, self._clip)[0] if self._clip is not None else mean
 
     def _apply(self, which: Sequence[int], gradients: Sequence[Any], scale: Any) -> None:
         """Apply gradients to some of the variables; ``scale`` is what their rate is multiplied by."""
@@ -209,27 +221,25 @@ class Learner:
         """The variables on each server by their numbers: the largest first, each where there are fewest bytes."""
         held: list[list[int]] = [[] for _ in range(count)]
         loads = [0] * count
-        for number in sorted(range(len(self.sizes)), key=lambda one: (-self.sizes[one], one)):
-            least = min(range(count), key=lambda one: (loads[one], one))
+        for number in sorted(range(len(self.sizes)), key=lambda number: (-self.sizes[number], number)):
+            least = min(range(count), key=lambda server: (loads[server], server))
             held[least].append(number)
             loads[least] += self.sizes[number]
-        return [tuple(sorted(its)) for its in held]
+        return [tuple(sorted(numbers)) for numbers in held]
 
     def on_servers(self, count: int, kept: Sequence[int], pending: int) -> OnServers:
         """The same, its variables spread over servers; see :class:`OnServers`."""
-        if ("servers", count) not in self._made:
-            self._made["servers", count] = OnServers(self, count)
-        its: OnServers = self._made["servers", count]
-        its.begin(kept, pending)
-        return its
+        servers: OnServers = self._made.get(("servers", count)) or OnServers(self, count)
+        self._made["servers", count] = servers
+        servers.begin(kept, pending)
+        return servers
 
     def copies(self, workers: int, neighbours: int) -> Copies:
         """The same, with a copy for each worker; see :class:`Copies`."""
-        if ("copies", neighbours) not in self._made:
-            self._made["copies", neighbours] = Copies(self, neighbours)
-        its: Copies = self._made["copies", neighbours]
-        its.begin(workers)
-        return its
+        copies: Copies = self._made.get(("copies", neighbours)) or Copies(self, neighbours)
+        self._made["copies", neighbours] = copies
+        copies.begin(workers)
+        return copies
 
     # -- how good it is ----------------------------------------------------------------------
 
@@ -240,14 +250,12 @@ class Learner:
         for begin in range(0, self.valid_samples, VALIDATION_BATCH):
             rows = np.arange(begin, min(begin + VALIDATION_BATCH, self.valid_samples))
             outputs.append(self._predict(self._rows(self.valid_x, rows)))
-        predicted = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *its: tf.concat(its, 0), *outputs)
-        found = {"loss": float(self._steps.loss_of(self.valid_y, predicted, []))}
+        predicted = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *outputs)
+        metrics = {"loss": float(self._steps.loss_of(self.valid_y, predicted, []))}
         self.model.reset_metrics()
         own = self.model.compute_metrics(self.valid_x, self.valid_y, predicted)
-        found.update((name, float(value)) for name, value in own.items() if name != "loss" and not np.ndim(value))
-        for name, value in self._of_classes(predicted).items():
-            found.setdefault(name, value)
-        return found
+        metrics.update((name, float(value)) for name, value in own.items() if name != "loss" and not np.ndim(value))
+        return metrics | {name: value for name, value in self._of_classes(predicted).items() if name not in metrics}
 
     def _of_classes(self, predicted: Any) -> dict[str, float]:
         """Accuracy, mean recall of the classes and mean average precision, where the model tells several classes apart."""
@@ -266,7 +274,7 @@ class Learner:
             return {}
         scores = np.nan_to_num(scores)  # of a model that has diverged, which its loss says
         chosen = scores.argmax(axis=1)
-        precisions = [metrics.average_precision_score(truth == one, scores[:, one]) for one in np.unique(truth)]
+        precisions = [metrics.average_precision_score(truth == number, scores[:, number]) for number in np.unique(truth)]
         return {
             "accuracy": float(metrics.accuracy_score(truth, chosen)),
             "recall": float(metrics.recall_score(truth, chosen, average="macro", zero_division=0)),
@@ -296,11 +304,17 @@ class OnServers:
 
     def begin(self, kept: Sequence[int], pending: int) -> None:
         """Make room for as many versions of each server's share, and pending gradients; the present version is the first of each."""
-        tf, values = self._tf, [one.value for one in self._learner.variables]
+        tf, values = self._tf, self._learner.values()
         for which, table, rows in zip(self._which, self._kept, kept):
             row = self._learner._flat(which, values)
             table.assign(tf.concat([row[None], tf.zeros([rows - 1, row.shape[0]])], 0))
         self._pending.assign(tf.zeros([pending, sum(self._widths)]))
+
+    def apply_in_turn(self, batches: Any, rate: float) -> None:
+        """Apply mean gradients of batches, shape (n, batches, samples), each of the version before it, on one server."""
+        np = self._learner._np
+        none = np.zeros(len(batches), np.int32)
+        self._go_on(none, none - 1, none[:, None], none, batches, np.full(len(batches), rate, np.float32))
 
     def go_on(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
         """Apply gradients, one after the other.
@@ -323,20 +337,18 @@ class OnServers:
         self._go_on(server, gradient, read, write, batches, scale)
 
     def _in_turn(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
-        tf, count = self._tf, tf_length(self._tf, server)
+        tf, count = self._tf, self._tf.shape(server)[0]
 
-        def one(number: Any) -> tuple[Any]:
-            found = self._gradient(gradient[number], read[number], batches[number])
-            if len(self._which) == 1:
-                self._applied(0, found, write[number], scale[number])
+        def update(number: Any) -> tuple[Any]:
+            computed = self._gradient(gradient[number], read[number], batches[number])
+            cases = [lambda of=of: self._applied(of, computed, write[number], scale[number]) for of in range(len(self._which))]
+            if len(cases) == 1:
+                cases[0]()
             else:
-                tf.switch_case(
-                    server[number],
-                    [lambda of=of: self._applied(of, found, write[number], scale[number]) for of in range(len(self._which))],
-                )
+                tf.switch_case(server[number], cases)
             return (number + 1,)
 
-        tf.while_loop(lambda number: number < count, one, (tf.constant(0),), parallel_iterations=1)
+        tf.while_loop(lambda number: number < count, update, (tf.constant(0),), parallel_iterations=1)
 
     def _gradient(self, kept_in: Any, read: Any, batches: Any) -> Any:
         tf, learner = self._tf, self._learner
@@ -351,9 +363,9 @@ class OnServers:
             return compute()
 
         def compute_and_keep() -> Any:
-            found = compute()
-            self._pending.scatter_nd_update([[-1 - kept_in]], [found])
-            return found
+            computed = compute()
+            self._pending.scatter_nd_update([[-1 - kept_in]], [computed])
+            return computed
 
         return tf.cond(kept_in < 0, compute_and_keep, lambda: tf.gather(self._pending, kept_in))
 
@@ -363,7 +375,7 @@ class OnServers:
             return self._tf.constant(0)
         begin = sum(self._widths[:server])
         learner._apply(which, learner._shaped(which, gradient[begin : begin + self._widths[server]]), scale)
-        flat = learner._flat(which, [one.value for one in learner.variables])
+        flat = learner._flat(which, learner.values())
         self._kept[server].scatter_nd_update([[write]], [flat])
         return self._tf.constant(0)
 
@@ -379,16 +391,17 @@ class Copies:
         tf = learner._tf
         self._tf, self._learner, self._neighbours = tf, learner, neighbours
         self._which = range(len(learner.variables))
-        self._optimizer = [one for optimizer in learner._optimizers for one in optimizer.variables]
-        widths = sum(learner.sizes), sum(max(int(learner._np.prod(one.shape)), 1) for one in self._optimizer)
-        self._values, self._slots = (tf.Variable(tf.zeros([1, its]), shape=[None, its], trainable=False) for its in widths)
+        self._optimizer = learner.slots()
+        self._slot_sizes = [max(int(learner._np.prod(slot.shape)), 1) for slot in self._optimizer]
+        widths = sum(learner.sizes), sum(self._slot_sizes)
+        self._values, self._slots = (tf.Variable(tf.zeros([1, width]), shape=[None, width], trainable=False) for width in widths)
         signature = [tf.TensorSpec([None, None, None, None], tf.int32), tf.TensorSpec([None], tf.float32)]
         self._go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
 
     def begin(self, workers: int) -> None:
         """All copies are the present version."""
         tf = self._tf
-        flat = self._learner._flat(self._which, [one.value for one in self._learner.variables])
+        flat = self._learner._flat(self._which, self._learner.values())
         self._values.assign(tf.tile(flat[None], [workers, 1]))
         self._slots.assign(tf.tile(self._flat_slots()[None], [workers, 1]))
 
@@ -406,7 +419,7 @@ class Copies:
 
     def _flat_slots(self) -> Any:
         tf = self._tf
-        return tf.concat([tf.reshape(tf.cast(one.value, tf.float32), [-1]) for one in self._optimizer], 0)
+        return tf.concat([tf.reshape(tf.cast(slot.value, tf.float32), [-1]) for slot in self._optimizer], 0)
 
     def _in_turn(self, batches: Any, scale: Any) -> None:
         tf, learner = self._tf, self._learner
@@ -422,11 +435,10 @@ class Copies:
                 own = tf.gather(self._values, worker)
                 gradients = learner._mean_gradients(learner._shaped(self._which, own), batches[number, at // workers, worker][None])
                 start = tf.gather(base, worker) if self._neighbours else own
-                for one, value in zip(learner.variables, learner._shaped(self._which, start)):
-                    one.assign(value)
+                assign(learner.variables, learner._shaped(self._which, start))
                 self._put_slots(tf.gather(self._slots, worker))
                 learner._apply(self._which, gradients, scale[number])
-                new = learner._flat(self._which, [one.value for one in learner.variables])
+                new = learner._flat(self._which, learner.values())
                 self._values.scatter_nd_update([[worker]], [new])
                 self._slots.scatter_nd_update([[worker]], [self._flat_slots()])
                 return (at + 1,)
@@ -436,8 +448,7 @@ class Copies:
                 mean = tf.reduce_mean(self._values.read_value(), 0)
                 if not self._neighbours:
                     self._values.assign(tf.tile(mean[None], [workers, 1]))
-            for one, value in zip(learner.variables, learner._shaped(self._which, mean)):
-                one.assign(value)
+            assign(learner.variables, learner._shaped(self._which, mean))
             return (number + 1,)
 
         tf.while_loop(lambda number: number < rounds, one_round, (tf.constant(0),), parallel_iterations=1)
@@ -450,15 +461,15 @@ class Copies:
         return (values + tf.roll(values, 1, 0) + tf.roll(values, -1, 0)) / 3.0
 
     def _put_slots(self, flat: Any) -> None:
-        tf, np = self._tf, self._learner._np
-        parts = tf.split(flat, [max(int(np.prod(one.shape)), 1) for one in self._optimizer])
-        for one, part in zip(self._optimizer, parts):
-            one.assign(tf.cast(tf.reshape(part, one.shape), one.dtype))
+        tf = self._tf
+        parts = zip(self._optimizer, tf.split(flat, self._slot_sizes))
+        assign(self._optimizer, [tf.cast(tf.reshape(part, slot.shape), slot.dtype) for slot, part in parts])
 
 
-def tf_length(tf: Any, values: Any) -> Any:
-    """How many a tensor has, while a function is made or runs."""
-    return tf.shape(values)[0]
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Put values into variables."""
+    for variable, value in zip(variables, values):
+        variable.assign(value)
 
 
 def _length(tf: Any, data: Any) -> int:
@@ -467,5 +478,5 @@ def _length(tf: Any, data: Any) -> int:
 
 def _kind(value: Any) -> str:
     if isinstance(value, (tuple, list)):
-        return f"{len(value)} of {', '.join(type(one).__name__ for one in value)}"
+        return f"{len(value)} of {', '.join(type(part).__name__ for part in value)}"
     return f"a {type(value).__name__}"

@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import ending, environment, training
-from .ending import UsageError
+from . import machine, recording, training
 from .learner import Learner
-from .recorder import Recorder, progress
+from .recording import Recorder, UsageError, progress
 from .replay import Stream
 
 MOST_ROWS = 1 << 16
@@ -28,24 +27,24 @@ class Norms:
         self._learner = learner
 
         def squares(batches: Any) -> Any:
-            values = [tf.convert_to_tensor(one.value) for one in learner.variables]
+            values = learner.values()
 
-            def one(number: Any, found: Any) -> Any:
+            def of_draw(number: Any, norms: Any) -> Any:
                 gradients = learner._gradients(values, batches[number])
-                square = tf.add_n([tf.reduce_sum(tf.square(tf.cast(its, tf.float64))) for its in gradients])
-                return number + 1, found.write(number, square)
+                square = tf.add_n([tf.reduce_sum(tf.square(tf.cast(gradient, tf.float64))) for gradient in gradients])
+                return number + 1, norms.write(number, square)
 
             count = tf.shape(batches)[0]
             begin = (tf.constant(0), tf.TensorArray(tf.float64, count, element_shape=[]))
-            _, found = tf.while_loop(lambda number, _: number < count, one, begin, parallel_iterations=1)
-            return found.stack()
+            _, norms = tf.while_loop(lambda number, _: number < count, of_draw, begin, parallel_iterations=1)
+            return norms.stack()
 
         self._squares = tf.function(squares, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
 
     def of(self, rows: Any) -> list[float]:
         """Of batches of samples, shape (draws, samples)."""
         piece = max(MOST_ROWS // rows.shape[1], 1)
-        return [float(one) for at in range(0, len(rows), piece) for one in self._squares(rows[at : at + piece])]
+        return [float(square) for at in range(0, len(rows), piece) for square in self._squares(rows[at : at + piece])]
 
 
 def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
@@ -57,10 +56,7 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     keras.utils.set_random_seed(asked.seed)
     learner = Learner(tf, build())
     learner.try_out(problem)
-    recorder.write(
-        "problem", samples=learner.samples, validation_samples=learner.valid_samples, parameters=sum(learner.sizes),
-        optimizer=type(learner.model.optimizer).__name__, name=learner.model.name,
-    )  # fmt: skip
+    recorder.write("problem", **learner.described)
     if learner.samples < 2 * asked.batch:
         raise UsageError(
             f"the data to train on have {learner.samples} samples, and the noise scale needs two batches of {asked.batch} at least; "
@@ -75,7 +71,7 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     for moment in range(moments):
         progress(moment, moments, "moments of the training")
         at = (2 * moment + 1) * steps // (2 * moments)
-        _train(np, server, stream, asked.batch, at - done)
+        _train(server, stream, asked.batch, at - done)
         done = at
         state, draws = learner.state(), np.random.default_rng([asked.seed, 1, done])
         for batch, count in ((asked.batch, asked.draws), (big, asked.big_draws)):
@@ -87,14 +83,12 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     progress(moments, moments, "moments of the training")
 
 
-def _train(np: Any, server: Any, stream: Stream, batch: int, steps: int) -> None:
+def _train(server: Any, stream: Stream, batch: int, steps: int) -> None:
     """Plain steps, one batch each."""
     most = max(MOST_ROWS // batch, 1)
     while steps > 0:
         count = min(steps, most)
-        none = np.zeros(count, np.int32)
-        batches = stream.take(count * batch).reshape(count, 1, batch)
-        server.go_on(none, none - 1, none[:, None], none, batches, np.ones(count, np.float32))
+        server.apply_in_turn(stream.take(count * batch).reshape(count, 1, batch), 1.0)
         steps -= count
 
 
@@ -113,15 +107,12 @@ def main() -> int:
     parser.add_argument("--out", required=True)
     asked = parser.parse_args()
     recorder = Recorder(asked.out)
-    recorder.header("noise_scale", {name: value for name, value in vars(asked).items() if name != "out"})
-    ending.let_import(asked.problem)
+    recorder.header("noise_scale", vars(asked))
+    recording.let_import(asked.problem)
 
     def measure() -> None:
-        tf = ending.tensorflow()
-        environment.compute_alike(tf)
-        device, kind = environment.choose_device(tf, asked.device)
-        recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
-        with tf.device(device):
+        tf, on_device = machine.tensorflow_alike(recorder, asked.device)
+        with on_device:
             measured(tf, asked.problem, asked, recorder)
 
-    return ending.recorded(measure, recorder, asked.problem)
+    return recording.recorded(measure, recorder, asked.problem)

@@ -6,14 +6,11 @@ and update are compiled once more each by itself, and tell the shares of the pas
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any, Callable, Iterator
 
-from . import ending, environment
-from .keras_model import KerasModel
-
-Step = Callable[[], Any]
+from . import machine, recording
+from .training import KerasModel, Step, keras_of
 
 
 class Jax:
@@ -21,7 +18,7 @@ class Jax:
 
     Parameters
     ----------
-    wanted
+    device
         Such as ``CPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
 
     Raises
@@ -31,43 +28,42 @@ class Jax:
     """
 
     name = "jax"
-    observed = False
     remark = "forward pass, forward with backward pass, and update were compiled each by itself, since a compiled step shows no parts"
 
-    def __init__(self, wanted: str | None) -> None:
-        self._jax = jax = ending.framework(self.name)
-        gpus = [one for one in jax.devices() if one.platform in ("gpu", "cuda", "rocm")]
-        self.kind, index = environment.chosen(wanted, len(gpus), "JAX")
-        self._gpus, self.index = len(gpus), index
-        places = gpus if self.kind == "GPU" else jax.devices("cpu")
-        self._device = places[index]
+    def __init__(self, device: str | None) -> None:
+        self._jax = jax = recording.framework(self.name)
+        gpus = [place for place in jax.devices() if place.platform in ("gpu", "cuda", "rocm")]
+        self._gpus = len(gpus)
+        self.kind, self.index = machine.chosen(device, self._gpus, "JAX")
+        self._device = (gpus if self.kind == "GPU" else jax.devices("cpu"))[self.index]
         self._state: Any = None
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a measured time may depend on, as plain data."""
-        found = environment.of_machine(self.kind, self.index, self._gpus) | {"backend": self.name, "jax": self._jax.__version__}
+        record = machine.of_machine(self.kind, self.index, self._gpus) | {"backend": self.name, "jax": self._jax.__version__}
         if self.kind == "GPU":
-            found["device_name"] = str(self._device.device_kind)
-        return found
+            record["device_name"] = str(self._device.device_kind)
+        return record
 
-    @contextlib.contextmanager
-    def on_device(self) -> Iterator[None]:
+    def on_device(self) -> Any:
         """Within, arrays are made on the device."""
-        with self._jax.default_device(self._device):
-            yield
+        return self._jax.default_device(self._device)
 
     def wait(self, result: Any) -> None:
         """Until what a call has returned is there: JAX hands out arrays before they are computed."""
         self._jax.block_until_ready(result)
 
+    def model_of(self, built: Any, mixed: bool) -> KerasModel:
+        """The model that the user's function has built."""
+        return KerasModel(keras_of(self.name), built, mixed)
+
     def step_of(self, made: KerasModel, batch: int) -> Step:
         """A callable that does one step on a batch that already lies on the device; steps of all batch sizes train one state."""
         with self.on_device():
-            made.build(batch)
-            x, y = made.batch_of(batch)
+            x, y = made.built_for(batch)
         if self._state is None:
             self._state = _state_of(made)
-        passes, optimizer = self._passes(made), made.optimizer
+        passes, optimizer = self._jax.value_and_grad(_forward_of(made), has_aux=True), made.optimizer
 
         def body(state: Any, x: Any, y: Any) -> Any:
             trainable, others, of_optimizer = state
@@ -84,10 +80,6 @@ class Jax:
                 return loss, self._state
 
         return run
-
-    def _passes(self, made: KerasModel) -> Any:
-        """Forward and backward pass, of trainable and other variables and those of the optimizer."""
-        return self._jax.value_and_grad(_forward_of(made), has_aux=True)
 
     def evaluation_of(self, made: KerasModel, batch: int) -> Step:
         """A callable that computes the loss of a batch, without gradients."""
@@ -116,9 +108,9 @@ class Jax:
         assert made is not None
         with self.on_device():
             x, y = made.batch_of(batch)
-        forward, passes, update = _forward_of(made), self._passes(made), made.optimizer.stateless_apply
-        jit = self._jax.jit
-        return Apart(self, made, (jit(forward), jit(passes), jit(update)), x, y)
+        forward, jit = _forward_of(made), self._jax.jit
+        passes = self._jax.value_and_grad(forward, has_aux=True)
+        return Apart(self, made, (jit(forward), jit(passes), jit(made.optimizer.stateless_apply)), x, y)
 
     @property
     def state(self) -> Any:
@@ -133,29 +125,29 @@ class Apart:
         self._on, self._made, self._x, self._y = on, made, x, y
         self._forward, self._passes, self._update = compiled
 
-    def once(self) -> tuple[dict[str, float], dict[str, float]] | None:
-        """Seconds of the passes and of the update, and of each gradient after the loss: of all, when the backward pass ends."""
+    def once(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Kinds and fields of the records of one step, ``split`` and ``ready``: all gradients when the backward pass ends."""
         trainable, others, of_optimizer = self._on.state
         with self._on.on_device():
             _, forward_s = self._timed(self._forward, trainable, others, of_optimizer, self._x, self._y)
             (_, gradients), both_s = self._timed(self._passes, trainable, others, of_optimizer, self._x, self._y)
             _, apply_s = self._timed(self._update, of_optimizer, gradients, trainable)
         backward_s = max(both_s - forward_s, 0.0)
-        ready = {str(index): backward_s for index in range(len(trainable))}
-        return {"forward_s": forward_s, "backward_s": backward_s, "apply_s": apply_s}, ready
+        yield "split", {"forward_s": forward_s, "backward_s": backward_s, "apply_s": apply_s}
+        yield "ready", {"observed": False, "ready_s": {str(index): backward_s for index in range(len(trainable))}}
 
-    def _timed(self, call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
+    def _timed(self, call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
         begun = time.perf_counter()
-        result = call(*given)
+        result = call(*arguments)
         self._on.wait(result)
         return result, time.perf_counter() - begun
 
     def variables(self) -> Iterator[dict[str, Any]]:
         """The fields of a ``variable`` record for each trainable variable."""
-        for index, one in enumerate(self._made.model.trainable_variables):
-            value = one.value
+        for index, variable in enumerate(self._made.model.trainable_variables):
+            value = variable.value
             yield {
-                "index": index, "name": str(one.path), "shape": [int(size) for size in value.shape], "dtype": str(value.dtype),
+                "index": index, "name": str(variable.path), "shape": [int(size) for size in value.shape], "dtype": str(value.dtype),
                 "size_bytes": int(value.nbytes), "gradient_dtype": str(value.dtype), "sparse_row_bytes": None, "created": index,
             }  # fmt: skip
 
@@ -165,7 +157,7 @@ def _state_of(made: KerasModel) -> Any:
     import jax.numpy
 
     def copies(variables: Any) -> Any:
-        return [jax.numpy.array(one.value, copy=True) for one in variables]
+        return [jax.numpy.array(variable.value, copy=True) for variable in variables]
 
     return copies(made.model.trainable_variables), copies(made.model.non_trainable_variables), copies(made.optimizer.variables)
 

@@ -11,10 +11,8 @@ import contextlib
 import time
 from typing import Any, Callable, Iterator
 
-from . import ending, environment
-from .keras_model import KerasModel
-
-Step = Callable[[], Any]
+from . import machine, recording
+from .training import KerasModel, Step, keras_of
 
 
 class Torch:
@@ -22,7 +20,7 @@ class Torch:
 
     Parameters
     ----------
-    wanted
+    device
         Such as ``CPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
 
     Raises
@@ -32,41 +30,41 @@ class Torch:
     """
 
     name = "torch"
-    observed = True
     remark = ""
 
-    def __init__(self, wanted: str | None) -> None:
-        self._torch = torch = ending.framework(self.name)
+    def __init__(self, device: str | None) -> None:
+        self._torch = torch = recording.framework(self.name)
         self._gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        self.kind, self.index = environment.chosen(wanted, self._gpus, "PyTorch")
+        self.kind, self.index = machine.chosen(device, self._gpus, "PyTorch")
         self._place = f"cuda:{self.index}" if self.kind == "GPU" else "cpu"
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that a measured time may depend on, as plain data."""
         torch = self._torch
-        found = environment.of_machine(self.kind, self.index, self._gpus)
-        found |= {"backend": self.name, "torch": torch.__version__, "cuda": str(torch.version.cuda or "")}
-        found |= {"intra_op_threads": torch.get_num_threads(), "inter_op_threads": torch.get_num_interop_threads()}
+        record = machine.of_machine(self.kind, self.index, self._gpus)
+        record |= {"backend": self.name, "torch": torch.__version__, "cuda": str(torch.version.cuda or "")}
+        record |= {"intra_op_threads": torch.get_num_threads(), "inter_op_threads": torch.get_num_interop_threads()}
         if self.kind == "GPU":
-            found |= {"device_name": torch.cuda.get_device_name(self.index), "cudnn": str(torch.backends.cudnn.version() or "")}
-        return found
+            record |= {"device_name": torch.cuda.get_device_name(self.index), "cudnn": str(torch.backends.cudnn.version() or "")}
+        return record
 
-    @contextlib.contextmanager
-    def on_device(self) -> Iterator[None]:
+    def on_device(self) -> Any:
         """Within, tensors are made on the device."""
-        with self._torch.device(self._place):
-            yield
+        return self._torch.device(self._place)
 
     def wait(self, result: Any) -> None:  # noqa: ARG002
         """Until the device has done all that was asked of it; a CPU has done each operation before the next is called."""
         if self.kind == "GPU":
             self._torch.cuda.synchronize(self.index)
 
+    def model_of(self, built: Any, mixed: bool) -> KerasModel:
+        """The model that the user's function has built."""
+        return KerasModel(keras_of(self.name), built, mixed)
+
     def step_of(self, made: KerasModel, batch: int) -> Step:
         """A callable that does one step on a batch that already lies on the device, as ``keras.backend.torch.trainer`` does it."""
         with self.on_device():
-            made.build(batch)
-            x, y = made.batch_of(batch)
+            x, y = made.built_for(batch)
 
         def run() -> Any:
             with self.on_device():
@@ -79,19 +77,6 @@ class Torch:
                 with self._torch.no_grad():
                     made.optimizer.apply(gradients, trained)
                 return loss.detach()
-
-        return run
-
-    def custom_step(self, factory: Callable[[int], Any], batch: int) -> Step:
-        """The user's own step for a batch size."""
-        with self.on_device():
-            step = factory(batch)
-        if not callable(step):
-            raise TypeError(f"the step function must return a callable without arguments, not {type(step).__name__}")
-
-        def run() -> Any:
-            with self.on_device():
-                return step()
 
         return run
 
@@ -116,7 +101,8 @@ class Torch:
 
     def split_of(self, made: KerasModel | None, batch: int, step: Step) -> Watched:  # noqa: ARG002
         """Tells how the passes share a step, and when each gradient is ready."""
-        named = {id(one.value): (str(one.path), place) for place, one in enumerate(made.model.trainable_weights)} if made else {}
+        weights = made.model.trainable_weights if made else []
+        named = {id(weight.value): (str(weight.path), place) for place, weight in enumerate(weights)}
         return Watched(self._torch, self.kind == "GPU", step, self.wait, named)
 
 
@@ -133,8 +119,8 @@ class Watched:
         self._lost: Any = None
         self._ready: dict[int, Any] = {}
 
-    def once(self) -> tuple[dict[str, float], dict[str, float]] | None:
-        """Seconds of the passes and of the update of one step, and of each gradient after the loss; None where none was seen."""
+    def once(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Kinds and fields of the records of one step, ``split`` and ``ready``; nothing where no gradient was seen."""
         self._lost, self._ready = None, {}
         with self._watching():
             begun = self._now()
@@ -142,20 +128,22 @@ class Watched:
             end = self._now()
         self._wait(result)
         if self._lost is None or not self._ready:
-            return None
+            return
         ready = {str(index): max(self._between(self._lost, at), 0.0) for index, at in self._ready.items()}
         forward_s, backward_s = self._between(begun, self._lost), max(ready.values())
         apply_s = self._between(begun, end) - forward_s - backward_s
-        return {"forward_s": max(forward_s, 0.0), "backward_s": backward_s, "apply_s": max(apply_s, 0.0)}, ready
+        yield "split", {"forward_s": max(forward_s, 0.0), "backward_s": backward_s, "apply_s": max(apply_s, 0.0)}
+        yield "ready", {"observed": True, "ready_s": ready}
 
     def variables(self) -> Iterator[dict[str, Any]]:
         """The fields of a ``variable`` record for each parameter whose gradient was seen."""
-        for index, one in enumerate(self._parameters):
-            name, created = self._named.get(id(one), (f"parameter {index}", len(self._named) + len(self._parameters) - index))
-            dtype = str(one.dtype).rpartition(".")[2]
+        for index, parameter in enumerate(self._parameters):
+            name, created = self._named.get(id(parameter), (f"parameter {index}", len(self._named) + len(self._parameters) - index))
+            dtype = str(parameter.dtype).rpartition(".")[2]
             yield {
-                "index": index, "name": name, "shape": [int(size) for size in one.shape], "dtype": dtype,
-                "size_bytes": one.numel() * one.element_size(), "gradient_dtype": dtype, "sparse_row_bytes": None, "created": created,
+                "index": index, "name": name, "shape": [int(size) for size in parameter.shape], "dtype": dtype,
+                "size_bytes": parameter.numel() * parameter.element_size(), "gradient_dtype": dtype, "sparse_row_bytes": None,
+                "created": created,
             }  # fmt: skip
 
     def _now(self) -> Any:
@@ -185,8 +173,8 @@ class Watched:
         autograd, original = self._torch.autograd, self._torch.autograd.backward
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            for one in [tensors] if isinstance(tensors, self._torch.Tensor) else tensors:
-                for parameter in _leaves(one):
+            for root in [tensors] if isinstance(tensors, self._torch.Tensor) else tensors:
+                for parameter in _leaves(root):
                     self._hook(parameter)
             if self._lost is None:
                 self._lost = self._now()

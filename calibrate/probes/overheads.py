@@ -1,4 +1,4 @@
-"""Measures what a training costs besides its steps: start-up, first evaluation, checkpoints, ends of iterators.
+"""Measures what a training costs besides its steps: start-up, first evaluation, checkpoints, ends of iterators, updates on servers.
 
 How much longer the first training step takes is seen in the warm-up. What cannot be
 measured is left out, with the reason in the file: the step times stand without it.
@@ -30,6 +30,12 @@ MOST_STEPS = 200
 SLOW_STEP_S = 1.0
 """A step that takes longer is too slow for stepping through many iterators."""
 OLDEST_S = 86400.0
+SIZES = (4 * 2**10, 64 * 2**10, 2**20, 8 * 2**20)
+"""Of tensors that a server updates; and the largest variable, up to ``LARGEST``."""
+LARGEST = 64 * 2**20
+SHORT, LONG, LONG_OF_SMALL = 1, 9, 33
+"""Updates in one call: the difference of two such times is free of the call's own cost."""
+SMALL = 256 * 2**10
 
 
 def age_s() -> float | None:
@@ -129,8 +135,7 @@ def unmeasured(what: str, error: Any, recorder: Any) -> None:
 def variables_of_step(tf: Any, step: Callable[[], Any]) -> list[Any]:
     """All variables that a step of the user's own touches, those of its optimizer among them, by its graph."""
     graph = tf.function(step, autograph=False).get_concrete_function().graph
-    found = {id(one): one for one in graph.variables}
-    return list(found.values())
+    return list({id(variable): variable for variable in graph.variables}.values())
 
 
 def checkpoints(state: Any, size_bytes: int, copied: Callable[[], list[Any]], beside: str, recorder: Any) -> None:
@@ -170,7 +175,7 @@ def disk_beside(out: str) -> Iterator[str]:
 
 def bytes_of(tf: Any, variables: list[Any]) -> int:
     """Bytes of variables of TensorFlow."""
-    return sum(math.prod(int(one) for one in variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
+    return sum(math.prod(int(size) for size in variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
 
 
 def _check_room(size: int, folder: str) -> None:
@@ -219,25 +224,76 @@ def _synchronise(paths: list[str]) -> None:
     """Until the disk has them, and not only the page cache."""
     for path in paths:
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            with _opened(path) as descriptor:
+                os.fsync(descriptor)
         except OSError:  # a folder cannot be opened everywhere
             if os.path.isfile(path):
                 raise
-            continue
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _out_of_cache(path: str) -> bool:
     """Ask the system to forget what it keeps of a file, so that it is read from the disk; False where it takes no such advice."""
-    advise = getattr(os, "posix_fadvise", None)
-    if advise is None:
+    if not hasattr(os, "posix_fadvise"):
         return False
+    with _opened(path) as descriptor:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        advise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        yield descriptor
     finally:
         os.close(descriptor)
-    return True
+
+
+# -- what a parameter server does with a gradient: the update of one tensor, without any network ----------------------
+
+
+def server_cost(tf: Any, optimizer: Any, largest_variable_bytes: int, rounds: int, recorder: Any) -> None:
+    """Write ``server`` records, which calibrate/fit/step.py fits: seconds for a call with several updates of a tensor of a size.
+
+    Parameters
+    ----------
+    optimizer
+        Of which a fresh copy is used; None takes plain SGD.
+    largest_variable_bytes
+        Size of the model's largest variable, measured too.
+    rounds
+        Times that each size is measured, in turn.
+    """
+    import keras
+
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    calls: list[tuple[int, int, Callable[[], Any]]] = []
+    with tf.device("/CPU:0"):
+        for size in sorted({*SIZES, max(4, min(largest_variable_bytes, LARGEST) // 4 * 4)}):
+            variable = keras.Variable(tf.zeros([size // 4]), trainable=True)
+            copy = keras.optimizers.SGD(0.01) if inner is None else type(inner).from_config(inner.get_config())
+            copy.build([variable])
+            gradient = tf.fill([size // 4], 1e-3)
+            lengths = (SHORT, LONG_OF_SMALL if size <= SMALL else LONG)
+            calls += [(size, length, _chain(tf, copy, variable, gradient, length)) for length in lengths]
+        for _, _, call in calls:
+            call()
+            call()
+        for turn in range(rounds):
+            for size, length, call in calls:
+                times = []
+                for _ in range(5):
+                    start = time.perf_counter()
+                    call()
+                    times.append(time.perf_counter() - start)
+                recorder.write("server", size_bytes=size, round=turn, applies=length, seconds=statistics.median(times))
+
+
+def _chain(tf: Any, optimizer: Any, variable: Any, gradient: Any, length: int) -> Callable[[], Any]:
+    def body(gradient: Any) -> None:
+        # updates of one variable wait for each other, so that the chain takes `length` times one
+        for _ in range(length):
+            optimizer.apply_gradients([(gradient, variable)])
+
+    traced = tf.function(body, autograph=False)
+    return lambda: traced(gradient)

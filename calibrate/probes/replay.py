@@ -14,10 +14,9 @@ import json
 import math
 from typing import Any, Iterator
 
-from . import ending, environment, training
-from .ending import UsageError
+from . import machine, recording, training
 from .learner import Learner
-from .recorder import Recorder, progress
+from .recording import Recorder, UsageError, progress
 
 MOST_ROWS = 1 << 20
 """Numbers of samples that are handed to TensorFlow at a time."""
@@ -43,16 +42,14 @@ class Stream:
 class Phase:
     """Some updates of a schedule, of one rule."""
 
-    def __init__(self, np: Any, its: dict[str, Any]) -> None:
-        with np.load(its["schedule"], allow_pickle=False) as arrays:
+    def __init__(self, np: Any, asked: dict[str, Any]) -> None:
+        with np.load(asked["schedule"], allow_pickle=False) as arrays:
             rule = json.loads(arrays["rule"].tobytes())
             self.time_s, self.read, self.applied = arrays["time_s"], arrays["read"], arrays["applied"]
         self.workers, self.averaged, self.every, self.neighbours = (rule[name] for name in ("workers", "averaged", "every", "neighbours"))
-        self.batch = its["batch"]
-        self.updates = its["updates"]
-        self.begins_s = its["begins_s"]
-        self.rate = its["rate"]
-        self.by_staleness = its["by_staleness"]
+        self.batch, self.updates, self.begins_s, self.rate, self.by_staleness = (
+            asked[name] for name in ("batch", "updates", "begins_s", "rate", "by_staleness")
+        )
 
     @property
     def batches_an_update(self) -> int:
@@ -63,33 +60,20 @@ class Phase:
 def replayed(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
     """Replay the updates of a phase; yields how many are complete whenever that is one of ``stops``."""
     if phase.read.shape[1]:
-        return _apart(np, learner, stream, phase, stops)
-    if phase.every > 1 or phase.neighbours:
-        return _with_copies(np, learner, stream, phase, stops)
-    return _averaged(np, learner, stream, phase, stops)
-
-
-def _averaged(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
-    """All compute with the same version, and the mean of the gradients that came in time is applied."""
-    server = learner.on_servers(1, [1], 1)
-    done = 0
-    for stop in stops:
-        for count in _pieces(stop - done, phase.workers * phase.batch):
-            batches = stream.take(count * phase.workers * phase.batch).reshape(count, phase.workers, phase.batch)
-            none = np.zeros(count, np.int32)
-            server.go_on(none, none - 1, none[:, None], none, batches[:, : phase.averaged], np.full(count, phase.rate, np.float32))
-        done = stop
-        yield done
-
-
-def _with_copies(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
-    """Each worker has a copy of its own: local SGD, or averages with neighbours."""
-    copies = learner.copies(phase.workers, phase.neighbours)
+        yield from _apart(np, learner, stream, phase, stops)
+        return
+    # each worker has a copy of its own: local SGD, or averages with neighbours
+    copies = learner.copies(phase.workers, phase.neighbours) if phase.every > 1 or phase.neighbours else None
+    # or all compute with the same version, and the mean of the gradients that came in time is applied
+    server = learner.on_servers(1, [1], 1) if copies is None else None
     done, a_round = 0, phase.every * phase.workers * phase.batch
     for stop in stops:
         for count in _pieces(stop - done, a_round):
             batches = stream.take(count * a_round).reshape(count, phase.every, phase.workers, phase.batch)
-            copies.go_on(batches, np.full(count, phase.rate, np.float32))
+            if copies is not None:
+                copies.go_on(batches, np.full(count, phase.rate, np.float32))
+            else:
+                server.apply_in_turn(batches[:, 0, : phase.averaged], phase.rate)
         done = stop
         yield done
 
@@ -226,17 +210,17 @@ class Applications:
 def _apart(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
     """Each update is the gradient of one batch with the versions that its worker read, applied server by server in their order."""
     read, applied = phase.read[: phase.updates], phase.applied[: phase.updates]
-    its = Applications(np, read, applied)
+    order = Applications(np, read, applied)
     batches = stream.take(phase.updates * phase.batch).reshape(phase.updates, 1, phase.batch)
     handed = np.argsort(np.argsort(read.sum(axis=1), kind="stable"), kind="stable")  # batches go to workers in the order of reads
-    columns = [np.array(column, np.int32) for column in (its.server, its.gradient, its.reads, its.write)]
-    update, scale = np.array(its.update), np.full(len(its.server), phase.rate, np.float32)
+    columns = [np.array(column, np.int32) for column in (order.server, order.gradient, order.reads, order.write)]
+    update, scale = np.array(order.update), np.full(len(order.server), phase.rate, np.float32)
     if phase.by_staleness:  # Zhang et al. 2016, arXiv:1511.05950
-        scale = scale / np.maximum(np.array(its.staleness, np.float32), 1.0)
-    servers = learner.on_servers(read.shape[1], its.kept, max(its.pending, 1))
+        scale = scale / np.maximum(np.array(order.staleness, np.float32), 1.0)
+    servers = learner.on_servers(read.shape[1], order.kept, max(order.pending, 1))
     at = 0
     for stop in stops:
-        end = its.ends[stop - 1]
+        end = order.ends[stop - 1]
         for count in _pieces(end - at, phase.batch):
             piece = slice(at, at + count)
             servers.go_on(*(column[piece] for column in columns), batches[handed[update[piece]]], scale[piece])
@@ -263,10 +247,7 @@ class Replay:
         learner = self._learner
         if not self._request["runs"]:
             learner.try_out(self._problem)
-        self._recorder.write(
-            "problem", samples=learner.samples, validation_samples=learner.valid_samples, parameters=sum(learner.sizes),
-            optimizer=type(learner.model.optimizer).__name__, name=learner.model.name,
-        )  # fmt: skip
+        self._recorder.write("problem", **learner.described)
         for run in self._request["runs"]:
             self._run(run)
 
@@ -277,9 +258,9 @@ class Replay:
         stream = Stream(np, learner.samples, run["seed"])
         samples, updates = 0, 0
         good = self._note(run, 0.0, 0, 0)
-        for its in run["phases"]:
-            phase = Phase(np, its)
-            stops = list(_checkpoints(phase.updates, its["checkpoints"]))
+        for asked in run["phases"]:
+            phase = Phase(np, asked)
+            stops = list(_checkpoints(phase.updates, asked["checkpoints"]))
             each, last = phase.batches_an_update * phase.batch, 0
             for done in replayed(np, learner, stream, phase, stops):
                 self._done, last = self._done + done - last, done
@@ -293,14 +274,14 @@ class Replay:
 
     def _note(self, run: dict[str, Any], at_s: float, updates: int, samples: int) -> bool:
         """Validate, and record how good the model is; whether it is any good still."""
-        found = self._learner.validated()
+        metrics = self._learner.validated()
         wanted = self._request.get("metric")
-        if wanted is not None and wanted not in found:
-            raise UsageError(f"the model has no metric {wanted!r}; it has {', '.join(found)}")
-        finite = {name: value for name, value in found.items() if math.isfinite(value)}
+        if wanted is not None and wanted not in metrics:
+            raise UsageError(f"the model has no metric {wanted!r}; it has {', '.join(metrics)}")
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
         self._recorder.write("learned", run=run["name"], time_s=at_s, updates=updates, samples=samples, metrics=finite)
         progress(self._done, self._total, "updates replayed")
-        return math.isfinite(found["loss"])
+        return math.isfinite(metrics["loss"])
 
 
 def _checkpoints(updates: int, count: int) -> Iterator[int]:
@@ -323,14 +304,11 @@ def main() -> int:
         with open(arguments.request, encoding="utf-8") as file:
             request = json.load(file)
     recorder.header("replay", {"problem": arguments.problem, "identity": arguments.identity})
-    ending.let_import(arguments.problem)
+    recording.let_import(arguments.problem)
 
     def measure() -> None:
-        tf = ending.tensorflow()
-        environment.compute_alike(tf)
-        device, kind = environment.choose_device(tf, None)
-        recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
-        with tf.device(device):
+        tf, on_device = machine.tensorflow_alike(recorder, None)
+        with on_device:
             Replay(tf, arguments.problem, request, recorder).run()
 
-    return ending.recorded(measure, recorder, arguments.problem)
+    return recording.recorded(measure, recorder, arguments.problem)

@@ -1,4 +1,4 @@
-"""Measures real training steps; runs in the user's Python. Here is TensorFlow; steps under JAX and PyTorch are in other_backends.py.
+"""Measures real training steps; runs in the user's Python. The frameworks are in on_tensorflow.py, on_jax.py and on_torch.py.
 
 What is measured is either a Keras model (``--model FILE.py:FUNCTION``) or a training
 step of the user's own (``--step FILE.py:FUNCTION``).
@@ -25,12 +25,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import time
-from typing import Any, Callable
+from typing import Any
 
-from . import ending, environment, load, mirrored, overheads, training
-from .recorder import Recorder, progress
-from .timing import Timing, wait_for_all
+from . import machine, overheads, recording, training
+from .recording import Recorder, UsageError, progress
+from .training import Step
+
+WINDOW = 5
+WARM_UP_WINDOWS = 12
+WARM_UP_AGREEMENT = 0.05
+WARM_UP_LIMIT_S = 60.0
+FIRST_PAUSE_S = 0.1
+TOGETHER_LIMIT_S = 300.0
+LACKING = "the cost of parameter servers, ends of tf.data iterators and counts of operations are measured under TensorFlow alone"
 
 
 def _arguments() -> argparse.Namespace:
@@ -46,9 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
     parser.add_argument("--cores", help="numbers of the cores to run on")
     parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on as many logical devices; plain steps of a model")
-    parser.add_argument(
-        "--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras; the others: other_backends.py"
-    )
+    parser.add_argument("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras")
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16", "mixed_bfloat16", "bfloat16"), default="float32")
     parser.add_argument("--jit", action="store_true")
@@ -57,223 +64,257 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class Timing:
+    """Times plain steps, each until the device has done all of it: warm-up, rounds over all batch sizes, rounds measured again."""
+
+    def __init__(self, arguments: Any, recorder: Any, on: Any) -> None:
+        self.arguments, self.recorder, self.on = arguments, recorder, on
+        self.batches = [int(part) for part in arguments.batches.split(",")]
+
+    def timed(self, step: Step) -> float:
+        """Seconds of a step."""
+        return self._clocked(step)[0]
+
+    def _clocked(self, step: Step) -> tuple[float, float]:
+        """Seconds of a step, and processor seconds of all threads of this process in it."""
+        start, used = time.perf_counter(), time.process_time()
+        self.on.wait(step())
+        return time.perf_counter() - start, time.process_time() - used
+
+    def warm_up(self, batch: int, step: Step) -> None:
+        """Step until the medians of two windows in a row agree; the first step traces or compiles."""
+        began = time.perf_counter()
+        previous = None
+        for window in range(WARM_UP_WINDOWS + 1):
+            times = [self.timed(step) for _ in range(1 if window == 0 else WINDOW)]
+            for seconds in times:
+                self.recorder.write("warmup", batch=batch, seconds=seconds)
+            if window == 0:
+                continue
+            median = statistics.median(times)
+            if previous is not None and abs(median - previous) <= WARM_UP_AGREEMENT * previous:
+                return
+            if time.perf_counter() - began > WARM_UP_LIMIT_S:
+                return
+            previous = median
+
+    def time_plain(self, steps: dict[int, Step], total: int) -> None:
+        """Rounds over all batch sizes, so that a drift of the machine touches all alike.
+
+        A round that something else disturbed is measured again, later and later, since what
+        disturbs often passes; both are kept.
+        """
+        rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
+        repeats = min(self.arguments.repeats, (rounds + 1) // 2)
+        judge = machine.Judge(self.recorder)
+        done = turn = repeated = wanted = 0
+        while wanted < rounds:
+            share = self.arguments.steps * (wanted + 1) // rounds - self.arguments.steps * wanted // rounds
+            judge.begin()
+            why = judge.end(turn, {batch: self._round_of(batch, step, turn, share) for batch, step in steps.items()})
+            turn += 1
+            if why and repeated < repeats:
+                progress(done, total, "measured again: " + why)
+                time.sleep(FIRST_PAUSE_S * 2**repeated)
+                repeated += 1
+                continue
+            wanted += 1
+            done += share * len(steps)
+            progress(done, total, f"round {wanted} of {rounds}")
+        together = judge.all_rounds()
+        if together is not None:
+            self.recorder.write("load", stage="rounds", **together)
+
+    def _round_of(self, batch: int, step: Step, turn: int, count: int) -> float:
+        """Time some steps of one batch size; returns their mean."""
+        self.timed(step)  # the first after a change of batch size finds cold caches
+        times = []
+        for _ in range(count):
+            seconds, cpu_s = self._clocked(step)
+            times.append(seconds)
+            self.recorder.write("step", batch=batch, round=turn, seconds=seconds, cpu_s=cpu_s)
+        return statistics.mean(times)
+
+
 class Probe(Timing):
     """One run: builds the steps, then measures them in turn."""
 
-    def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any, device: str, kind: str, start_up: Any) -> None:
-        super().__init__(arguments, recorder)
-        self.tf = tf
-        self.device, self.kind = device, kind
+    def __init__(self, arguments: Any, recorder: Any, on: Any, start_up: Any) -> None:
+        super().__init__(arguments, recorder, on)
         self.start_up = start_up
-        self.model: Any = None
-        self.watched_factory: Any = None
+        self.made: Any = None
+        self.split_steps = max(10, min(20, arguments.steps))
+        self.done, self.total = 0, len(self.batches) * (arguments.steps + self.split_steps * (2 if arguments.layers else 1))
 
-    def wait(self, result: Any) -> None:
-        """Until the device has done all that was asked of it."""
-        sync = getattr(self.tf.test.experimental, "sync_devices", None)
-        if sync is not None:
-            sync()
-        elif tensors := [one for one in self.tf.nest.flatten(result) if hasattr(one, "numpy")]:
-            tensors[0].numpy()
-
-    def plain_steps(self) -> dict[int, Callable[[], Any]]:
+    def plain_steps(self) -> dict[int, Step]:
         """The step as the user wrote it, for each batch size."""
-        arguments = self.arguments
+        arguments, on = self.arguments, self.on
         if arguments.step:
             factory = training.load_function(arguments.step)
-            return {batch: training.custom_step(self.tf, factory, batch, self.device) for batch in self.batches}
-        builder = training.load_function(arguments.model)
+            return {batch: training.custom_step(on.on_device, factory, batch) for batch in self.batches}
+        builder, mixed = training.load_function(arguments.model), arguments.precision == "mixed_float16"
         if arguments.replicas > 1:
-            return mirrored.steps(self.tf, builder, arguments.precision == "mixed_float16", self.kind, arguments.replicas, self.batches)
-        with self.tf.device(self.device):
+            from .on_tensorflow import mirrored_steps
+
+            return mirrored_steps(on.tf, builder, mixed, on.kind, arguments.replicas, self.batches)
+        with on.on_device():
             built = builder()
-        self.model = training.ModelSteps(self.tf, built, arguments.precision == "mixed_float16")
+        self.made = on.model_of(built, mixed)
         if arguments.layers:
-            with self.tf.device(self.device):
-                self.model.batch_of(self.batches[0])  # builds it
+            with on.on_device():
+                self.made.batch_of(self.batches[0])  # builds it
             with self.start_up.without():
                 from . import layers
 
-                layers.cut(self.model.model)  # what cannot be cut is refused before anything is measured
-        return {batch: self.model.step(batch, self.device, arguments.jit) for batch in self.batches}
+                layers.cut(self.made.model)  # what cannot be cut is refused before anything is measured
+        return {batch: on.step_of(self.made, batch) for batch in self.batches}
 
-    def instrumented_step(self, batch: int) -> Callable[[], Any]:
-        """A second copy of the step, to be traced while its gradients are watched; without XLA, which knows no clocks."""
-        if self.model is not None:
-            return self.model.step(batch, self.device, False)
-        original = self.tf.function
-
-        def without_xla(*args: Any, **kwargs: Any) -> Any:
-            kwargs.pop("jit_compile", None)
-            return original(*args, **kwargs)
-
-        self.tf.function = without_xla
-        try:
-            if self.watched_factory is None:
-                self.watched_factory = training.load_function(self.arguments.step, "_instrumented")
-            return training.custom_step(self.tf, self.watched_factory, batch, self.device)
-        finally:
-            self.tf.function = original
-
-    def peak_memory(self, steps: dict[int, Callable[[], Any]]) -> None:
-        """Peak bytes of one step, where the device counts them."""
-        if self.kind != "GPU":
-            return
-        name = self.device.lstrip("/")
+    def run(self) -> None:
+        """Everything, the most valuable first."""
+        arguments, recorder = self.arguments, self.recorder
+        progress(0, self.total, "build and warm up")
+        steps = self.plain_steps()
+        if not arguments.together:
+            recorder.write("startup", seconds=self.start_up.seconds(), of_process=self.start_up.of_process)
         for batch, step in steps.items():
-            try:
-                self.tf.config.experimental.reset_memory_stats(name)
-                self.timed(step)
-                peak = self.tf.config.experimental.get_memory_info(name)["peak"]
-            except (ValueError, AttributeError, KeyError):
-                return
-            self.recorder.write("memory", batch=batch, peak_bytes=int(peak))
+            self.warm_up(batch, step)
+        if arguments.together:
+            wait_for_all(arguments.together)
+        self.time_plain(steps, self.total)
+        if arguments.together or arguments.replicas > 1:
+            return
+        for batch, step in steps.items():
+            if (peak := self.on.peak_bytes(step)) is not None:
+                recorder.write("memory", batch=batch, peak_bytes=peak)
+        self.done = len(self.batches) * arguments.steps
+        largest = self.split(steps)
+        optimizer = type(self.made.optimizer).__name__ if self.made is not None else "the step's own"
+        if arguments.backend != "tensorflow":
+            recorder.write("note", optimizer=optimizer, split=self.on.remark, lacking=LACKING)
+        else:
+            overheads.server_cost(self.on.tf, self.made.optimizer if self.made else None, largest, 5, recorder)
+            optimizer += "" if self.made is not None else "; server cost of SGD"
+            recorder.write("note", optimizer=optimizer, instrumented_without_xla=bool(arguments.jit))
+        if arguments.layers:
+            self.layers()
+        self.beside_steps(steps[self.batches[0]])
+        if arguments.backend == "tensorflow":
+            self.count(steps)
 
-    def count(self, steps: dict[int, Callable[[], Any]]) -> None:
+    def split(self, steps: dict[int, Step]) -> int:
+        """How forward, backward and update share the time, and when gradients are ready. Returns the largest variable's bytes."""
+        parts = {batch: self.on.split_of(self.made, batch, step) for batch, step in steps.items()}
+        for index in range(-3, self.split_steps):
+            for batch, part in parts.items():
+                for kind, fields in part.once():
+                    if index >= 0:
+                        self.recorder.write(kind, batch=batch, index=index, **fields)
+                self.done += int(index >= 0)
+            progress(self.done, self.total, "forward, backward, apply")
+        variables = list(parts[self.batches[0]].variables())
+        if not variables:
+            how = "tf.GradientTape" if self.arguments.backend == "tensorflow" else "backward()"
+            raise ValueError(f"no gradient was seen: the step must compute its gradients with {how}")
+        for fields in variables:
+            self.recorder.write("variable", **fields)
+        return max(4, *(fields["size_bytes"] for fields in variables))
+
+    def layers(self) -> None:
+        """Each layer of the model: sizes from its graph, times from steps with clocks at the cuts."""
+        from . import layers
+        from .on_tensorflow import Stamps
+
+        stamps = {batch: Stamps(self.on.tf, barrier=False) for batch in self.batches}
+        passes = layers.Passes(self.on.tf, self.made)
+        passes.write_sizes(self.recorder, self.batches)
+        timed = {batch: passes.timed(batch, self.on.place, stamps[batch]) for batch in self.batches}
+        for index in range(-3, self.split_steps):
+            for batch, step in timed.items():
+                stamps[batch].reset()
+                self.on.wait(step())
+                if index >= 0:
+                    forward, backward = passes.seconds(stamps[batch].times())
+                    self.recorder.write("layers", batch=batch, index=index, forward_s=forward, backward_s=backward)
+                    self.done += 1
+            progress(self.done, self.total, "layers")
+
+    def beside_steps(self, step: Step) -> None:
+        """Ends of iterators, first evaluations and checkpoints, where the framework and the model let them be measured."""
+        recorder, made, on = self.recorder, self.made, self.on
+        of_tensorflow = self.arguments.backend == "tensorflow"
+        if of_tensorflow:
+            overheads.iterator_ends(on.tf, step, self.timed, recorder)
+        if made is not None:
+            batch = self.batches[0]
+            overheads.evaluation(on.evaluation_of(made, batch), self.timed, batch, recorder)
+            state = made.state() if of_tensorflow else made
+            overheads.checkpoints(state, made.size_bytes, made.copied, self.arguments.out, recorder)
+        elif not of_tensorflow:
+            overheads.unmeasured("checkpoint", "a step of your own does not tell what it trains", recorder)
+        else:
+            try:
+                variables = overheads.variables_of_step(on.tf, step)
+            except Exception as error:  # it may depend on values, or on being called outside a graph
+                overheads.unmeasured("checkpoint", error, recorder)
+                return
+            import numpy
+
+            size_bytes = overheads.bytes_of(on.tf, variables)
+            state = on.tf.train.Checkpoint(variables=variables)
+            overheads.checkpoints(state, size_bytes, lambda: [numpy.array(each) for each in variables], self.arguments.out, recorder)
+
+    def count(self, steps: dict[int, Step]) -> None:
         """What each step asks of a device; last, since tracing runs the user's Python once more. A step that cannot be counted is none."""
         from . import counting
 
         float_bytes = 4 if self.arguments.precision == "float32" else 2
         for batch, step in steps.items():
             try:
-                self.recorder.write("counted", batch=batch, **counting.count(self.tf, step, float_bytes))
+                self.recorder.write("counted", batch=batch, **counting.count(self.on.tf, step, float_bytes))
             except Exception as error:  # whatever it is, the measurement stands
                 self.recorder.write("counted", batch=batch, why=(type(error).__name__ + ": " + str(error))[:500])
 
-    def split(self, done: int, total: int) -> int:
-        """Steps with clocks inside: how forward, backward and apply share the time. Returns the largest variable's bytes."""
-        from .stamps import Stamps
 
-        # one set of clocks a batch size: a step of the user's own may make new variables for each
-        stamps = {batch: Stamps(self.tf, barrier=self.kind == "CPU") for batch in self.batches}
-        count = self.split_steps
-        steps = {}
-        for batch, clocks in stamps.items():
-            with clocks.watching():
-                steps[batch] = self.instrumented_step(batch)
-                for _ in range(3):
-                    clocks.reset()
-                    self.wait(steps[batch]())
-        for index in range(count):
-            for batch, clocks in stamps.items():
-                clocks.reset()
-                with clocks.watching():
-                    # the clocks inside the step tell the time since the epoch, so must these
-                    start = time.time()
-                    self.wait(steps[batch]())
-                    end = time.time()
-                self._write_split(batch, index, start, end, clocks)
-                done += 1
-            progress(done, total, "forward, backward, apply")
-        return self._variables(stamps[self.batches[0]])
+def wait_for_all(together: str) -> None:
+    """Until as many processes as belong together have come here: each leaves a file in the folder."""
+    folder, process, processes = together.rsplit(":", 2)
+    with open(os.path.join(folder, process), "x", encoding="ascii"):
+        pass
+    began = time.monotonic()
+    while len(os.listdir(folder)) < int(processes):
+        if time.monotonic() - began > TOGETHER_LIMIT_S:
+            raise TimeoutError(f"the other processes of this launch did not begin within {TOGETHER_LIMIT_S:g} s")
+        time.sleep(0.01)
 
-    def _write_split(self, batch: int, index: int, start: float, end: float, clocks: Any) -> None:
-        loss, ready, rows = clocks.read()
-        if loss is not None and ready:
-            last = max(ready.values())
-            # without a barrier a gradient may be there before the loss's last operation
-            loss = min(loss, *ready.values())
-            parts = {"forward_s": max(loss - start, 0.0), "backward_s": max(last - loss, 0.0), "apply_s": max(end - last, 0.0)}
-            self.recorder.write("split", batch=batch, index=index, **parts)
-            since = {str(key): max(value - loss, 0.0) for key, value in ready.items()}
-            self.recorder.write("ready", batch=batch, index=index, observed=not clocks.eager, ready_s=since)
-        for key, value in rows.items():
-            self.recorder.write("rows", batch=batch, index=index, variable=key, rows=value)
 
-    def layers(self, done: int, total: int) -> None:
-        """Each layer of the model: sizes from its graph, times from steps with clocks at the cuts."""
-        from . import layers
-        from .stamps import Stamps
+def framework_of(arguments: Any) -> Any:
+    """The framework on its device.
 
-        count = self.split_steps
-        stamps = {batch: Stamps(self.tf, barrier=False) for batch in self.batches}
-        passes = layers.Passes(self.tf, self.model)
-        passes.write_sizes(self.recorder, self.batches)
-        timed = {batch: passes.timed(batch, self.device, stamps[batch]) for batch in self.batches}
-        for index in range(-3, count):
-            for batch, step in timed.items():
-                stamps[batch].reset()
-                self.wait(step())
-                if index < 0:
-                    continue
-                forward, backward = passes.seconds(stamps[batch].times())
-                self.recorder.write("layers", batch=batch, index=index, forward_s=forward, backward_s=backward)
-                done += 1
-            progress(done, total, "layers")
+    Raises
+    ------
+    NotInstalledError
+        This Python lacks it.
+    UsageError
+        What is asked for is not to be had under it.
+    """
+    backend = arguments.backend
+    if backend == "tensorflow":
+        from .on_tensorflow import TensorFlow
 
-    def beside_steps(self, step: Callable[[], Any]) -> None:
-        """Ends of iterators; first evaluations, where the model is known; and checkpoints."""
-        recorder = self.recorder
-        overheads.iterator_ends(self.tf, step, self.timed, recorder)
-        if self.model is not None:
-            batch = self.batches[0]
-            overheads.evaluation(self.model.evaluation(batch, self.device, self.arguments.jit), self.timed, batch, recorder)
-            state, variables = self.model.state()
-        else:
-            try:
-                variables = overheads.variables_of_step(self.tf, step)
-            except Exception as error:  # it may depend on values, or on being called outside a graph
-                overheads.unmeasured("checkpoint", error, recorder)
-                return
-            state = self.tf.train.Checkpoint(variables=variables)
-        import numpy
+        return TensorFlow(arguments)
+    if arguments.replicas > 1 or arguments.layers or arguments.jit:
+        option = "jit" if arguments.jit else "layers" if arguments.layers else "replicas"
+        why = "a step is compiled by XLA in any case" if backend == "jax" and arguments.jit else "goes with TensorFlow alone"
+        raise UsageError(f"`{option}`: {why}, and the steps are {backend}'s; leave it out")
+    if backend == "jax":
+        if arguments.step:
+            raise UsageError("`step`: under JAX a compiled step of your own shows no passes and no gradients; give a Keras model instead")
+        from .on_jax import Jax
 
-        size_bytes = overheads.bytes_of(self.tf, variables)
-        overheads.checkpoints(state, size_bytes, lambda: [numpy.array(one) for one in variables], self.arguments.out, recorder)
+        return Jax(arguments.device)
+    from .on_torch import Torch
 
-    def _variables(self, stamps: Any) -> int:
-        if not stamps.sources:
-            raise ValueError("no gradient was seen: the step must compute its gradients with tf.GradientTape")
-        order = [id(one) for one in self.model.variables()] if self.model else []
-        largest = 4
-        for index, source in enumerate(stamps.sources):
-            dtype = self.tf.as_dtype(source.dtype)
-            shape = [int(size) for size in source.shape]
-            size = dtype.size
-            for one in shape:
-                size *= one
-            largest = max(largest, size)
-            self.recorder.write(
-                "variable",
-                index=index,
-                name=str(getattr(source, "path", source.name)),
-                shape=shape,
-                dtype=dtype.name,
-                size_bytes=size,
-                gradient_dtype=stamps.gradient_dtypes[index],
-                sparse_row_bytes=stamps.sparse.get(index),
-                created=order.index(id(source)) if id(source) in order else len(order) + index,
-            )
-        return largest
-
-    def run(self) -> None:
-        """Everything, the most valuable first."""
-        count = self.split_steps
-        total = len(self.batches) * (self.arguments.steps + count * (2 if self.arguments.layers else 1))
-        progress(0, total, "build and warm up")
-        steps = self.plain_steps()
-        if not self.arguments.together:
-            self.recorder.write("startup", seconds=self.start_up.seconds(), of_process=self.start_up.of_process)
-        for batch, step in steps.items():
-            self.warm_up(batch, step)
-        if self.arguments.together or self.arguments.replicas > 1:
-            if self.arguments.together:
-                wait_for_all(self.arguments.together)
-            self.time_plain(steps, total)
-            return
-        self.time_plain(steps, total)
-        self.peak_memory(steps)
-        largest = self.split(len(self.batches) * self.arguments.steps, total)
-        optimizer = self.model.optimizer if self.model else None
-        from . import server_cost
-
-        server_cost.measure(self.tf, optimizer, largest, 5, self.recorder)
-        name = type(optimizer).__name__ if optimizer is not None else "the step's own; server cost of SGD"
-        self.recorder.write("note", optimizer=name, instrumented_without_xla=bool(self.arguments.jit))
-        if self.arguments.layers:
-            self.layers(len(self.batches) * (self.arguments.steps + count), total)
-        self.beside_steps(steps[self.batches[0]])
-        self.count(steps)
+    return Torch(arguments.device)
 
 
 def main() -> int:
@@ -281,31 +322,25 @@ def main() -> int:
     arguments = _arguments()
     if arguments.cores:
         os.sched_setaffinity(0, [int(core) for core in arguments.cores.split(",")])
-    start_up, before = overheads.StartUp(), load.Watch()
+    start_up, watch = overheads.StartUp(), machine.Watch()
     recorder = Recorder(arguments.out)
-    recorder.header("step", {key: value for key, value in vars(arguments).items() if key != "out"})
+    recorder.header("step", vars(arguments))
     target = arguments.model or arguments.step
-    ending.let_import(target)
+    recording.let_import(target)
 
     def measure() -> None:
-        if arguments.backend != "tensorflow":
-            from . import other_backends
-
-            other_backends.measure(arguments, recorder, start_up, before)
-            return
-        tf = ending.tensorflow()
-        if arguments.replicas > 1:
-            mirrored.split(tf, arguments.replicas)
-        device, kind = environment.choose_device(tf, arguments.device)
+        os.environ["KERAS_BACKEND"] = arguments.backend  # which a step of the user's own may import
+        on = framework_of(arguments)
+        of_tensorflow = arguments.backend == "tensorflow"
+        keras = training.keras_of(arguments.backend) if arguments.model and not of_tensorflow else None
         with start_up.without():
-            recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
-            used = load.gpu_used(device) if kind == "GPU" else None
-            why = f"others took {used:.0f}% of the GPU's time" if used is not None and used > load.GPU_LIMIT else ""
-            recorder.write("load", stage="before", gpu_percent=used, why=why, **before.end())
+            version = {} if of_tensorflow else {"keras": "" if keras is None else keras.__version__}
+            recorder.write("fingerprint", **on.fingerprint(), **version)
+            recorder.write("load", **machine.before_steps(on.kind, on.index, watch))
         if arguments.precision != "float32":
-            import keras
+            if keras is None and not of_tensorflow:
+                raise UsageError("`precision`: is a policy of Keras; a step of your own says itself what it computes with: leave it out")
+            training.keras_of(arguments.backend).mixed_precision.set_global_policy(arguments.precision)
+        Probe(arguments, recorder, on, start_up).run()
 
-            keras.mixed_precision.set_global_policy(arguments.precision)
-        Probe(tf, arguments, recorder, device, kind, start_up).run()
-
-    return ending.recorded(measure, recorder, target)
+    return recording.recorded(measure, recorder, target)

@@ -1,6 +1,6 @@
-"""Turns the user's function into a callable that does one full training step, with made-up batches where it gives none.
+"""Turns the user's function into a model, its loss, optimizer and made-up batches, and the steps that train it under TensorFlow.
 
-The step of a testbed worker is another one, in testbed/training.py.
+Steps under JAX and PyTorch are in on_jax.py and on_torch.py; that of a testbed worker is another one, in testbed/emulated_model.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import os
 import sys
 from typing import Any, Callable
 
-from .ending import UsageError
+from .recording import NotInstalledError, UsageError
 
 Step = Callable[[], Any]
+DEFAULT_INTEGER_BOUND = 2
 
 
 def load_module(target: str, suffix: str = "") -> tuple[Any, str]:
@@ -48,167 +49,207 @@ def load_function(target: str, suffix: str = "") -> Callable[..., Any]:
     return function
 
 
-DEFAULT_INTEGER_BOUND = 2
+def keras_of(backend: str) -> Any:
+    """Keras with this backend, which must not have been imported before.
+
+    Raises
+    ------
+    NotInstalledError
+        This Python has no Keras, or one that knows no backends.
+    """
+    os.environ["KERAS_BACKEND"] = backend
+    try:
+        import keras
+    except ImportError as error:
+        raise NotInstalledError("keras", str(error)) from error
+    version = str(getattr(keras, "__version__", "0"))
+    if int(version.partition(".")[0]) < 3:
+        raise NotInstalledError("keras", f"it has Keras {version}, which knows TensorFlow alone")
+    return keras
 
 
-def _rng() -> Any:
-    import numpy as np
-
-    # the same numbers in each run: their values do not change what a step costs
-    return np.random.default_rng(0)
-
-
-def _filled(tf: Any, spec: Any, batch: int, bound: int) -> Any:
-    shape = [batch] + [1 if size is None else int(size) for size in spec.shape]
-    dtype = tf.as_dtype(spec.dtype)
-    if dtype.is_floating or dtype.is_complex:
-        return tf.cast(_rng().standard_normal(shape).astype("float32"), dtype)
-    if dtype == tf.bool:
-        return tf.constant(_rng().random(shape) < 0.5)
-    if dtype.is_integer:
-        return tf.cast(_rng().integers(0, max(bound, 1), shape), dtype)
-    raise ValueError(f"input_spec: cannot make up values of {dtype.name}; return a function batch -> (x, y) instead")
-
-
-def _layers(model: Any) -> list[Any]:
-    flat = getattr(model, "_flatten_layers", None)
-    return list(flat()) if flat is not None else list(getattr(model, "layers", []))
-
-
-def _vocabulary(model: Any) -> int:
-    sizes = [int(layer.input_dim) for layer in _layers(model) if hasattr(layer, "input_dim") and layer.input_dim]
-    return min(sizes) if sizes else DEFAULT_INTEGER_BOUND
-
-
-def _input_specs(tf: Any, model: Any) -> Any:
-    inputs = getattr(model, "inputs", None)
-    if not inputs:
-        raise ValueError("the model does not know its input shapes; build it with keras.Input, or return (model, loss, input_spec)")
-    specs = [tf.TensorSpec(tensor.shape[1:], tensor.dtype) for tensor in inputs]
-    return specs[0] if len(specs) == 1 else specs
-
-
-def _wants_integers(loss: Any) -> bool:
-    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")
-    return "sparse" in str(name).lower()
-
-
-def _classes(outputs: Any) -> int:
-    size = outputs.shape[-1] if len(outputs.shape) else None
-    return int(size) if size and int(size) > 1 else DEFAULT_INTEGER_BOUND
-
-
-def make_batch(tf: Any, model: Any, loss: Any, spec: Any, batch: int) -> tuple[Any, Any]:
-    """Inputs and targets for one batch, as tensors.
+class KerasModel:
+    """A model of Keras 3 with loss and optimizer, under any backend; batches are made up as the model's inputs and its loss need them.
 
     Parameters
     ----------
-    tf
-        The TensorFlow module.
-    model
-        The Keras model.
-    loss
-        Loss function, or None where the model needs no targets.
-    spec
-        None, a structure of TensorSpec without batch dimension for x, a pair
-        ``(x_spec, y_spec)``, or a function ``batch -> (x, y)``.
-    batch
-        Samples.
-
-    Returns
-    -------
-    (x, y)
-        ``y`` is None where there is no loss.
+    keras
+        The module.
+    built
+        What the user's function has returned: a Keras model, or ``(model, loss, input_spec)``. The specification is None, a structure
+        of specifications without batch dimension for x, a pair ``(x_spec, y_spec)``, or a function ``batch -> (x, y)``.
+    mixed
+        Whether the optimizer is to scale the loss.
     """
-    if callable(spec) and not isinstance(spec, tf.TypeSpec):
-        pair = spec(batch)
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ValueError("input_spec(batch) must return a pair (x, y)")
-        return tf.nest.map_structure(tf.convert_to_tensor, pair[0]), tf.nest.map_structure(tf.convert_to_tensor, pair[1])
-    x_spec, y_spec = spec if isinstance(spec, tuple) and len(spec) == 2 else (spec, None)
-    if x_spec is None:
-        x_spec = _input_specs(tf, model)
-    bound = _vocabulary(model)
-    x = tf.nest.map_structure(lambda one: _filled(tf, one, batch, bound), x_spec)
-    if loss is None:
-        return x, None
-    outputs = model(x, training=False)
-    first = tf.nest.flatten(outputs)[0]
-    if y_spec is not None:
-        return x, tf.nest.map_structure(lambda one: _filled(tf, one, batch, _classes(first)), y_spec)
-    if _wants_integers(loss):
-        return x, _filled(tf, tf.TensorSpec(first.shape[1:-1], tf.int32), batch, _classes(first))
-    return x, tf.nest.map_structure(lambda one: tf.zeros(one.shape, one.dtype), outputs)
 
-
-class ModelSteps:
-    """Training steps of a Keras model: forward, loss, gradients, optimizer."""
-
-    def __init__(self, tf: Any, built: Any, mixed: bool) -> None:
-        import keras
-
-        self._tf = tf
+    def __init__(self, keras: Any, built: Any, mixed: bool) -> None:
+        self.keras, self.mixed = keras, mixed
         model, loss, self._spec = built if isinstance(built, tuple) and len(built) == 3 else (built, None, None)
         if (isinstance(built, tuple) and len(built) != 3) or not isinstance(model, keras.Model):
-            raise TypeError(f"the function must return a Keras model or (model, loss, input_spec), not {type(built).__name__}")
+            raise self._refusal(built, model)
         self.model = model
-        compiled = getattr(model, "optimizer", None)
         loss = loss if loss is not None else (getattr(model, "loss", None) or None)
         self.loss = keras.losses.get(loss) if isinstance(loss, str) else loss
         if self.loss is not None and not callable(self.loss):
             raise TypeError("the loss must be one function of (y_true, y_pred) or the name of one; add several up in your own")
-        optimizer = compiled if compiled is not None else keras.optimizers.SGD(0.01)
-        if (mixed and not hasattr(optimizer, "scale_loss")) or (type(optimizer).__name__ != "LossScaleOptimizer" and mixed):
+        optimizer = getattr(model, "optimizer", None)
+        optimizer = optimizer if optimizer is not None else keras.optimizers.SGD(0.01)
+        if mixed and type(optimizer).__name__ != "LossScaleOptimizer":
             optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
         self.optimizer = optimizer
-        self._mixed = mixed
+
+    def _refusal(self, _: Any, model: Any) -> Exception:
+        kind = type(model)
+        package = kind.__module__.partition(".")[0]
+        whose = kind.__name__ if package == "builtins" else f"{kind.__name__} of {package}"
+        return UsageError(
+            f"the function must return a model of Keras under {self.keras.backend.backend()}, or (model, loss, input_spec), "
+            f"not {whose}: build it with `import keras`, or choose the backend that it is of with `keras_backend`"
+        )
+
+    def built_for(self, batch: int) -> tuple[Any, Any]:
+        """Inputs and targets of a batch, as :meth:`batch_of`, once the variables of the optimizer are there too."""
+        x, y = self.batch_of(batch)
+        if not self.optimizer.built:
+            self.optimizer.build(self.model.trainable_variables)
+        return x, y
+
+    def loss_of(self, y: Any, outputs: Any, losses: list[Any]) -> Any:
+        """The loss of a batch; ``losses`` are those that layers add."""
+        ops = self.keras.ops
+        if self.loss is None:
+            value = self._total([ops.mean(ops.square(ops.cast(output, "float32"))) for output in self.keras.tree.flatten(outputs)])
+        else:
+            value = ops.mean(ops.cast(self.loss(y, outputs), "float32"))
+        return value + self._total([ops.cast(loss, "float32") for loss in losses]) if losses else value
+
+    def _total(self, values: list[Any]) -> Any:
+        return sum(values[1:], values[0])
+
+    def batch_of(self, batch: int) -> tuple[Any, Any]:
+        """Inputs and targets of a batch, as tensors of the backend; no targets where there is no loss. Builds the model."""
+        x, y = self._made_up(batch)
+        if not self.model.built or not self.model.trainable_variables:
+            self.model(x, training=False)
+        return x, y
+
+    def _made_up(self, batch: int) -> tuple[Any, Any]:
+        keras, tree, spec = self.keras, self.keras.tree, self._spec
+        if callable(spec) and not hasattr(spec, "shape"):
+            pair = spec(batch)
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise ValueError("input_spec(batch) must return a pair (x, y)")
+            return tuple(tree.map_structure(keras.ops.convert_to_tensor, part) for part in pair)
+        x_spec, y_spec = spec if isinstance(spec, tuple) and len(spec) == 2 else (spec, None)
+        if x_spec is None:
+            x_spec = self._inputs()
+        sizes = [int(layer.input_dim) for layer in self.model._flatten_layers() if getattr(layer, "input_dim", None)]
+        bound = min(sizes, default=DEFAULT_INTEGER_BOUND)
+        x = tree.map_structure(lambda each: self._filled(each.shape, each.dtype, batch, bound), x_spec)
+        if self.loss is None:
+            return x, None
+        outputs = self.model(x, training=False)
+        first = tree.flatten(outputs)[0]
+        classes = int(first.shape[-1] or 0) if len(first.shape) else 0
+        classes = classes if classes > 1 else DEFAULT_INTEGER_BOUND
+        if y_spec is not None:
+            return x, tree.map_structure(lambda each: self._filled(each.shape, each.dtype, batch, classes), y_spec)
+        if "sparse" in str(getattr(self.loss, "name", None) or getattr(self.loss, "__name__", "")).lower():
+            return x, self._filled(tuple(first.shape)[1:-1], "int32", batch, classes)
+        return x, tree.map_structure(keras.ops.zeros_like, outputs)
+
+    def _inputs(self) -> Any:
+        inputs = getattr(self.model, "inputs", None)
+        if not inputs:
+            raise ValueError("the model does not know its input shapes; build it with keras.Input, or return (model, loss, input_spec)")
+        specs = [self.keras.InputSpec(shape=tuple(tensor.shape)[1:], dtype=tensor.dtype) for tensor in inputs]
+        return specs[0] if len(specs) == 1 else specs
+
+    def _filled(self, shape: Any, dtype: Any, batch: int, bound: int) -> Any:
+        import numpy as np
+
+        tensor = self.keras.ops.convert_to_tensor
+        rng = np.random.default_rng(0)  # the same numbers in each run: their values do not change what a step costs
+        size = [batch] + [1 if side is None else int(side) for side in shape]
+        name = self.keras.backend.standardize_dtype(dtype)
+        if "float" in name:
+            return tensor(rng.standard_normal(size).astype("float32"), name)
+        if name == "bool":
+            return tensor(rng.random(size) < 0.5)
+        if "int" in name:
+            return tensor(rng.integers(0, max(bound, 1), size), name)
+        raise ValueError(f"input_spec: cannot make up values of {name}; return a function batch -> (x, y) instead")
+
+    # -- its state, as a checkpoint has it ---------------------------------------------------
+
+    def state_variables(self) -> list[Any]:
+        """All that a checkpoint holds: the model's variables and the optimizer's."""
+        return [*self.model.variables, *self.optimizer.variables]
+
+    def copied(self) -> list[Any]:
+        """The same as arrays of the host."""
+        import numpy
+
+        return [numpy.array(self.keras.ops.convert_to_numpy(variable)) for variable in self.state_variables()]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all of these."""
+        import numpy
+
+        total = 0
+        for variable in self.state_variables():
+            name = self.keras.backend.standardize_dtype(variable.dtype)
+            total += int(numpy.prod(tuple(variable.shape), dtype="int64")) * (2 if name == "bfloat16" else numpy.dtype(name).itemsize)
+        return total
+
+    def write(self, prefix: str) -> str:
+        """Write a checkpoint, as Keras's ModelCheckpoint does (``save_weights``, with the optimizer's state); returns its path."""
+        path = prefix + ".weights.h5"
+        self.model.optimizer = self.optimizer  # of a model that was not compiled
+        self.model.save_weights(path)
+        return path
+
+    def read(self, path: str) -> None:
+        """Read it again."""
+        self.model.load_weights(path)
+
+
+class ModelSteps(KerasModel):
+    """Training steps of a Keras model under TensorFlow: forward, loss, gradients, optimizer."""
+
+    def __init__(self, tf: Any, built: Any, mixed: bool) -> None:
+        import keras
+
+        super().__init__(keras, built, mixed)
+        self._tf = tf
+
+    def _refusal(self, built: Any, _: Any) -> Exception:
+        return TypeError(f"the function must return a Keras model or (model, loss, input_spec), not {type(built).__name__}")
+
+    def _total(self, values: list[Any]) -> Any:
+        return self._tf.add_n(values)
 
     def variables(self) -> list[Any]:
         """The trainable variables, in the order in which the model created them."""
         return list(self.model.trainable_variables)
 
-    def loss_of(self, y: Any, outputs: Any, losses: list[Any]) -> Any:
-        """The loss of a batch; ``losses`` are those that layers add."""
-        tf = self._tf
-        if self.loss is None:
-            value = tf.add_n([tf.reduce_mean(tf.square(tf.cast(one, tf.float32))) for one in tf.nest.flatten(outputs)])
-        else:
-            value = tf.reduce_mean(tf.cast(self.loss(y, outputs), tf.float32))
-        extra = [tf.cast(one, tf.float32) for one in losses]
-        return value + tf.add_n(extra) if extra else value
-
-    def batch_of(self, batch: int) -> tuple[Any, Any]:
-        """Inputs and targets of a batch; builds the model where that has not been done."""
-        x, y = make_batch(self._tf, self.model, self.loss, self._spec, batch)
-        if not self.model.built or not self.model.trainable_variables:
-            self.model(x, training=False)
-        return x, y
-
     def step(self, batch: int, device: str, jit: bool) -> Step:
         """A callable that does one step on a batch that already lies on the device."""
         tf = self._tf
         with tf.device(device):
-            x, y = self.batch_of(batch)
-            build = getattr(self.optimizer, "build", None)
-            if build is not None and not getattr(self.optimizer, "built", False):
-                build(self.model.trainable_variables)
+            x, y = self.built_for(batch)
 
         def body(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
                 outputs = self.model(x, training=True)
                 loss = self.loss_of(y, outputs, self.model.losses)
-                target = self.optimizer.scale_loss(loss) if self._mixed else loss
+                target = self.optimizer.scale_loss(loss) if self.mixed else loss
             gradients = tape.gradient(target, self.model.trainable_variables)
             self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables))
             return loss
 
-        traced = tf.function(body, jit_compile=True) if jit else tf.function(body)
-
-        def run() -> Any:
-            with tf.device(device):
-                return traced(x, y)
-
-        return run
+        return placed(tf, device, tf.function(body, jit_compile=jit or None), x, y)
 
     def evaluation(self, batch: int, device: str, jit: bool) -> Step:
         """A callable that does one step of an evaluation: the loss of a batch, without gradients."""
@@ -219,30 +260,38 @@ class ModelSteps:
         def body(x: Any, y: Any) -> Any:
             return self.loss_of(y, self.model(x, training=False), [])
 
-        traced = tf.function(body, jit_compile=True) if jit else tf.function(body)
+        return placed(tf, device, tf.function(body, jit_compile=jit or None), x, y)
 
-        def run() -> Any:
-            with tf.device(device):
-                return traced(x, y)
+    def state(self) -> Any:
+        """What a checkpoint holds, the model's and the optimizer's variables, as TensorFlow writes it."""
+        return self._tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
 
-        return run
+    def copied(self) -> list[Any]:
+        """All of these variables as arrays of the host."""
+        import numpy
 
-    def state(self) -> tuple[Any, list[Any]]:
-        """What a checkpoint holds, and its variables: the model's and the optimizer's."""
-        of_optimizer = self.optimizer.variables
-        variables = [*self.model.variables, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
-        return self._tf.train.Checkpoint(model=self.model, optimizer=self.optimizer), variables
+        return [numpy.array(variable) for variable in self.state_variables()]
 
 
-def custom_step(tf: Any, factory: Callable[[int], Any], batch: int, device: str) -> Step:
-    """The user's own step for a batch size, placed on the device."""
-    with tf.device(device):
+def placed(tf: Any, device: str, function: Callable[..., Any], *arguments: Any) -> Step:
+    """A callable that calls a function on a device."""
+
+    def run() -> Any:
+        with tf.device(device):
+            return function(*arguments)
+
+    return run
+
+
+def custom_step(on_device: Callable[[], Any], factory: Callable[[int], Any], batch: int) -> Step:
+    """The user's own step for a batch size, under what places it on the device."""
+    with on_device():
         step = factory(batch)
     if not callable(step):
         raise TypeError(f"the step function must return a callable without arguments, not {type(step).__name__}")
 
     def run() -> Any:
-        with tf.device(device):
+        with on_device():
             return step()
 
     return run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from .recorder import progress
+from .recording import progress
 
 BIG = 2**20
 SHORT = 2
@@ -24,18 +24,29 @@ def chain_lengths(size: int) -> tuple[int, int]:
     return SHORT, LONG_OF_BIG if size >= BIG else LONG
 
 
-def time_calls(path: str, calls: dict[tuple[int, int], Call], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
-    """Write ``transfer`` records for calls by (bytes, hops), all of them in each round."""
-    for call in calls.values():  # the first opens connections and allocates
-        call()
-        call()
-    for turn in range(rounds):
-        for (size, hops), call in calls.items():
-            for _ in range(1 if size >= BIG else 5):
-                start = time.perf_counter()
-                call()
-                recorder.write("transfer", path=path, size_bytes=size, round=turn, hops=hops, seconds=time.perf_counter() - start)
-            report(path)
+class Timing:
+    """Writes ``transfer`` records, and tells of progress among as many steps of it as there are in all."""
+
+    def __init__(self, recorder: Any, rounds: int, total: int) -> None:
+        self._recorder, self._rounds, self._total, self._done = recorder, rounds, total, 0
+
+    def time(self, path: str, calls: dict[tuple[int, int], Call]) -> None:
+        """Time calls by (bytes, hops), all of them in each round."""
+        for call in calls.values():  # the first opens connections and allocates
+            call()
+            call()
+        for turn in range(self._rounds):
+            for (size, hops), call in calls.items():
+                for _ in range(1 if size >= BIG else 5):
+                    self._recorder.write("transfer", path=path, size_bytes=size, round=turn, hops=hops, seconds=_time(call))
+                self._done += 1
+                progress(self._done, self._total, path)
+
+
+def _time(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def config_of(tf: Any, addresses: list[str]) -> Any:
@@ -49,9 +60,7 @@ def config_of(tf: Any, addresses: list[str]) -> Any:
     return config
 
 
-def between_processes(
-    tf: Any, target: str, addresses: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]
-) -> None:
+def between_processes(tf: Any, target: str, addresses: list[str], sizes: list[int], timing: Timing) -> None:
     """Through TensorFlow's gRPC transport: a tensor that hops between two servers."""
     v1 = tf.compat.v1
     graph = tf.Graph()
@@ -70,11 +79,10 @@ def between_processes(
         initial = v1.global_variables_initializer()
     with v1.Session(target, graph=graph, config=config_of(tf, addresses)) as session:
         session.run(initial)
-        calls = {key: (lambda end=end: session.run(end)) for key, end in ends.items()}
-        time_calls("grpc", calls, rounds, recorder, report)
+        timing.time("grpc", {key: (lambda end=end: session.run(end)) for key, end in ends.items()})
 
 
-def host_device(tf: Any, gpu: str, sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
+def host_device(tf: Any, gpu: str, sizes: list[int], timing: Timing) -> None:
     """Copies from host to device, and from device to host, each waited for."""
     sync = tf.test.experimental.sync_devices
     up: dict[tuple[int, int], Call] = {}
@@ -94,11 +102,11 @@ def host_device(tf: Any, gpu: str, sizes: list[int], rounds: int, recorder: Any,
         for times in chain_lengths(size):
             up[size, times] = lambda here=here, times=times: copy(here, gpu, times)
             down[size, times] = lambda there=there, times=times: copy(there, "/CPU:0", times)
-    time_calls("host-to-device", up, rounds, recorder, report)
-    time_calls("device-to-host", down, rounds, recorder, report)
+    timing.time("host-to-device", up)
+    timing.time("device-to-host", down)
 
 
-def all_reduce(tf: Any, devices: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
+def all_reduce(tf: Any, devices: list[str], sizes: list[int], timing: Timing) -> None:
     """All-reduce between the devices of this machine through ``tf.distribute``."""
     strategy = tf.distribute.MirroredStrategy(devices)
 
@@ -113,13 +121,12 @@ def all_reduce(tf: Any, devices: list[str], sizes: list[int], rounds: int, recor
         run = tf.function(lambda: strategy.run(replica), autograph=False)
 
         def call() -> None:
-            for one in strategy.experimental_local_results(run()):
-                one.numpy()
+            for value in strategy.experimental_local_results(run()):
+                value.numpy()
 
         return call
 
-    calls = {(size, times): reducing(size, times) for size in sizes for times in (1, 5)}
-    time_calls(f"all-reduce-{len(devices)}", calls, rounds, recorder, report)
+    timing.time(f"all-reduce-{len(devices)}", {(size, times): reducing(size, times) for size in sizes for times in (1, 5)})
 
 
 # -- pulls and pushes of many tensors, between a worker, which this process is, and a server ---------
@@ -141,16 +148,15 @@ def _ladder(tf: Any, counts: list[int], sizes: list[int]) -> tuple[dict[tuple[st
     v1 = tf.compat.v1
     operations = {}
     for size in sizes:
-        variables, gradients = [], []
+        held: dict[str, list[Any]] = {SERVER: [], WORKER: []}
         for index in range(max(counts)):
-            for place, kind, held in ((SERVER, "variable", variables), (WORKER, "gradient", gradients)):
+            for place, kind in ((SERVER, "variable"), (WORKER, "gradient")):
+                name, zeros = f"{kind}_{size}_{index}", v1.zeros_initializer()
                 with tf.device(place):
-                    held.append(
-                        v1.get_variable(f"{kind}_{size}_{index}", [size // 4], tf.float32, v1.zeros_initializer(), use_resource=True)
-                    )
+                    held[place].append(v1.get_variable(name, [size // 4], tf.float32, zeros, use_resource=True))
         for count in counts:
             pulled, pushed = [], []
-            for variable, gradient in zip(variables[:count], gradients[:count]):
+            for variable, gradient in zip(held[SERVER][:count], held[WORKER][:count]):
                 with tf.device(SERVER):
                     value = variable.read_value()
                 with tf.device(WORKER):
@@ -162,12 +168,6 @@ def _ladder(tf: Any, counts: list[int], sizes: list[int]) -> tuple[dict[tuple[st
                 operations["pull", count, size] = tf.group(*pulled)
                 operations["push", count, size] = tf.group(*pushed)
     return operations, v1.global_variables_initializer()
-
-
-def _time(call: Call) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def pulls_and_pushes(tf: Any, target: str, addresses: list[str], arguments: Any, recorder: Any) -> None:

@@ -1,6 +1,6 @@
 """A model's variables: their sizes, which a profile does not tell, and when the gradient of each is ready.
 
-Sizes come from the model or a checkpoint, which ``calibrate/probes/xplane_variables.py`` reads in a child process, or from a list;
+Sizes come from the model or a checkpoint, which ``calibrate/probes/xplane.py`` reads in a child process, or from a list;
 readiness from the names of operations. A profile knows operations, not variables, and both carry the names of the layers that
 they belong to: the gradient of ``net/dense/kernel`` is computed by ``gradient_tape/net_1/dense_1/MatMul/MatMul_1``, the ``_1`` being
 added to a scope that is entered a second time.
@@ -178,7 +178,7 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
 
 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
-    read = json.loads(run_reader("xplane_variables", arguments, python, timeout_s))
+    read = json.loads(run_reader("xplane", arguments, python, timeout_s))
     return ModelVariables(tuple(_LIST.validate_python(read["variables"])), read["source"], read["order"])
 
 

@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Any
 
-from _paceline_probes import ending, environment
-from _paceline_probes.recorder import Recorder, progress
+from _paceline_probes import machine, recording
+from _paceline_probes.recording import Recorder, progress
 from _paceline_probes.testbed import links, supervisor
 from _paceline_probes.testbed.hub import Task
 from _paceline_probes.testbed.supervisor import Child, Supervisor
@@ -50,8 +50,8 @@ def measure_link(task: Task) -> None:
     """The probe of ``paceline calibrate-link --carrier gloo``: host 1 measures with host 0, which serves."""
     setting = task.setting
     address = f"{links.address(0)}:{PORT}"
-    probes = os.path.dirname(os.path.abspath(environment.__file__))
-    command = [sys.executable, "-B", probes, "gloo_links"]
+    probes = os.path.dirname(os.path.abspath(machine.__file__))
+    command = [sys.executable, "-B", probes, "links", "--carrier", "gloo"]
     if task.index == 0:
         child = subprocess.Popen([*command, "serve", address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
@@ -82,7 +82,7 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True, help="process that this one must not outlive")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    ending.heed_sigterm()
+    recording.heed_sigterm()
     supervisor.die_with(arguments.parent)
     with open(arguments.setting, encoding="utf-8") as file:
         setting: dict[str, Any] = json.load(file)
@@ -101,12 +101,12 @@ def main() -> int:
             python=platform.python_version(),
             device="/CPU:0",
             device_kind="CPU",
-            device_name=environment.cpu_model(),
-            cores=environment.usable_cores(),
+            device_name=machine.cpu_model(),
+            cores=len(machine.cores_of_process()),
             os=platform.platform(),
         )
         for repeat in range(setting["repeats"]):
             Hosts(None, setting, recorder, congestion, repeat).run()
             progress(repeat + 1, setting["repeats"], setting["task"])
 
-    return ending.recorded(measure, recorder)
+    return recording.recorded(measure, recorder)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as distributed
-from _paceline_probes import keras_model, training
+from _paceline_probes import training
 from _paceline_probes.testbed import links
 from _paceline_probes.testbed.hub import Task
 
@@ -54,10 +54,9 @@ def train(task: Task) -> None:
 
 def _step(setting: dict[str, Any]) -> Any:
     """A function that makes one step, as calibrate/probes/on_torch.py does it, with the model wrapped."""
-    keras = keras_model.keras_of("torch")
-    made = keras_model.KerasModel(keras, training.load_function(setting["model"])(), False)
-    made.build(setting["batch"])
-    x, y = made.batch_of(setting["batch"])
+    keras = training.keras_of("torch")
+    made = training.KerasModel(keras, training.load_function(setting["model"])(), False)
+    x, y = made.built_for(setting["batch"])
     options = {} if setting["bucket_cap_mb"] is None else {"bucket_cap_mb": setting["bucket_cap_mb"]}
     wrapped = torch.nn.parallel.DistributedDataParallel(made.model, gradient_as_bucket_view=True, **options)
 

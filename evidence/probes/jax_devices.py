@@ -11,10 +11,10 @@ import os
 import time
 from typing import Any, Iterator
 
-from _paceline_probes import ending, keras_model, load, training
+from _paceline_probes import machine, recording, training
 from _paceline_probes.on_jax import Jax
-from _paceline_probes.recorder import Recorder
-from _paceline_probes.timing import Timing
+from _paceline_probes.recording import Recorder
+from _paceline_probes.step import Timing
 
 CHAINS = 1, 5
 """All-reduces in a row: what a call costs once cancels."""
@@ -29,7 +29,7 @@ class OnAll(Jax):
         yield
 
 
-class Sharded(keras_model.KerasModel):
+class Sharded(training.KerasModel):
     """A model whose batches are cut over the devices."""
 
     devices = 1
@@ -42,18 +42,6 @@ class Sharded(keras_model.KerasModel):
         place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
         x, y = super().batch_of(batch * self.devices)
         return jax.device_put(x, place), jax.device_put(y, place)
-
-
-class Probe(Timing):
-    """Steps of all batch sizes by turns."""
-
-    def __init__(self, arguments: Any, recorder: Any, on: Jax) -> None:
-        super().__init__(arguments, recorder)
-        self._on = on
-
-    def wait(self, result: Any) -> None:
-        """Until all devices have done it."""
-        self._on.wait(result)
 
 
 def all_reduces(devices: int, sizes: list[int], rounds: int, recorder: Any) -> None:
@@ -99,25 +87,24 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={arguments.devices}"
     recorder = Recorder(arguments.out)
-    kept = {key: value for key, value in vars(arguments).items() if key != "out"}
-    recorder.header("step" if arguments.model else "links", kept | {"backend": "jax", "logical_devices": arguments.devices})
+    recorder.header("step" if arguments.model else "links", vars(arguments) | {"backend": "jax", "logical_devices": arguments.devices})
 
     def measure() -> None:
-        keras = keras_model.keras_of("jax")
+        keras = training.keras_of("jax")
         on = OnAll("CPU")
         recorder.write("fingerprint", **on.fingerprint(), keras=keras.__version__)
         if not arguments.model:
             all_reduces(arguments.devices, [int(part) for part in arguments.sizes.split(",")], arguments.rounds, recorder)
             return
-        watch = load.Watch()
+        watch = machine.Watch()
         keras.distribution.set_distribution(keras.distribution.DataParallel())
         Sharded.devices = arguments.devices
         made = Sharded(keras, training.load_function(arguments.model)(), False)
-        probe = Probe(arguments, recorder, on)
-        steps = {batch: on.step_of(made, batch) for batch in probe.batches}
+        timing = Timing(arguments, recorder, on)
+        steps = {batch: on.step_of(made, batch) for batch in timing.batches}
         recorder.write("load", stage="before", gpu_percent=None, why="", **watch.end())
         for batch, step in steps.items():
-            probe.warm_up(batch, step)
-        probe.time_plain(steps, len(steps) * arguments.steps)
+            timing.warm_up(batch, step)
+        timing.time_plain(steps, len(steps) * arguments.steps)
 
-    return ending.recorded(measure, recorder, arguments.model or "")
+    return recording.recorded(measure, recorder, arguments.model or "")

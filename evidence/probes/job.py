@@ -14,9 +14,9 @@ import argparse
 import os
 from typing import Any
 
-from _paceline_probes import ending, environment, overheads, training
-from _paceline_probes.load import Watch
-from _paceline_probes.recorder import Recorder
+from _paceline_probes import machine, overheads, recording, training
+from _paceline_probes.machine import Watch
+from _paceline_probes.recording import Recorder
 
 
 def _arguments() -> argparse.Namespace:
@@ -124,7 +124,7 @@ def _fit(tf: Any, arguments: argparse.Namespace, recorder: Any, clock: Any, devi
     if arguments.evaluation_steps:
         options["validation_data"] = _dataset(tf, one, arguments.evaluation_steps, arguments.replicas)
     with overheads.disk_beside(arguments.out) as folder:
-        state, _ = steps.state()
+        state = steps.state()
 
         def write(epoch: int) -> None:
             overheads.write_state(state, os.path.join(folder, str(epoch)))
@@ -141,15 +141,15 @@ def main() -> int:
     clock, watch = overheads.StartUp(), Watch()
     arguments = _arguments()
     recorder = Recorder(arguments.out)
-    recorder.header("job", {key: value for key, value in vars(arguments).items() if key != "out"})
-    ending.let_import(arguments.model)
+    recorder.header("job", vars(arguments))
+    recording.let_import(arguments.model)
 
     def measure() -> None:
-        tf = ending.tensorflow()
-        device, kind = environment.choose_device(tf, arguments.device)
+        tf = recording.framework("tensorflow")
+        device, kind = machine.choose_device(tf, arguments.device)
         with clock.without():
-            recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
+            recorder.write("fingerprint", **machine.fingerprint(tf, device, kind))
         _fit(tf, arguments, recorder, clock, device, kind)
         recorder.write("load", stage="rounds", why="", **watch.end())
 
-    return ending.recorded(measure, recorder)
+    return recording.recorded(measure, recorder)

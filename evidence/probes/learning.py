@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _paceline_probes.testbed import coordinated, run
+from _paceline_probes.testbed import run, servers
 from _paceline_probes.testbed.hub import Task
 from _paceline_probes.testbed.supervisor import Supervisor
 
@@ -13,7 +13,7 @@ class Learning(Supervisor):
     def train(self, task: Task) -> None:
         """What a task does, once the network is there."""
         if task.job == "ps":
-            coordinated.serve(self.tf, task)
+            servers.serve(self.tf, task)
             return
         from . import learning_worker  # NumPy, not sooner
 

@@ -1,7 +1,7 @@
 """A worker that learns: pulls, sleeps as long as its emulated device computes, and pushes the real gradient of its batch meanwhile.
 
 Asynchronous, with or without a bound on how far it may be ahead of the slowest (SSP), or synchronous through
-SyncReplicasOptimizer; compat.v1, as ``between_graph`` of the testbed. Some of the versions that it pulls are kept, and
+SyncReplicasOptimizer; compat.v1, as ``servers`` of the testbed. Some of the versions that it pulls are kept, and
 validated when the training has ended, so that nothing but the training goes over the links meanwhile.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from _paceline_probes import training as models
-from _paceline_probes.ending import let_import
 from _paceline_probes.learner import Learner
-from _paceline_probes.testbed import emulated_model, training
+from _paceline_probes.recording import let_import
+from _paceline_probes.testbed import emulated_model
 from _paceline_probes.testbed.emulated_model import on
 from _paceline_probes.testbed.hub import Task
 
@@ -91,7 +91,7 @@ def train(tf: Any, task: Task) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
     problem = Problem(tf, setting, task.seed)  # Keras builds eagerly
     v1.disable_eager_execution()
-    config = training.session_config(tf, setting)
+    config = emulated_model.session_config(tf, setting)
     server = tf.distribute.Server(task.cluster, job_name="worker", task_index=task.index, protocol="grpc", config=config)
     where = f"/job:worker/task:{task.index}/device:CPU:0"
     synchronous = setting["mode"] == "sync"
@@ -103,8 +103,10 @@ def train(tf: Any, task: Task) -> None:
             version = v1.get_variable("version", initializer=tf.zeros([], tf.int64), use_resource=True, trainable=False)
             clocks = v1.get_variable("clocks", initializer=tf.zeros([setting["workers"]], tf.int64), use_resource=True, trainable=False)
         microseconds, rows = v1.placeholder(tf.int64, []), v1.placeholder(tf.int32, [None])
-        layers = [emulated_model.Layer(f"v{number}", one.shape, "float32", None, 1.0) for number, one in enumerate(problem.initial)]
-        asked, read, pulled = training.pull_all(tf, layers, variables, version, where)
+        model = emulated_model.Model(tf, {**setting, "variables": []}, None, where)
+        model.layers = [emulated_model.Layer(f"v{number}", one.shape, "float32", None, 1.0) for number, one in enumerate(problem.initial)]
+        model.variables = variables
+        asked, read, pulled = model.pull(version)
         with on(tf, where):
             with tf.control_dependencies(pulled):
                 begun = tf.timestamp()
@@ -124,7 +126,7 @@ def train(tf: Any, task: Task) -> None:
             applied = optimizer.apply_gradients(list(zip(gradients, variables)), global_step=version)
         with tf.control_dependencies([applied]), on(tf, version.device):
             after = version.read_value()
-        row = training.row_of(tf, asked, begun, ended, read, after, where)
+        row = model.row(asked, begun, ended, read, after)
         with on(tf, clocks.device):
             tick = tf.raw_ops.ResourceScatterAdd(
                 resource=clocks.handle, indices=tf.constant([task.index]), updates=tf.constant([1], tf.int64)
@@ -174,7 +176,9 @@ def train(tf: Any, task: Task) -> None:
             session.run(tf.raw_ops.ResourceScatterAdd(resource=clocks.handle, indices=tf.constant([task.index]),
                                                       updates=tf.constant([1 << 40], tf.int64)))  # fmt: skip
     _validate(tf, task, problem, kept)
-    training.report(task, [(task.index, its) for its in found], task.began_s)
+    for row_now in found:
+        task.report(task.index, row_now, task.began_s)
+    task.line.say("reported")
     task.line.wait("finish")
     del server
 

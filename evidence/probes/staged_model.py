@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import numpy as np
 from _paceline_probes import layers, training
-from _paceline_probes.ending import UsageError, let_import
+from _paceline_probes.recording import UsageError, let_import
 from _paceline_probes.testbed.emulated_model import on
 from _paceline_probes.testbed.hub import Task
 

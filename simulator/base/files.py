@@ -5,7 +5,7 @@ takes it: keys are those of the formats (specifications, lines of results, measu
 here too. An :class:`Output` replaces a file only if that is empty, or of the very kind that is written there; anything else needs
 ``force``. This is found out before the work, and nothing is made before there is something to write.
 A checksum as the last key of an object of JSON shows what was damaged or changed later; ``_with_checksum`` in
-calibrate/probes/recorder.py makes the same without importing this: change both together.
+calibrate/probes/recording.py makes the same without importing this: change both together.
 """
 
 from __future__ import annotations

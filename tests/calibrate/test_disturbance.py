@@ -36,7 +36,7 @@ BUSY = {**CALM, "own_s": 0.5, "others_s": 0.45}
 @pytest.fixture(scope="module")
 def load() -> ModuleType:
     """The probe's own module, as a child process of any Python runs it."""
-    return importlib.import_module("calibrate.probes.load")
+    return importlib.import_module("calibrate.probes.machine")
 
 
 def _disturbed(synthetic: Any, bad: set[int], name: str = "step.ndjson", seed: int = 0, factor: float = 1.75) -> Path:
@@ -219,7 +219,7 @@ def test_a_gpu_in_use_is_read_from_nvidia_smi(load: ModuleType, tmp_path: Path, 
 BUSY_MODEL = """
 import itertools
 import keras
-from _paceline_probes import load
+from _paceline_probes import machine
 
 looks = itertools.count()
 
@@ -227,7 +227,7 @@ def ticks(cores):
     # a minute of the processor's time passes between two looks, whatever this process does
     return 60.0 * next(looks), 0.0
 
-load.ticks = ticks
+machine.ticks = ticks
 
 def build():
     return keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])

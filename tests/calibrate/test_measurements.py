@@ -15,7 +15,7 @@ from support.examples import examples
 
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import new_file, read_measurements
-from calibrate.probes.recorder import Recorder
+from calibrate.probes.recording import Recorder
 from simulator.base.errors import CalibrationError, PacelineError
 
 

@@ -18,8 +18,8 @@ from simulator.base.errors import CalibrationWarning
 SEEN = """
 import json
 import tensorflow as tf
-from _paceline_probes import environment
-found = environment.fingerprint(tf, *environment.choose_device(tf, None))
+from _paceline_probes import machine
+found = machine.fingerprint(tf, *machine.choose_device(tf, None))
 print(json.dumps([found["gpu_unseen"], found["gpus_present"], found["device_kind"]]))
 """
 

@@ -1,4 +1,4 @@
-"""The emulated model: plain variables of the same shapes, types and order, and one training step on them.
+"""The emulated model: plain variables of the same shapes, types and order, and one training step on them, with clocks in it.
 
 A step pulls every variable, computes, and pushes a gradient for each. Where nothing real
 is computed, a variable's own value is what travels back as its gradient. Gradients are
@@ -6,7 +6,8 @@ applied with a learning rate of zero: the same bytes, the same kernel on the ser
 
 Its compute is a sleep on the worker. The sleep is TensorFlow's own (the data set that its tests
 slow down with): it blocks neither Python nor a core, and stands in the graph between the last
-byte of the pull and the first of the push. calibrate/testbed/loading.py names the same laws of its length, and
+byte of the pull and the first of the push. Steps of ``ring`` and ``mirrored`` are made in ring.py.
+calibrate/testbed/loading.py names the same laws of its length, and
 calibrate/testbed/scenarios.py has the same share of the forward pass.
 """
 
@@ -39,87 +40,153 @@ class Layer:
     """Share of the backward pass after which its gradient is there."""
 
 
-def layers_of(setting: dict[str, Any]) -> list[Layer]:
-    """The variables that a setting names; real compute needs all rows of a sparse one."""
-    real = setting["compute"]["kind"] == "real"
-    return [
-        Layer(one["name"], tuple(one["shape"]), one.get("dtype", "float32"), None if real else one.get("rows"), one.get("ready", 1.0))
-        for one in setting["variables"]
-    ]
+def session_config(tf: Any, setting: dict[str, Any]) -> Any:
+    """Threads of a server; graphs are left as they were written, so that what should travel travels."""
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"])
+    if setting["compute"]["kind"] == "emulated":
+        rewrite = config.graph_options.rewrite_options
+        rewrite.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    return config
 
 
-def create(tf: Any, layers: list[Layer], make: Any, model: RealCompute | None = None) -> list[Any]:
-    """The variables, zeros or the model's initial values; ``make`` creates one from an initial value and a name."""
-    values = [tf.zeros(layer.shape, layer.dtype) for layer in layers] if model is None else [tf.constant(one) for one in model.initial]
-    return [make(value, f"v{number}") for number, value in enumerate(values)]
+class Model:
+    """What a setting trains, as operations of the graph or the function that is being built.
 
+    Parameters
+    ----------
+    real
+        What is computed; None where compute is emulated.
+    where
+        Device of the worker; None leaves it to a strategy.
 
-def pull(tf: Any, layer: Layer, variable: Any, where: str | None) -> Any:
-    """The variable's value (or the rows that the step touches) on the worker."""
-    if layer.rows is None:
-        value = variable.read_value()
-    else:
-        # the gather runs where the variable is, so that only its rows travel
-        with on(tf, variable.device):
-            value = tf.gather(variable.read_value() if not hasattr(variable, "sparse_read") else variable, tf.range(layer.rows))
-    with on(tf, where):
-        return tf.identity(value)
-
-
-def push(tf: Any, layer: Layer, variable: Any, gradient: Any) -> Any:
-    """Apply a gradient on the variable's own device; returns the op."""
-    with on(tf, variable.device):
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.raw_ops.ResourceScatterAdd(resource=variable.handle, indices=gradient.indices, updates=gradient.values * 0)
-        if layer.rows is None:
-            return tf.raw_ops.ResourceApplyGradientDescent(
-                var=variable.handle, alpha=tf.zeros([], layer.dtype), delta=gradient, use_locking=True
-            )
-        return tf.raw_ops.ResourceScatterAdd(resource=variable.handle, indices=tf.range(layer.rows), updates=gradient * 0)
-
-
-def compute(
-    tf: Any,
-    setting: dict[str, Any],
-    layers: list[Layer],
-    pulled: list[Any],
-    microseconds: Any,
-    where: str | None,
-    model: RealCompute | None,
-) -> tuple[list[Any], Any, Any]:
-    """What the setting asks for: gradients, and the times of beginning and end."""
-    by_layer = bool(setting.get("overlap"))
-    if model is not None:
-        return compute_real(tf, model, pulled, where, by_layer)
-    if by_layer:
-        return sleep_by_layer(tf, layers, pulled, microseconds, where)
-    return sleep_once(tf, pulled, microseconds, where)
-
-
-def compute_real(tf: Any, model: RealCompute, pulled: list[Any], where: str | None, by_layer: bool) -> tuple[list[Any], Any, Any]:
-    """Compute the model's gradients from what was pulled.
-
-    ``by_layer``: each operation begins when its own inputs are there, and each gradient
-    leaves when it is computed; else all wait for the last pull and the last gradient.
+    Attributes
+    ----------
+    layers
+        The variables that the setting names; real compute needs all rows of a sparse one.
+    variables
+        TensorFlow's, once :meth:`create` has made them.
     """
-    with on(tf, where):
+
+    def __init__(self, tf: Any, setting: dict[str, Any], real: RealCompute | None, where: str | None = None) -> None:
+        self._tf, self.real, self._where = tf, real, where
+        self._by_layer = bool(setting.get("overlap"))
+        whole = setting["compute"]["kind"] == "real"
+        self.layers = [
+            Layer(
+                each["name"],
+                tuple(each["shape"]),
+                each.get("dtype", "float32"),
+                None if whole else each.get("rows"),
+                each.get("ready", 1.0),
+            )
+            for each in setting["variables"]
+        ]
+        self.variables: list[Any] = []
+
+    def create(self, make: Any = None, *, initial: bool = True) -> list[Any]:
+        """Make the variables by ``make``, of a value and a name: zeros, or the initial values of a model that is computed."""
+        tf = self._tf
+        make = make or (lambda value, name: tf.Variable(value, name=name))
+        if self.real is not None and initial:
+            values = [tf.constant(value) for value in self.real.initial]
+        else:
+            values = [tf.zeros(layer.shape, layer.dtype) for layer in self.layers]
+        self.variables = [make(value, f"v{number}") for number, value in enumerate(values)]
+        return self.variables
+
+    def step(self, version: Any) -> Any:
+        """A function of the step's duration in microseconds, which makes the step; real compute takes the time that it takes.
+
+        It returns float64 [pull begins, pull ended, compute ended, all applied, version read,
+        version after its own update]. Times are the worker's wall clock.
+        """
+        tf = self._tf
+
+        def step(microseconds: Any) -> Any:
+            asked, read, pulled = self.pull(version)
+            gradients, begun, ended = self.compute(pulled, microseconds)
+            applied = [self._push(*each) for each in zip(self.layers, self.variables, gradients)]
+            with tf.control_dependencies([done for done in applied if done is not None]), on(tf, version.device):
+                written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
+                with tf.control_dependencies([written]):
+                    after = version.read_value()
+            return self.row(asked, begun, ended, read, after)
+
+        return step
+
+    def pull(self, version: Any) -> tuple[Any, Any, list[Any]]:
+        """The beginning of a step: when it began, the version that it reads, and the value of each variable on the worker."""
+        tf = self._tf
+        with on(tf, self._where):
+            asked = tf.timestamp()
+        with tf.control_dependencies([asked]), on(tf, version.device):
+            read = version.read_value()
+        pulled = []
+        for layer, variable in zip(self.layers, self.variables):
+            # on the version's server it is read first; elsewhere at the same time
+            with tf.control_dependencies([read] if variable.device == version.device else [asked]):
+                if layer.rows is None:
+                    value = variable.read_value()
+                else:
+                    # the gather runs where the variable is, so that only its rows travel
+                    with on(tf, variable.device):
+                        source = variable if hasattr(variable, "sparse_read") else variable.read_value()
+                        value = tf.gather(source, tf.range(layer.rows))
+                with on(tf, self._where):
+                    pulled.append(tf.identity(value))
+        return asked, read, pulled
+
+    def _push(self, layer: Layer, variable: Any, gradient: Any) -> Any:
+        """Apply a gradient on the variable's own device; returns the op."""
+        tf, handle = self._tf, variable.handle
+        with on(tf, variable.device):
+            if isinstance(gradient, tf.IndexedSlices):
+                return tf.raw_ops.ResourceScatterAdd(resource=handle, indices=gradient.indices, updates=gradient.values * 0)
+            if layer.rows is None:
+                rate = tf.zeros([], layer.dtype)
+                return tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=rate, delta=gradient, use_locking=True)
+            return tf.raw_ops.ResourceScatterAdd(resource=handle, indices=tf.range(layer.rows), updates=gradient * 0)
+
+    def row(self, asked: Any, begun: Any, ended: Any, read: Any, after: Any) -> Any:
+        """The end of a step: its row, once the version after it has come back to the worker."""
+        tf = self._tf
+        with on(tf, self._where):
+            after = tf.identity(after)
+            with tf.control_dependencies([after]):
+                done = tf.timestamp()
+            return tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
+
+    def compute(self, pulled: list[Any], microseconds: Any) -> tuple[list[Any], Any, Any]:
+        """What the setting asks for: gradients, and the times of beginning and end."""
+        with on(self._tf, self._where):
+            if self.real is not None:
+                return self._compute_real(pulled)
+            return self._sleep_by_layer(pulled, microseconds) if self._by_layer else self._sleep_once(pulled, microseconds)
+
+    def _compute_real(self, pulled: list[Any]) -> tuple[list[Any], Any, Any]:
+        """Compute the model's gradients from what was pulled.
+
+        By layer each operation begins when its own inputs are there, and each gradient
+        leaves when it is computed; else all wait for the last pull and the last gradient.
+        """
+        tf, by_layer = self._tf, self._by_layer
         with tf.control_dependencies(pulled[:1] if by_layer else pulled):
             begun = tf.timestamp()
         if not by_layer:
             with tf.control_dependencies([begun]):
                 pulled = [tf.identity(value) for value in pulled]
-        gradients, others = model.gradients(tf, pulled)
+        gradients, others = self.real.gradients(tf, pulled)
         with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True) + others):
             ended = tf.timestamp()
         if not by_layer:
             with tf.control_dependencies([ended]):
-                gradients = [tf.nest.map_structure(tf.identity, one, expand_composites=True) for one in gradients]
-    return gradients, begun, ended
+                gradients = [tf.nest.map_structure(tf.identity, each, expand_composites=True) for each in gradients]
+        return gradients, begun, ended
 
-
-def sleep_once(tf: Any, pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
-    """Sleep once, when all has been pulled: gradients, and the times of beginning and end."""
-    with on(tf, where):
+    def _sleep_once(self, pulled: list[Any], microseconds: Any) -> tuple[list[Any], Any, Any]:
+        """Sleep once, when all has been pulled: gradients, and the times of beginning and end."""
+        tf = self._tf
         with tf.control_dependencies(pulled):
             begun = tf.timestamp()
         with tf.control_dependencies([begun]):
@@ -129,32 +196,25 @@ def sleep_once(tf: Any, pulled: list[Any], microseconds: Any, where: str | None)
         with tf.control_dependencies([ended]):
             return [tf.identity(value) for value in pulled], begun, ended
 
+    def _sleep_by_layer(self, pulled: list[Any], microseconds: Any) -> tuple[list[Any], Any, Any]:
+        """Sleep layer by layer: a layer's forward sleep waits for its variable, its gradient leaves after its backward sleep.
 
-def sleep_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
-    """Sleep layer by layer: a layer's forward sleep waits for its variable, its gradient leaves after its backward sleep.
-
-    A third of the step is its forward pass, in equal parts; the backward pass goes the
-    other way, by the variables' ``ready``.
-    """
-    count = len(layers)
-    total = tf.cast(microseconds, tf.float64)
-    gradients: list[Any] = [None] * count
-    with on(tf, where):
-        before: Any = None
-        begun: Any = None
+        A third of the step is its forward pass, in equal parts; the backward pass goes the
+        other way, by the variables' ``ready``.
+        """
+        tf, count = self._tf, len(self.layers)
+        total = tf.cast(microseconds, tf.float64)
+        gradients: list[Any] = [None] * count
+        with tf.control_dependencies(pulled[:1]):
+            begun = before = tf.timestamp()
         for value in pulled:
-            with tf.control_dependencies([value] + ([before] if before is not None else [])):
-                if begun is None:
-                    begun = tf.timestamp()
-                    with tf.control_dependencies([begun]):
-                        part = tf.cast(total / (3.0 * count), tf.int64)
-                else:
-                    part = tf.cast(total / (3.0 * count), tf.int64)
+            with tf.control_dependencies([value, before]):
+                part = tf.cast(total / (3.0 * count), tf.int64)
             before = sleep(tf, part)
         done = 0.0
-        for number in sorted(range(count), key=lambda index: layers[index].ready):
-            share = layers[number].ready - done
-            done = layers[number].ready
+        for number in sorted(range(count), key=lambda index: self.layers[index].ready):
+            share = self.layers[number].ready - done
+            done = self.layers[number].ready
             if share > 0:
                 with tf.control_dependencies([before]):
                     part = tf.cast(total * (2.0 / 3.0) * share, tf.int64)
@@ -162,8 +222,7 @@ def sleep_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds
             with tf.control_dependencies([before]):
                 gradients[number] = tf.identity(pulled[number])
         with tf.control_dependencies([before]):
-            ended = tf.timestamp()
-    return gradients, begun, ended
+            return gradients, begun, tf.timestamp()
 
 
 # -- the emulated device -----------------------------------------------------------------------
@@ -189,10 +248,8 @@ def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> n
             drawn[worker] = stream.gamma(law["shape"], 1.0 / law["shape"], steps)
         elif kind == "lognormal":
             drawn[worker] = stream.lognormal(-(law["sigma"] ** 2) / 2, law["sigma"], steps)
-        elif kind == "empirical":
-            drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
         else:
-            raise ValueError(f"law {kind!r}: must be constant, exponential, gamma, lognormal or empirical")
+            drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
         persistence = law.get("persistence", 0.0)
         if persistence:
             renewed = stream.random(steps) >= persistence

@@ -1,4 +1,7 @@
-"""Hosts as network namespaces, joined by a bridge, each interface shaped in both directions.
+"""Hosts as network namespaces, joined by a bridge, each interface shaped in both directions; or a namespace without any link.
+
+TensorFlow's gRPC server listens on all interfaces (0.0.0.0), whatever address it is given, and whoever reaches it can run code. Between
+processes of one machine it is therefore started in a network namespace, which nothing outside can reach.
 
 The namespaces have no names: the bridge lives in that of the process which calls
 :meth:`Switch.connect`, each host's in its own process. The kernel removes a namespace and
@@ -19,15 +22,16 @@ import fcntl
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Iterator
 
-from ..ending import UsageError
+from ..recording import UsageError
 
-CLONE_NEWNET = 0x40000000
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 PREFIX = "10.77"
 """First half of the hosts' addresses; nothing outside the namespaces can see them."""
 
@@ -51,11 +55,46 @@ class NetworkError(RuntimeError):
     """The system does not let us build the network; the message says what to do."""
 
 
+class NotIsolatedError(RuntimeError):
+    """The system does not let this process have a network of its own."""
+
+
+def _unshare(flags: int) -> str:
+    """Why this process cannot have namespaces of its own; "" if it has them now."""
+    try:
+        failed = ctypes.CDLL(None, use_errno=True).unshare(flags)
+    except (OSError, AttributeError):  # no Linux
+        return "this is no Linux"
+    return os.strerror(ctypes.get_errno()) if failed else ""
+
+
 def new_namespace() -> None:
     """Move this process, which must have one thread, into a network namespace of its own."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET):
-        raise NetworkError(f"no network namespace: {os.strerror(ctypes.get_errno())}; shaped links need root, or use {LOOPBACK}")
+    if why := _unshare(CLONE_NEWNET):
+        raise NetworkError(f"no network namespace: {why}; shaped links need root, or use {LOOPBACK}")
+
+
+def isolate(otherwise: str = "; run it as root") -> None:
+    """The same with a loopback interface that can be used, and as any user, then within a user namespace.
+
+    ``otherwise`` says what to do where that is not allowed.
+    """
+    ids = (("setgroups", "deny"), ("uid_map", f"{os.getuid()} {os.getuid()} 1"), ("gid_map", f"{os.getgid()} {os.getgid()} 1"))
+    if _unshare(CLONE_NEWNET):
+        if _unshare(CLONE_NEWUSER | CLONE_NEWNET):
+            raise NotIsolatedError(
+                "this system does not allow a network namespace, and TensorFlow's server would listen on all interfaces" + otherwise
+            )
+        for name, text in ids:
+            with contextlib.suppress(OSError), open("/proc/self/" + name, "w", encoding="ascii") as file:
+                file.write(text)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            request = struct.pack("16sh14x", b"lo", 0)
+            flags = struct.unpack("16sh14x", fcntl.ioctl(sock, SIOCGIFFLAGS, request))[1]
+            fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
+    except OSError as error:
+        raise NotIsolatedError(f"the loopback interface of the network namespace cannot be used: {error}") from error
 
 
 def check_tools() -> None:
@@ -74,6 +113,10 @@ def _missing(tool: str) -> str:
 def address(host: int) -> str:
     """Of host 0, 1, ..."""
     return f"{PREFIX}.{(host + 1) // 250}.{(host + 1) % 250 + 1}"
+
+
+def _peers(host: int, hosts: int) -> list[str]:
+    return [address(other) for other in range(hosts) if other != host]
 
 
 def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
@@ -99,6 +142,7 @@ def _sysctl(name: str, value: str) -> None:
         file.write(value)
 
 
+@dataclass(frozen=True)
 class Shape:
     """How an interface is shaped.
 
@@ -113,10 +157,9 @@ class Shape:
         What may queue, as time at the link's rate.
     """
 
-    def __init__(self, bits_per_s: float, sharing: str, buffer_ms: float) -> None:
-        self.bits_per_s = bits_per_s
-        self.sharing = sharing
-        self.buffer_ms = buffer_ms
+    bits_per_s: float
+    sharing: str
+    buffer_ms: float
 
     def lines(self, device: str, peers: list[str], side: str) -> list[str]:
         """Commands for ``tc``: ``side`` is the header field that tells peers apart, ``dst`` or ``src``."""
@@ -126,19 +169,19 @@ class Shape:
         queue = max(int(self.bits_per_s / 8 * self.buffer_ms / 1000), 4 * PACKET_BYTES)
         share = f"{self.bits_per_s / max(len(peers), 1):.0f}bit"
         burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {PACKET_BYTES}"
-        found = [
+        lines = [
             f"qdisc add dev {device} root handle 1: htb default 1",
             f"class add dev {device} parent 1: classid 1:ffff htb rate {rate} ceil {rate} {burst}",
             f"class add dev {device} parent 1:ffff classid 1:1 htb rate {share} ceil {rate} {burst} prio 0",
             f"filter add dev {device} parent 1: protocol ip prio 1 u32 match u16 0 0x{0xFFFF & ~(SHORT_BYTES - 1):04x} at 2 flowid 1:1",
         ]
         for number, peer in enumerate(peers, start=2):
-            found += [
+            lines += [
                 f"class add dev {device} parent 1:ffff classid 1:{number:x} htb rate {share} ceil {rate} {burst} prio 1",
                 f"qdisc add dev {device} parent 1:{number:x} handle {number:x}: bfifo limit {queue}",
                 f"filter add dev {device} parent 1: protocol ip prio 2 u32 match ip {side} {peer}/32 flowid 1:{number:x}",
             ]
-        return found
+        return lines
 
 
 class Switch:
@@ -153,17 +196,11 @@ class Switch:
     def connect(self, pids: list[int]) -> None:
         """A cable to the namespace of each process; its end there is ``eth0``, shaped here and by :func:`plug_in`."""
         self._hosts = len(pids)
-        lines = []
+        cables, shaping = [], []
         for host, pid in enumerate(pids):
-            lines += [
-                f"link add v{host} type veth peer name eth0 netns {pid}",
-                f"link set v{host} master br0 up",
-            ]
-        _batch("ip", lines)
-        addresses = [address(host) for host in range(len(pids))]
-        shaping = []
-        for host in range(len(pids)):
-            shaping += self._shape.lines(f"v{host}", [one for other, one in enumerate(addresses) if other != host], "src")
+            cables += [f"link add v{host} type veth peer name eth0 netns {pid}", f"link set v{host} master br0 up"]
+            shaping += self._shape.lines(f"v{host}", _peers(host, len(pids)), "src")
+        _batch("ip", cables)
         _batch("tc", shaping)
 
     def close(self) -> None:
@@ -175,7 +212,7 @@ def plug_in(host: int, hosts: int, shape: Shape, congestion: str) -> None:
     """In a host's own namespace, once its cable is there: address, shape, congestion control."""
     _without_ipv6()
     _batch("ip", ["link set lo up", f"addr add {address(host)}/16 dev eth0", "link set eth0 up"])
-    _batch("tc", shape.lines("eth0", [address(other) for other in range(hosts) if other != host], "dst"))
+    _batch("tc", shape.lines("eth0", _peers(host, hosts), "dst"))
     try:
         _sysctl("net.ipv4.tcp_congestion_control", congestion)
     except OSError as error:
@@ -226,7 +263,7 @@ class Congestion:
             why = f"{ALLOWED} cannot be written ({error.strerror})"
             raise RuntimeError(f'{why}; shaped links need root, or use link = "loopback"') from None
 
-    @contextmanager
+    @contextlib.contextmanager
     def choosable(self) -> Iterator[None]:
         """Namespaces may choose it for the length of the block."""
         lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

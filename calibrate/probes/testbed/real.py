@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import training
-from ..ending import UsageError, let_import
+from ..recording import UsageError, let_import
 from .hub import CannotComputeError, Task
 
 OTHERWISE = "choose emulated compute for it"
@@ -48,65 +48,62 @@ class RealCompute:
         if not hasattr(steps.model, "stateless_call"):
             raise CannotComputeError(f"this Keras ({keras.__version__}) has no stateless calls; install Keras 3, or {OTHERWISE}")
         x, y = steps.batch_of(batch)
-        self.initial = [np.asarray(one.numpy()) for one in steps.variables()]
-        self.names = [str(getattr(one, "path", one.name)) for one in steps.variables()]
+        self.initial = [np.asarray(variable.numpy()) for variable in steps.variables()]
+        self.names = [str(getattr(variable, "path", variable.name)) for variable in steps.variables()]
         self.sparse: dict[int, int] = {}
         self._trace(tf, steps, x, y)
 
     def _trace(self, tf: Any, steps: Any, x: Any, y: Any) -> None:
-        rest = [one.numpy() for one in steps.model.non_trainable_variables]
-        held = [None if one is None else one.numpy() for one in tf.nest.flatten((x, y))]
+        rest = [variable.numpy() for variable in steps.model.non_trainable_variables]
+        held = [None if part is None else part.numpy() for part in tf.nest.flatten((x, y))]
 
         def gradients(*values: Any) -> Any:
             # a default is no constant: nothing that follows from the batch alone is computed beforehand
-            flat = [None if one is None else tf.compat.v1.placeholder_with_default(tf.constant(one), one.shape) for one in held]
+            flat = [None if part is None else tf.compat.v1.placeholder_with_default(tf.constant(part), part.shape) for part in held]
             own_x, own_y = tf.nest.pack_sequence_as((x, y), flat)
             with tf.GradientTape() as tape:
                 tape.watch(values)
                 outputs, changed, losses = steps.model.stateless_call(
-                    list(values), [tf.constant(one) for one in rest], own_x, training=True, return_losses=True
+                    list(values), [tf.constant(value) for value in rest], own_x, training=True, return_losses=True
                 )
                 loss = steps.loss_of(own_y, outputs, losses)
-            found = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            return list(found), [tf.convert_to_tensor(one) for one in changed]
+            computed = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            return list(computed), [tf.convert_to_tensor(value) for value in changed]
 
-        traced = tf.function(gradients).get_concrete_function(*[tf.TensorSpec(one.shape, one.dtype) for one in self.initial])
-        found, changed = traced.structured_outputs
+        traced = tf.function(gradients).get_concrete_function(*[tf.TensorSpec(value.shape, value.dtype) for value in self.initial])
+        computed, changed = traced.structured_outputs
         graph = traced.graph
-        self._inputs = [one.name for one in graph.inputs[: len(self.initial)]]
+        self._inputs = [tensor.name for tensor in graph.inputs[: len(self.initial)]]
         self._captured = {}
         for outside, inside in graph.captures:
             if outside.dtype == tf.resource:
                 raise CannotComputeError(f"it reads a variable that is not the model's own ({inside.name}); {OTHERWISE}")
             self._captured[inside.name] = outside.numpy()
         self._outputs: list[tuple[str, ...]] = []
-        for number, gradient in enumerate(found):
+        for number, gradient in enumerate(computed):
             if isinstance(gradient, tf.IndexedSlices):
                 self.sparse[number] = int(np.prod(gradient.indices.shape.as_list()))
                 self._outputs.append((gradient.values.name, gradient.indices.name))
             else:
                 self._outputs.append((gradient.name,))
-        self._changed = [one.name for one in changed]
+        self._changed = [tensor.name for tensor in changed]
         self._graph = graph.as_graph_def()
-        for node in self._graph.node:
-            node.device = ""
-        for function in self._graph.library.function:
-            for node in function.node_def:
+        for nodes in (self._graph.node, *(function.node_def for function in self._graph.library.function)):
+            for node in nodes:
                 node.device = ""
 
     def gradients(self, tf: Any, values: list[Any]) -> tuple[list[Any], list[Any]]:
         """Add the passes to the graph that is being built: gradients (sparse ones as IndexedSlices), and all else that they compute."""
-        given = dict(zip(self._inputs, values))
-        given.update({name: tf.constant(value) for name, value in self._captured.items()})
+        inputs = {**dict(zip(self._inputs, values)), **{name: tf.constant(value) for name, value in self._captured.items()}}
         wanted = [name for names in self._outputs for name in names] + self._changed
-        found = iter(tf.compat.v1.import_graph_def(self._graph, input_map=given, return_elements=wanted, name="model"))
+        results = iter(tf.compat.v1.import_graph_def(self._graph, input_map=inputs, return_elements=wanted, name="model"))
         gradients = []
         for number, names in enumerate(self._outputs):
             if len(names) == 1:
-                gradients.append(next(found))
+                gradients.append(next(results))
             else:
-                gradients.append(tf.IndexedSlices(next(found), next(found), tf.constant(self.initial[number].shape, tf.int64)))
-        return gradients, list(found)
+                gradients.append(tf.IndexedSlices(next(results), next(results), tf.constant(self.initial[number].shape, tf.int64)))
+        return gradients, list(results)
 
 
 def load(tf: Any, task: Task) -> RealCompute | None:
@@ -130,16 +127,15 @@ def load(tf: Any, task: Task) -> RealCompute | None:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise CannotComputeError(f"{builder}: cannot be computed on pulled values ({type(error).__name__}: {said}); {OTHERWISE}") from error
-    asked = [tuple(one["shape"]) for one in setting["variables"]]
-    built = [one.shape for one in model.initial]
+    asked = [tuple(variable["shape"]) for variable in setting["variables"]]
+    built = [value.shape for value in model.initial]
     if asked != built:
         raise CannotComputeError(
             f"{builder}: its variables are {_shapes(built)}, but the setting has {_shapes(asked)}; describe the model anew"
         )
     if task.index == 0:
-        task.line.say(
-            "note", compute="real", builder=builder, batch=setting["batch"], pulled_dense=[model.names[one] for one in sorted(model.sparse)]
-        )
+        dense = [model.names[number] for number in sorted(model.sparse)]
+        task.line.say("note", compute="real", builder=builder, batch=setting["batch"], pulled_dense=dense)
     return model
 
 
@@ -155,15 +151,8 @@ def describe(tf: Any, recorder: Any, builder: str, batch: int) -> None:
         dtype = tf.as_dtype(value.dtype).name
         row_bytes = value[0].nbytes + np.dtype(np.int64).itemsize if index in model.sparse else None
         recorder.write(
-            "variable",
-            index=index,
-            name=name,
-            shape=list(value.shape),
-            dtype=dtype,
-            size_bytes=value.nbytes,
-            gradient_dtype=dtype,
-            sparse_row_bytes=row_bytes,
-            created=index,
-        )
+            "variable", index=index, name=name, shape=list(value.shape), dtype=dtype, size_bytes=value.nbytes, gradient_dtype=dtype,
+            sparse_row_bytes=row_bytes, created=index,
+        )  # fmt: skip
         if index in model.sparse:
             recorder.write("rows", batch=batch, index=0, variable=index, rows=model.sparse[index])

@@ -15,9 +15,10 @@ import platform
 import signal
 from typing import Any
 
-from .. import ending, environment
-from ..recorder import Recorder, progress
+from .. import machine, recording
+from ..recording import Recorder, progress
 from . import supervisor
+from .hub import is_job
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -26,8 +27,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) -> None:
     """All repeats of a setting, each with a cluster of its own, which one of ``kind`` supervises."""
-    from .. import isolation
-    from . import enduring, links
+    from . import links
 
     congestion = None
     # before TensorFlow starts its threads: they would stay outside
@@ -36,34 +36,23 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) ->
         congestion = links.Congestion(setting["link"]["congestion"])
         links.new_namespace()
     else:
-        isolation.isolate()
+        links.isolate()
     supervisor.die_with(starter)  # a new namespace may have cleared it
-    tf = ending.tensorflow()
+    tf = recording.framework("tensorflow")
     # replicas of MirroredStrategy share a GPU where there is one; TensorFlow itself is not asked before the tasks are forked
-    gpus = environment.gpus_of_machine() if setting["mode"] == "mirrored" else []
+    gpus = machine.gpus_of_machine() if setting["mode"] == "mirrored" else []
+    kind_of_device = "GPU" if gpus else "CPU"
     recorder.write(
-        "fingerprint",
-        tensorflow=tf.__version__,
-        python=platform.python_version(),
-        device=f"/{'GPU' if gpus else 'CPU'}:0",
-        device_kind="GPU" if gpus else "CPU",
-        device_name=gpus[0] if gpus else environment.cpu_model(),
-        cores=environment.usable_cores(),
-        os=platform.platform(),
-        load=os.getloadavg()[0],
-    )
+        "fingerprint", tensorflow=tf.__version__, python=platform.python_version(), device=f"/{kind_of_device}:0",
+        device_kind=kind_of_device, device_name=gpus[0] if gpus else machine.cpu_model(), cores=len(machine.cores_of_process()),
+        os=platform.platform(), load=os.getloadavg()[0],
+    )  # fmt: skip
     if setting["compute"]["kind"] == "emulated":
         recorder.write("note", compute="emulated", why="the setting asks for it")
     for repeat in range(setting["repeats"]):
-        of_testbed = enduring.Enduring if supervisor.is_job(setting) else supervisor.Supervisor
+        of_testbed = supervisor.Enduring if is_job(setting) else supervisor.Supervisor
         (kind or of_testbed)(tf, setting, recorder, congestion, repeat).run()
         progress(repeat + 1, setting["repeats"], setting["mode"])
-
-
-def _describe(builder: str, batch: int, recorder: Any) -> None:
-    from . import real
-
-    real.describe(ending.tensorflow(), recorder, builder, batch)
 
 
 def main(kind: Any = None) -> int:
@@ -76,7 +65,7 @@ def main(kind: Any = None) -> int:
     parser.add_argument("--parent", type=int, default=0, help="process that this one must not outlive")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    ending.heed_sigterm()
+    recording.heed_sigterm()
     supervisor.die_with(arguments.parent or os.getppid())
 
     recorder = Recorder(arguments.out)
@@ -88,13 +77,15 @@ def main(kind: Any = None) -> int:
 
     def measure() -> None:
         if arguments.describe:
-            _describe(arguments.describe, arguments.batch, recorder)
+            from . import real
+
+            real.describe(recording.framework("tensorflow"), recorder, arguments.describe, arguments.batch)
         else:
             _measure(asked, recorder, arguments.parent or os.getppid(), kind)
 
     try:
         recorder.header("testbed", asked)
-        return ending.recorded(measure, recorder)
+        return recording.recorded(measure, recorder)
     except KeyboardInterrupt:
         recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
         return EXIT_INTERRUPTED

@@ -1,7 +1,10 @@
 """One repeat of a testbed run: forks the tasks, connects them, lets them run, and records what they report; none outlives it.
 
-The setting's ``mode`` decides which module a task runs (:meth:`Supervisor.train`). Jobs with checkpoints or faults have a supervisor of
-their own, enduring.py; evidence/probes/staged.py makes another by ``roles``, ``drivers`` and ``train``.
+The setting's ``mode`` decides which module a task runs (:meth:`Supervisor.train`); evidence/probes/staged.py makes another supervisor by
+``roles``, ``drivers`` and ``train``. In a job with checkpoints or faults on purpose (:class:`Enduring`) tasks are killed when the setting
+says, and started again. A worker of an asynchronous job comes back alone while the others go on. Where the others cannot go on
+(synchronous workers, a parameter server), all tasks end as soon as one of them has noticed, and all start again from the latest
+checkpoint.
 """
 
 from __future__ import annotations
@@ -9,17 +12,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import time
 import traceback
+from dataclasses import dataclass, field
 from typing import Any
 
-from .. import load
-from ..ending import UsageError
+from .. import machine
+from ..recording import UsageError
 from . import hub, links
 
 PR_SET_PDEATHSIG = 1
@@ -30,6 +36,8 @@ SLEWING = 5e-4
 CHECK_S = 0.4
 CHECKS = 3
 GOOD_SHARE = 0.94
+BEFORE_START_S = 0.3
+"""From the word that all are ready until the common start."""
 
 
 def die_with(parent: int) -> None:
@@ -39,24 +47,19 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def is_job(setting: dict[str, Any]) -> bool:
-    """Whether a setting is run as a job, with checkpoints and faults on purpose."""
-    return bool(setting.get("faults") or setting.get("checkpoint_every"))
-
-
 class RunFailedError(RuntimeError):
     """A task died, or hung; the message names it and its last lines."""
 
 
+@dataclass(eq=False)
 class Child:
     """A forked task, as its starter sees it."""
 
-    def __init__(self, name: str, pid: int, line: Any, errors: Any) -> None:
-        self.name = name
-        self.pid = pid
-        self.line = line
-        self.errors = errors
-        self.said: list[dict[str, Any]] = []
+    name: str
+    pid: int
+    line: Any
+    errors: Any
+    said: list[dict[str, Any]] = field(default_factory=list)
 
     def end(self) -> str:
         """How it ended, once it has."""
@@ -74,8 +77,8 @@ class Child:
         """What it printed last."""
         self.errors.seek(0)
         text = self.errors.read().decode("utf-8", "replace")
-        found = [line.strip() for line in text.splitlines() if line.strip() and "oneDNN" not in line and "cudart_stub" not in line]
-        return " | ".join(found[-3:])[-600:] or "it printed nothing"
+        lines = [line.strip() for line in text.splitlines() if line.strip() and "oneDNN" not in line and "cudart_stub" not in line]
+        return " | ".join(lines[-3:])[-600:] or "it printed nothing"
 
 
 class Supervisor:
@@ -90,6 +93,7 @@ class Supervisor:
         self.deadline = time.monotonic() + setting["timeout_s"]
         self.selector = selectors.DefaultSelector()
         self.children: list[Child] = []
+        self.switch: Any = None
 
     # -- who takes part ---------------------------------------------------------------
 
@@ -98,35 +102,23 @@ class Supervisor:
         setting = self.setting
         if setting["mode"] == "mirrored":
             return [("worker", 0)]
-        found = [("ps", index) for index in range(setting["servers"])] + [("worker", index) for index in range(setting["workers"])]
-        return found + ([("chief", 0)] if setting["mode"] == "async" else [])
+        counts = {"ps": setting["servers"], "worker": setting["workers"], "chief": int(setting["mode"] == "async")}
+        return [(job, index) for job, count in counts.items() for index in range(count)]
 
     def cluster(self, roles: list[tuple[str, int]]) -> dict[str, list[str]]:
         """Addresses by job."""
         shaped = self.setting["link"] is not None
-        found: dict[str, list[str]] = {}
+        addresses: dict[str, list[str]] = {}
         for host, (job, _) in enumerate(roles):
-            found.setdefault(job, []).append(f"{links.address(host)}:{PORT}" if shaped else f"127.0.0.1:{PORT + host}")
-        return found
+            addresses.setdefault(job, []).append(f"{links.address(host)}:{PORT}" if shaped else f"127.0.0.1:{PORT + host}")
+        return addresses
 
     # -- life -------------------------------------------------------------------------
 
     def run(self) -> None:
         """All of it; raises RunFailedError."""
-        roles = self.roles()
-        cluster = self.cluster(roles)
-        switch = None
         try:
-            for host, (job, index) in enumerate(roles):
-                self._fork(host, len(roles), job, index, cluster)
-            self._gather("born")
-            if self.setting["link"] is not None:
-                switch = links.Switch(self._shape())
-                switch.connect([child.pid for child in self.children])
-                with self.congestion.choosable():
-                    self._tell("plug")
-                    self._gather("plugged")
-                self._check_link()
+            self._connect(check=True)
             self._tell("start")
             if self.setting["mode"] in ("between-graph", "sync"):
                 self._gather("initialised", lambda child: child.name == "worker 0")
@@ -135,36 +127,48 @@ class Supervisor:
             self._measure()
         finally:
             self._end()
-            if switch is not None:
-                with contextlib.suppress(Exception):
-                    switch.close()
+
+    def _connect(self, *, check: bool) -> None:
+        """Start all tasks, and the network between them where links are shaped."""
+        roles = self.roles()
+        for host, (job, index) in enumerate(roles):
+            self._fork(host, len(roles), job, index)
+        self._gather("born")
+        if self.setting["link"] is not None:
+            self.switch = links.Switch(self._shape())
+            self.switch.connect([child.pid for child in self.children])
+            with self.congestion.choosable():
+                self._tell("plug")
+                self._gather("plugged")
+            if check:
+                self._check_link()
 
     def _measure(self) -> None:
-        cores = load.cores_of_process()
-        began_s, began_monotonic, before = time.time() + 0.3, time.monotonic() + 0.3, load.ticks(cores)
+        cores = machine.cores_of_process()
+        began_s, began_monotonic, before = time.time() + BEFORE_START_S, time.monotonic() + BEFORE_START_S, machine.ticks(cores)
         step_s = max(message["step_s"] for child in self.children for message in child.said if message["kind"] == "ready")
         self._tell("run", began_s=began_s, step_s=step_s)
         drivers = self.drivers()
         self._gather("reported", lambda child: child in drivers)
-        lasted_s, after = time.monotonic() - began_monotonic + 0.3, load.ticks(cores)
+        lasted_s, after = time.monotonic() - began_monotonic + BEFORE_START_S, machine.ticks(cores)
         self._tell("finish")
         self._gather("used")
         drift_s = self.checked_drift_s(began_s, began_monotonic)
         for child in self.children:
             for message in child.said:
-                fields = {key: value for key, value in message.items() if key != "kind"}
-                if message["kind"] == "update":
-                    self.recorder.write("update", repeat=self.repeat, **fields)
-                elif message["kind"] == "pass":
-                    self.recorder.write("pass", repeat=self.repeat, **fields)
-                elif message["kind"] == "note":
-                    self.recorder.write("note", repeat=self.repeat, **fields)
-                elif message["kind"] == "used":
-                    self.recorder.write("used", repeat=self.repeat, task=child.name, **fields)
-        others = None
-        if before is not None and after is not None:
-            own_s = sum(message["user_s"] + message["system_s"] for child in self.children for message in child.said if "user_s" in message)
-            others = max(sum(after) - sum(before) - own_s, 0.0) / (lasted_s * len(cores))
+                whose = {"task": child.name} if message["kind"] == "used" else {}
+                if message["kind"] in ("update", "pass", "note", "used"):
+                    fields = {key: value for key, value in message.items() if key != "kind"}
+                    self.recorder.write(message["kind"], repeat=self.repeat, **whose, **fields)
+        own_s = sum(message["user_s"] + message["system_s"] for child in self.children for message in child.said if "user_s" in message)
+        self._write_repeat(drift_s, before, after, own_s, lasted_s * len(cores))
+
+    def _write_repeat(
+        self, drift_s: float, before: tuple[float, float] | None, after: tuple[float, float] | None, own_s: float, cores_s: float
+    ) -> None:
+        """The last record of the repeat, with the share of the cores' time that others than the tasks took."""
+        known = before is not None and after is not None
+        others = max(sum(after) - sum(before) - own_s, 0.0) / cores_s if known else None
         self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s, others_share=others)
 
     @staticmethod
@@ -226,7 +230,7 @@ class Supervisor:
             left_s = self.deadline - time.monotonic()
             if left_s <= 0:
                 silent = ", ".join(sorted(waiting)[:4])
-                child = next(one for one in self.children if one.name in waiting)
+                child = next(child for child in self.children if child.name in waiting)
                 raise RunFailedError(
                     f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (`timeout_s`); "
                     f"last lines of {child.name}: {child.last_lines()}"
@@ -240,11 +244,15 @@ class Supervisor:
                         continue
                     raise RunFailedError(f"{child.name} {child.end()} before {kind!r}; its last lines: {child.last_lines()}")
                 for message in messages:
-                    if message["kind"] == "failed":
-                        raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
+                    self._check_failed(child, message)
                 child.said += messages
                 if any(message["kind"] == kind for message in messages):
                     waiting.discard(child.name)
+
+    @staticmethod
+    def _check_failed(child: Child, message: dict[str, Any]) -> None:
+        if message["kind"] == "failed":
+            raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
 
     def _has_ended(self, child: Child) -> bool:
         """Whether a task has said its last word: what it used, and if it drives steps, all of them."""
@@ -253,7 +261,7 @@ class Supervisor:
 
     # -- processes --------------------------------------------------------------------
 
-    def _fork(self, host: int, hosts: int, job: str, index: int, cluster: dict[str, list[str]]) -> None:
+    def _fork(self, host: int, hosts: int, job: str, index: int) -> None:
         ours, theirs = socket.socketpair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - the task prints to it as long as it lives
         starter = os.getpid()
@@ -265,7 +273,7 @@ class Supervisor:
             self.selector.register(ours, selectors.EVENT_READ, child)
             return
         # the task; it must never come back from here
-        task = hub.Task(hub.Line(theirs), self.setting, job, index, cluster, self.repeat)
+        task = hub.Task(hub.Line(theirs), self.setting, job, index, self.cluster(self.roles()), self.repeat)
         try:
             die_with(starter)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -300,30 +308,211 @@ class Supervisor:
     def train(self, task: hub.Task) -> None:
         """What a task does, once the network is there."""
         # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
-        from . import apart, between_graph, coordinated, lasting, ring
+        from . import ring, servers
 
         mode = self.setting["mode"]
-        job = is_job(self.setting)
         if task.job == "ps" or (mode == "async" and task.job == "worker"):
-            coordinated.serve(self.tf, task)
+            servers.serve(self.tf, task)
         elif task.job == "chief":
-            (lasting.coordinate if job else coordinated.coordinate)(self.tf, task)
+            servers.coordinate(self.tf, task)
         elif mode in ("between-graph", "sync"):
-            between_graph.train(self.tf, task)
+            servers.drive(self.tf, task)
         elif mode == "ring":
-            (lasting.train if job else ring.train)(self.tf, task)
+            ring.train(self.tf, task)
         elif mode == "apart":
-            apart.compute(self.tf, task)
+            ring.apart(self.tf, task)
         else:
             ring.mirrored(self.tf, task)
 
-    def _end(self) -> None:
+    def _forget(self, child: Child) -> None:
+        with contextlib.suppress(KeyError, ValueError):  # it had said its last word before
+            self.selector.unregister(child.line.sock)
+        child.line.sock.close()
+        child.errors.close()
+        self.children.remove(child)
+
+    def _end_tasks(self) -> None:
+        """End every task, and take the network down."""
         for child in self.children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
-        for child in self.children:
+        for child in list(self.children):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, 0)
-            child.line.sock.close()
-            child.errors.close()
+            self._forget(child)
+        if self.switch is not None:
+            with contextlib.suppress(Exception):
+                self.switch.close()
+            self.switch = None
+
+    def _end(self) -> None:
+        self._end_tasks()
         self.selector.close()
+
+
+# -- jobs with checkpoints or faults ----------------------------------------------------------
+
+
+def _own_cpu_s() -> float:
+    """CPU seconds of this process and of all tasks that have ended, killed ones too."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class Enduring(Supervisor):
+    """One repeat: attempts, of which the last one comes to the job's end."""
+
+    def __init__(self, tf: Any, setting: dict[str, Any], recorder: Any, congestion: Any, repeat: int) -> None:
+        self.folder = os.path.join(setting["checkpoints"], str(repeat))
+        super().__init__(tf, {**setting, "checkpoints": self.folder}, recorder, congestion, repeat)
+        self.attempt = 0
+        self.origin_s = 0.0
+        self.events: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.faults = sorted(setting.get("faults", ()), key=lambda fault: fault["at_s"])
+        self.dead: dict[str, float] = {}
+        """Tasks that were killed and are not back, with the time at which each is to be started again."""
+
+    def run(self) -> None:
+        """All of it; raises RunFailedError."""
+        os.makedirs(self.folder, exist_ok=True)
+        cores = machine.cores_of_process()
+        began_s, began_monotonic, before, own_s = time.time(), time.monotonic(), machine.ticks(cores), _own_cpu_s()
+        try:
+            while not self._attempt():
+                self._end_tasks()
+                wait_s = max(self.dead.values()) - time.time()
+                self.dead.clear()
+                self.attempt += 1
+                if wait_s > 0:
+                    time.sleep(min(wait_s, max(self.deadline - time.monotonic(), 0.0)))
+            self._tell("finish")
+            self._gather("used")
+            used = [dict(message, task=child.name) for child in self.children for message in child.said if message["kind"] == "used"]
+        finally:
+            self._end()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        after, lasted_s = machine.ticks(cores), time.monotonic() - began_monotonic
+        drift_s = self.checked_drift_s(began_s, began_monotonic)
+        self._write(used)
+        self._write_repeat(drift_s, before, after, _own_cpu_s() - own_s, lasted_s * len(cores))
+
+    def _attempt(self) -> bool:
+        """Start all tasks and let them train; whether they came to the end."""
+        self._note("launched")
+        self._connect(check=not self.attempt)
+        self._tell("start")
+        self._gather("ready")
+        for child in self.children:
+            for message in [message for message in child.said if message["kind"] == "event"]:
+                child.said.remove(message)
+                self._heard(child, message)
+        began_s = time.time() + BEFORE_START_S
+        if not self.attempt:
+            self.origin_s = began_s
+        self._tell("run", began_s=began_s, origin_s=self.origin_s, step_s=0.0)
+        self._note("started", at_s=began_s)
+        return self._watch()
+
+    def _watch(self) -> bool:
+        """Hear what the tasks say, kill and start again at the given times; True at the job's end, False if all must start again."""
+        drivers = {child.name for child in self.drivers()}
+        while not drivers <= set(self.dead):  # a worker that dies after its last step is not missed
+            if time.monotonic() > self.deadline:
+                raise RunFailedError(
+                    f"the job did not end within {self.setting['timeout_s']:g} s (`timeout_s`); last lines of "
+                    f"{self.children[-1].name}: {self.children[-1].last_lines()}"
+                )
+            self._kill_what_is_due()
+            self._start_what_is_due()
+            for key, _ in self.selector.select(timeout=self._until_next_s()):
+                child = key.data
+                messages = child.line.heard()
+                if messages is None:
+                    self._gone(child)
+                    if not any(child.name in drivers for child in self.children):
+                        return False
+                    continue
+                for message in messages:
+                    kind = message["kind"]
+                    if kind == "lost" and self.dead:
+                        return False
+                    self._heard(child, message)
+                    if kind == "reported":
+                        drivers.discard(child.name)
+        return True
+
+    def _heard(self, child: Child, message: dict[str, Any]) -> None:
+        self._check_failed(child, message)
+        kind = message.pop("kind")
+        if kind == "update":
+            self.steps.append(message)
+        elif kind == "event":
+            self._note(task=child.name, **message)
+        elif kind == "born":
+            child.line.say("start")
+        elif kind == "ready":
+            self._note("back", task=child.name)
+            child.line.say("run", began_s=time.time(), origin_s=self.origin_s, step_s=0.0)
+        elif kind == "lost":
+            raise RunFailedError(f"{child.name} lost its peers, and none was killed: {self.events[-1].get('message', '')}")
+        else:
+            child.said.append({"kind": kind, **message})
+
+    # -- faults -----------------------------------------------------------------------
+
+    def _until_next_s(self) -> float:
+        due = [self.origin_s + fault["at_s"] for fault in self.faults[:1]] + [when for when in self.dead.values() if self._alone()]
+        return min(max(min(due, default=time.time() + 0.5) - time.time(), 0.0), 0.5)
+
+    def _alone(self) -> bool:
+        """Whether what is dead comes back while the others go on: asynchronous workers, as long as all servers live."""
+        return self.setting["mode"] == "async" and not any(name.startswith("ps") for name in self.dead)
+
+    def _kill_what_is_due(self) -> None:
+        while self.faults and time.time() >= self.origin_s + self.faults[0]["at_s"]:
+            fault = self.faults.pop(0)
+            name = f"{'ps' if fault['of'] == 'server' else 'worker'} {fault['number']}"
+            if name in self.dead:
+                self._note("missed", task=name)
+                continue
+            child = next(child for child in self.children if child.name == name)
+            now = time.time()
+            os.kill(child.pid, signal.SIGKILL)
+            self._note("killed", task=name, at_s=now)
+            self.dead[name] = now + fault["back_after_s"]
+            os.waitpid(child.pid, 0)
+            self._forget(child)
+
+    def _start_what_is_due(self) -> None:
+        if not self._alone():
+            return
+        roles = self.roles()
+        for name, when in list(self.dead.items()):
+            if time.time() >= when:
+                job, index = name.split()
+                host = roles.index((job, int(index)))
+                self._note("restarted", task=name)
+                self._fork(host, len(roles), job, int(index))
+                del self.dead[name]
+
+    def _gone(self, child: Child) -> None:
+        """A task ended by itself: with a peer of its ring dead that is one way to notice."""
+        how = child.end()
+        if not self.dead or self.setting["mode"] != "ring":
+            raise RunFailedError(f"{child.name} {how} before the job's end; its last lines: {child.last_lines()}")
+        self._note("ended", task=child.name, message=how)
+        self._forget(child)
+
+    # -- what is written --------------------------------------------------------------
+
+    def _note(self, what: str, **fields: Any) -> None:
+        self.events.append({"what": what, "attempt": self.attempt, "at_s": time.time(), **fields})
+
+    def _write(self, used: list[dict[str, Any]]) -> None:
+        for step in self.steps:
+            self.recorder.write("update", repeat=self.repeat, **step)
+        for event in sorted(self.events, key=lambda event: event["at_s"]):
+            self.recorder.write("event", repeat=self.repeat, **{**event, "at_s": event["at_s"] - self.origin_s})
+        for fields in used:
+            self.recorder.write("used", repeat=self.repeat, **{key: value for key, value in fields.items() if key != "kind"})

@@ -1,22 +1,57 @@
-"""How a probe ends: exit statuses and records, from which the parent process tells who is at fault and what was wrong.
+"""What every probe does: it records what it measures, tells its parent of progress, and ends so that the parent knows who is at fault.
 
-The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and ``error`` are records of calibrate/measurements.py.
+Kinds, fields and version of records must be those of calibrate/measurements.py. ``PROGRESS_PREFIX`` and the exit statuses also stand in
+calibrate/probing.py, and checksums are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is
+written here).
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any, Callable
 
+SCHEMA_VERSION = 1
+PROGRESS_PREFIX = "@probe "
 EXIT_FAILED = 3
 """Of the user's code, or of what the probe does."""
 EXIT_NOT_INSTALLED = 4
 EXIT_USAGE = 5
 EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+class Recorder:
+    """One JSON object a line, flushed at once, so that a crash keeps what was measured; the file must not exist yet."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "x", encoding="utf-8")  # noqa: SIM115 - stays open as long as the probe lives
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one record; a number that is not finite is the reader's to complain about."""
+        before = json.dumps({"kind": kind, **fields})[:-1]
+        checksum = hashlib.sha256(before.encode()).hexdigest()[:16]
+        self._file.write(f'{before},"checksum":"{checksum}"}}\n')
+        self._file.flush()
+
+    def header(self, probe: str, arguments: dict[str, Any]) -> None:
+        """The first record: what was asked for, but for where it goes, and when."""
+        kept = {name: value for name, value in arguments.items() if name != "out"}
+        self.write("header", schema_version=SCHEMA_VERSION, probe=probe, started=time.strftime("%Y-%m-%dT%H:%M:%S%z"), arguments=kept)
+
+
+def progress(done: int, total: int, what: str) -> None:
+    """Tell the parent process how far the probe is."""
+    try:
+        sys.__stdout__.write(PROGRESS_PREFIX + json.dumps({"done": done, "total": total, "what": what}) + "\n")
+        sys.__stdout__.flush()
+    except (OSError, ValueError, AttributeError):  # nobody listens any more: the measurement goes on
+        pass
 
 
 class UsageError(ValueError):
@@ -42,11 +77,6 @@ def heed_sigterm() -> None:
         raise Terminated(EXIT_TERMINATED)
 
     signal.signal(signal.SIGTERM, terminate)
-
-
-def tensorflow() -> Any:
-    """The TensorFlow module."""
-    return framework("tensorflow")
 
 
 def framework(name: str) -> Any:
@@ -83,26 +113,27 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
         What the user's code did wrong, of an exception and the place in that code: whoever asked is at fault then. Else the exception's
         own message.
     """
+
+    def failed(kind: str, message: str, where: str = "", **more: str) -> None:
+        recorder.write("error", type=kind, message=message, where=where, **more)
+
     try:
         measure()
         recorder.write("end")
         return 0
     except NotInstalledError as error:
-        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="", lacks=error.framework)
+        failed(type(error.__cause__ or error).__name__, str(error), lacks=error.framework)
         return EXIT_NOT_INSTALLED
     except Terminated:
-        recorder.write("error", type="SIGTERM", message="was ended by SIGTERM", where="")
+        failed("SIGTERM", "was ended by SIGTERM")
         return EXIT_TERMINATED
     except SystemExit as error:
-        recorder.write(
-            "error", type="SystemExit", message=f"your code ended the process, with {error.code!r}", where=place_in(error, target)
-        )
+        failed("SystemExit", f"your code ended the process, with {error.code!r}", place_in(error, target))
         return EXIT_FAILED
     except Exception as error:  # the user's code may raise anything
         where = place_in(error, target)
         asked = isinstance(error, UsageError)
-        message = shortened(str(error)) if asked or said is None else said(error, where)
-        recorder.write("error", type=type(error).__name__, message=message, where=where)
+        failed(type(error).__name__, shortened(str(error)) if asked or said is None else said(error, where), where)
         traceback.print_exc()
         return EXIT_USAGE if asked or said is not None else EXIT_FAILED
 
@@ -115,5 +146,5 @@ def shortened(message: str) -> str:
 def place_in(error: BaseException, target: str) -> str:
     """File and line of the user's code that an exception came from; "" where it came from elsewhere."""
     folder = os.path.dirname(os.path.abspath(target.rpartition(":")[0])) if target else None
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.dirname(os.path.abspath(one.filename)) == folder]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.dirname(os.path.abspath(frame.filename)) == folder]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
