@@ -19,9 +19,11 @@ left out, and so are not estimated; a scenario's own discrepancy may have them:
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -31,10 +33,11 @@ import tomlkit.items
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.validation.comparison import Compared, Reached, rows_from_csv
+from calibrate.validation.comparison import Compared, Reached
 from evidence.published.hybrids import load_hybrids
 from evidence.published.tables import load_tables
 from simulator.base import catalog
+from simulator.base.errors import InputError
 from simulator.base.files import EDITED, Output
 from simulator.base.text import digits, format_change, format_share
 from simulator.results.inadequacy import (
@@ -47,6 +50,7 @@ from simulator.results.inadequacy import (
     KINDS_OF_LINKS,
     MEASURED,
 )
+from simulator.spec.figures import Estimate
 from simulator.spec.uncertainty import Z_90, Deviation, LeftOutRows, Regime
 
 Array = NDArray[np.float64]
@@ -58,6 +62,51 @@ _NEXT = 1.4
 sources that were left out hold nine of ten of their rows."""
 _OTHERS = 1.0
 """Sources that all other regimes together count as."""
+
+
+def rows_from_csv(path: Path) -> list[Compared]:
+    """The rows of a file as :func:`~calibrate.validation.comparison.rows_to_csv` writes it.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or a line has no such row.
+    """
+    try:
+        lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; give a file that was written as `rows` of a validation") from None
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            predicted = float(line["predicted"])
+            texts = {key: line[key] for key in Reached.model_fields}
+            reached = Reached.model_validate(
+                {key: value if key in ("regime", "source", "series") else float(value) for key, value in texts.items()}
+            )
+            stale = _numbers(line["staleness_predicted"])
+            rows.append(
+                Compared(
+                    name=line["name"],
+                    group=line["group"],
+                    unit=line["unit"],
+                    predicted=Estimate(mean=predicted, low=reached.low, high=reached.high),
+                    measured=_numbers(line["measured"]),
+                    staleness_predicted=stale[0] if stale else None,
+                    staleness_measured=_numbers(line["staleness_measured"]),
+                    reached=reached,
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            what = str(error).splitlines()[0]
+            raise InputError(
+                f"{path}:{number}: is no row of predictions: {what}; give a file that was written as `rows` of a validation"
+            ) from None
+    return rows
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split())
 
 
 @dataclass(frozen=True)

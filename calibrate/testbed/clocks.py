@@ -7,18 +7,134 @@ takes whatever its bytes from what each byte takes. All other parameters are fit
 
 from __future__ import annotations
 
+import bisect
+import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from calibrate.fit.estimators import Z90
+from calibrate.measurements import Updated
 from calibrate.testbed.platform import Parameter
-from calibrate.testbed.readings import Readings
+from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.text import digits
+
+_UNREPEATED = 0.05
+"""Standard deviation of a run's slowdown that is taken for granted where there is one alone."""
+
+_OTHERS = 0.05
+_GAP = 0.2
+"""Share of a step that may lie between two steps of a process that computes all along."""
+
+
+@dataclass(frozen=True)
+class BusyCores:
+    """What processes at the same time have shown.
+
+    Attributes
+    ----------
+    slowdown
+        Share by which a step takes longer for each other core that is busy with the same step; 0 at least.
+    error
+        Its standard error, from the scatter of runs.
+    alone_s
+        Steps of processes that had the machine to themselves, one array for each process of a run.
+    """
+
+    slowdown: float
+    error: float
+    alone_s: tuple[Array, ...]
+
+
+def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCores | None:
+    """The slowdown of a setting's real compute, by runs of the same model with ``mode = "apart"``.
+
+    Whatever makes a step slower beside others is in it: memory bandwidth, caches, clocks,
+    and the step's own operations, which find no idle core any more to run side by side on.
+
+    Parameters
+    ----------
+    setting
+        Whose model, batch and threads count.
+    readings
+        Runs of all kinds; ``apart`` with two processes and more are used.
+
+    Returns
+    -------
+    BusyCores or None
+        None where there are no such runs.
+    """
+    same = [reading for reading in readings if computes_like(reading.setting, setting)]
+    values = [value for reading in same for value in slowdowns(reading)]
+    if not values:
+        return None
+    deviation = statistics.stdev(values) if len(values) > 1 else _UNREPEATED
+    alone = tuple(alone_s for reading in same for run in _counted(reading) for alone_s, _ in _turns(run))
+    return BusyCores(max(statistics.fmean(values), 0.0), deviation / math.sqrt(len(values)), alone)
+
+
+def slowdowns(readings: Readings) -> list[float]:
+    """For each repeat of a run of k processes apart: (T_k / T_1 - 1) / (k - 1), averaged over the processes.
+
+    T_1 is a process's mean step while all others rest, T_k that while all of them compute;
+    steps that see a turn begin or end do not count, nor repeats in which others took more
+    than 5% of the cores' time. Empty for more processes than cores, and for runs of other
+    kinds.
+    """
+    others = readings.setting.workers - 1
+    return [
+        (statistics.fmean(float(together_s.mean() / alone_s.mean()) for alone_s, together_s in _turns(run)) - 1.0) / others
+        for run in _counted(readings)
+    ]
+
+
+def _counted(readings: Readings) -> list[OneRun]:
+    """Runs of processes apart, each of which had a core, and which nothing else disturbed."""
+    if readings.setting.mode != "apart" or readings.setting.workers > readings.cores:
+        return []
+    return [run for run in readings.runs if (run.others_share or 0.0) <= _OTHERS and _turns(run)]
+
+
+def computes_like(setting: TestbedSetting, other: TestbedSetting) -> bool:
+    """Whether two settings compute the same step."""
+    return (setting.model, setting.batch, setting.threads, setting.overlap) == (other.model, other.batch, other.threads, other.overlap)
+
+
+def _turns(run: OneRun) -> list[tuple[Array, Array]]:
+    """Of each process, its steps while all others rest, and while all of them compute, in seconds."""
+    workers = range(run.setting.workers)
+    by_worker = [sorted((step for step in run.steps if step.worker == worker), key=lambda step: step.pulled_s) for worker in workers]
+    turns = []
+    for worker, own in enumerate(by_worker):
+        others = [steps for other, steps in enumerate(by_worker) if other != worker]
+        alone_s, together_s = [], []
+        for step in own:
+            beside = [_beside(step, steps) for steps in others]
+            if not any(beside):
+                alone_s.append(step.computed_s - step.pulled_s)
+            elif all(extent == 2 for extent in beside):
+                together_s.append(step.computed_s - step.pulled_s)
+        # the first of a turn finds cold caches and threads asleep
+        if alone_s and together_s:
+            turns.append((np.array(alone_s[1:] or alone_s), np.array(together_s)))
+    return turns
+
+
+def _beside(step: Updated, others: Sequence[Updated]) -> int:
+    """Whether another process, whose steps these are, computed meanwhile: not at all (0), for a part (1), or all along (2)."""
+    first = bisect.bisect_right(others, step.pulled_s, key=lambda step: step.computed_s)
+    last = bisect.bisect_left(others, step.computed_s, key=lambda step: step.pulled_s)
+    if first >= last:
+        return 0
+    # between two of its steps it is busy as well, with calling the next one
+    slack_s = _GAP * (step.computed_s - step.pulled_s)
+    return 2 if others[first].pulled_s <= step.pulled_s + slack_s and others[last - 1].computed_s >= step.computed_s - slack_s else 1
+
 
 Array = NDArray[np.float64]
 
@@ -59,10 +175,10 @@ class LoopbackWork:
     def fit(self, readings: Sequence[Readings]) -> LoopbackWork:
         """Learn from emulated runs of one worker with servers over loopback."""
         rows, cpu_s = [], []
-        for one in readings:
-            for run in one.runs:
-                is_async = one.setting.mode == "async"
-                rows.append([float(not is_async), float(is_async), 2.0 * one.setting.moved_bytes])
+        for reading in readings:
+            for run in reading.runs:
+                is_async = reading.setting.mode == "async"
+                rows.append([float(not is_async), float(is_async), 2.0 * reading.setting.moved_bytes])
                 cpu_s.append((run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps))
         if not rows:
             return self
@@ -75,13 +191,8 @@ class LoopbackWork:
         covariance = np.linalg.inv(scaled.T @ scaled)
         self._centers, self._covariance = solved * self._widths, covariance * np.outer(self._widths, self._widths)
         for name, value, deviation, prior in zip(_NAMES, self._centers, np.sqrt(np.diag(self._covariance)), self._widths, strict=True):
-            self.found_[name] = Parameter(
-                value=float(value),
-                low=max(float(value - Z90 * deviation), 0.0),
-                high=float(value + Z90 * deviation),
-                determined=bool(deviation < 0.5 * prior),
-                why=f"CPU time of workers and servers per step over loopback, by bytes moved ({len(rows)} runs)",
-            )
+            why = f"CPU time of workers and servers per step over loopback, by bytes moved ({len(rows)} runs)"
+            self.found_[name] = Parameter.around(float(value), float(deviation), why, determined=bool(deviation < 0.5 * prior))
         return self
 
     def draws(self, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
@@ -107,31 +218,31 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
     dict
         By name; none that no run shows.
     """
-    shaped = [one for one in readings if one.setting.link is None or one.setting.link.sharing == "fair"]
-    emulated = [one for one in shaped if one.setting.compute.kind == "emulated" and not one.setting.overlap]
+    shaped = [reading for reading in readings if reading.setting.link is None or reading.setting.link.sharing == "fair"]
+    emulated = [reading for reading in shaped if reading.setting.compute.kind == "emulated" and not reading.setting.overlap]
     slept = [
-        float(np.mean(run.parts()["compute"])) - one.setting.compute.mean_s
-        for one in emulated
-        if one.setting.compute.law.kind == "constant"
-        for run in one.runs
+        float(np.mean(run.parts()["compute"])) - reading.setting.compute.mean_s
+        for reading in emulated
+        if reading.setting.compute.law.kind == "constant"
+        for run in reading.runs
     ]
-    coordinated = [run for one in shaped if one.setting.mode == "async" and one.setting.workers == 1 for run in one.runs]
+    coordinated = [run for reading in shaped if reading.setting.mode == "async" and reading.setting.workers == 1 for run in reading.runs]
     ranks = [
         # the call of the step's function is work as well
-        (run.cpu_s("worker") / len(run.steps) - float(np.mean(run.parts()["gap"]))) / one.setting.moved_bytes
-        for one in emulated
-        if one.setting.link is None and one.setting.mode == "ring" and is_fitted(one.setting)
-        for run in one.runs
+        (run.cpu_s("worker") / len(run.steps) - float(np.mean(run.parts()["gap"]))) / reading.setting.moved_bytes
+        for reading in emulated
+        if reading.setting.link is None and reading.setting.mode == "ring" and is_fitted(reading.setting)
+        for run in reading.runs
     ]
     reduced = [
-        float(np.mean(run.parts()["push"])) / (2.0 * (one.setting.workers - 1) / one.setting.workers * one.setting.moved_bytes)
-        for one in emulated
+        float(np.mean(run.parts()["push"])) / (2.0 * (reading.setting.workers - 1) / reading.setting.workers * reading.setting.moved_bytes)
+        for reading in emulated
         # with a core each; more replicas wait for one another's
-        if one.setting.mode == "mirrored" and 1 < one.setting.workers <= cores and one.files[0].fingerprint.device_kind == "CPU"
-        for run in one.runs
+        if reading.setting.mode == "mirrored" and 1 < reading.setting.workers <= cores and reading.files[0].fingerprint.device_kind == "CPU"
+        for run in reading.runs
     ]
     between = "from a step's end to the next one's begin"
-    found = {
+    shown = {
         "sleep_s": (slept, "compute as timed less what was asked for, in runs with a constant law"),
         "dispatch_s": (
             [run.cpu_s("chief") / len(run.steps) for run in coordinated],
@@ -145,30 +256,30 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
         "ring_step_s": (_gaps(shaped, ("ring",), _LARGEST_RING), f"{between}, up to {_LARGEST_RING} workers"),
         # real replicas of one process are timed as a whole, with this in it
         "mirrored_step_s": (
-            _gaps([one for one in shaped if one.setting.compute.kind == "emulated"], ("mirrored",), 2),
+            _gaps([reading for reading in shaped if reading.setting.compute.kind == "emulated"], ("mirrored",), 2),
             f"{between}, up to 2 workers",
         ),
         "loopback_ring_per_byte_s": (ranks, "CPU time of a rank's step over loopback, the call of its function apart"),
         "mirrored_per_byte_s": (reduced, "all-reduce of MirroredStrategy's replicas, no more than there are cores"),
         "ring_cpu_per_byte_s": (_ring_cpu_per_byte(emulated), "how a worker's CPU time grows with the bytes it sends, rings"),
     }
-    return {name: _mean_of(values, why) for name, (values, why) in found.items() if values}
+    return {name: _mean_of(values, why) for name, (values, why) in shown.items() if values}
 
 
 def _gaps(readings: Sequence[Readings], modes: Sequence[str], workers: int) -> list[float]:
     """Seconds from a worker's step to its next, on average over each run of these modes with at most this many workers."""
-    its = [one for one in readings if one.setting.mode in modes and one.setting.workers <= workers]
-    return [float(np.mean(run.parts()["gap"])) for one in its for run in one.runs]
+    some = [reading for reading in readings if reading.setting.mode in modes and reading.setting.workers <= workers]
+    return [float(np.mean(run.parts()["gap"])) for reading in some for run in reading.runs]
 
 
 def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
     """CPU seconds for each byte that a ring sends over shaped links: of each run, beyond what a step takes whatever its bytes."""
     points = [
-        (2.0 * (workers - 1) / workers * one.setting.parameter_bytes, run.cpu_s("worker") / len(run.steps))
-        for one in emulated
-        if one.setting.mode == "ring" and one.setting.link is not None and is_fitted(one.setting)
-        for workers in (one.setting.workers,)
-        for run in one.runs
+        (2.0 * (workers - 1) / workers * reading.setting.parameter_bytes, run.cpu_s("worker") / len(run.steps))
+        for reading in emulated
+        if reading.setting.mode == "ring" and reading.setting.link is not None and is_fitted(reading.setting)
+        for workers in (reading.setting.workers,)
+        for run in reading.runs
     ]
     if len({sent for sent, _ in points}) < 2:  # one size does not tell what a step takes besides
         return [cpu_s / sent for sent, cpu_s in points]
@@ -181,9 +292,4 @@ def _mean_of(values: Sequence[float], why: str) -> Parameter:
     """The mean of what several runs show, and where the mean of a further run is to be expected."""
     mean = statistics.fmean(values)
     deviation = statistics.stdev(values) if len(values) > 1 else 0.3 * abs(mean)
-    return Parameter(
-        value=max(mean, 0.0),
-        low=max(mean - Z90 * deviation, 0.0),
-        high=max(mean + Z90 * deviation, 0.0),
-        why=f"{why} ({len(values)} runs)",
-    )
+    return Parameter.around(mean, deviation, f"{why} ({len(values)} runs)")

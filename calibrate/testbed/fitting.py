@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, least_squares
+from scipy.optimize import OptimizeResult, brentq, least_squares
+from scipy.stats import chi2, norm, t
 
 from calibrate.fit.estimators import Z90
 from calibrate.probing import Progress
@@ -23,9 +24,8 @@ from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, lo
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import NO_JOBS, scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.text import digits
+from simulator.base.text import digits, format_change
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 
@@ -71,31 +71,31 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     InputError
         A run had checkpoints or faults.
     """
-    if any(one.setting.is_job for one in readings):
+    if any(reading.setting.is_job for reading in readings):
         raise InputError(f"{NO_JOBS}; fit runs without them")
-    if not any(one.setting.workers == 1 and one.setting.servers for one in readings):
+    if not any(reading.setting.workers == 1 and reading.setting.servers for reading in readings):
         raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --set workers=1`")
-    found: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
-    found |= timed_directly(readings, cores)
-    served = [one for one in readings if one.setting.link is None and one.setting.servers and is_fitted(one.setting)]
+    parameters: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
+    parameters |= timed_directly(readings, cores)
+    served = [reading for reading in readings if reading.setting.link is None and reading.setting.servers and is_fitted(reading.setting)]
     over_loopback = LoopbackWork(PRIORS).fit(served)
-    found |= over_loopback.found_
+    parameters |= over_loopback.found_
     simulated = _Simulated(cores)
-    draws, left = _in_the_loop(readings, found, simulated, seed, progress)
+    draws, left = _in_the_loop(readings, parameters, simulated, seed, progress)
     joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
-    shared, queues = fit_tcp_sharing(readings, found, cores, count=len(draws), seed=seed)
-    found |= shared
-    _unexplained([one for one in readings if is_fitted(one.setting)], left, found, simulated)
-    files = [file.path.name for one in readings for file in one.files]
+    shared, queues = fit_tcp_sharing(readings, parameters, cores, count=len(draws), seed=seed)
+    parameters |= shared
+    _unexplained([reading for reading in readings if is_fitted(reading.setting)], left, parameters, simulated)
+    files = [file.path.name for reading in readings for file in reading.files]
     return Platform(
         name=name,
         cores=cores,
-        parameters=found,
+        parameters=parameters,
         draws=tuple({**draw, **together, **queue} for draw, together, queue in zip(draws, joint, queues, strict=True)),
         provenance={
             "measurements": " ".join(files),
-            "measurements_sha256": " ".join(file.sha256 for one in readings for file in one.files),
-            "fitted_settings": [one.setting.label for one in readings],
+            "measurements_sha256": " ".join(file.sha256 for reading in readings for file in reading.files),
+            "fitted_settings": [reading.setting.label for reading in readings],
         },
     )
 
@@ -104,7 +104,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
 
 
 def _in_the_loop(
-    readings: Sequence[Readings], found: dict[str, Parameter], simulated: _Simulated, seed: int, progress: Progress | None
+    readings: Sequence[Readings], parameters: dict[str, Parameter], simulated: _Simulated, seed: int, progress: Progress | None
 ) -> tuple[list[dict[str, float]], Array]:
     """Fit what shows in the length of whole steps.
 
@@ -115,22 +115,24 @@ def _in_the_loop(
     left
         What the fit leaves of each fitted setting's deviation (column) in each residual (row).
     """
-    used = [one for one in readings if is_fitted(one.setting)]
+    used = [reading for reading in readings if is_fitted(reading.setting)]
     names = [name for name in _IN_THE_LOOP if _concerned(name, used)]
     centers = np.array([math.log(PRIORS[name][0]) for name in names])
     widths = np.array([log_width(name) for name in names])
-    measured = np.array([math.log(1.0 / statistics.fmean(one.updates_per_s)) for one in used])
+    measured = np.array([math.log(1.0 / statistics.fmean(reading.updates_per_s)) for reading in used])
     # plain sockets show what headers cost; TensorFlow adds its own, a fraction of a percent
-    sockets = [one.setting.link.bandwidth_bytes_per_s / rate for one in used if one.setting.link for rate in one.link_bytes_per_s]
+    sockets = [
+        reading.setting.link.bandwidth_bytes_per_s / rate for reading in used if reading.setting.link for rate in reading.link_bytes_per_s
+    ]
     if sockets and "wire_bytes_per_byte" in names:
         index = names.index("wire_bytes_per_byte")
         centers[index], widths[index] = math.log(statistics.median(sockets)), _SOCKETS_ERROR
-    fixed = {name: parameter.value for name, parameter in found.items()}
+    fixed = {name: parameter.value for name, parameter in parameters.items()}
 
     def residuals(logs: Array, errors: Array) -> Array:
         values = fixed | dict(zip(names, np.exp(logs).tolist(), strict=True))
         values["wire_bytes_per_byte"] = max(values["wire_bytes_per_byte"], 1.0)
-        predicted = [math.log(simulated.step_s(one, values)) for one in used]
+        predicted = [math.log(simulated.step_s(reading, values)) for reading in used]
         return np.concatenate([(np.array(predicted) - measured) / errors, (logs - centers) / widths])
 
     if progress is not None:
@@ -148,7 +150,7 @@ def _in_the_loop(
         runs = ", ".join(used[run].setting.label for run in np.argsort(-pull)[:2] if pull[run] > 0)
         why = f"least squares over {len(used)} settings; most by {runs}" if determined else f"hardly determined by {runs}; near its prior"
         named = ", ".join(used[run].setting.label for run in far if pull[run] > _PULLS * pull.max())
-        found[name] = Parameter(
+        parameters[name] = Parameter(
             value=value,
             low=value * math.exp(-Z90 * deviations[index]),
             high=value * math.exp(Z90 * deviations[index]),
@@ -159,10 +161,10 @@ def _in_the_loop(
         progress(1, 1, "fitting")
     rng = np.random.default_rng(seed)
     logs = rng.multivariate_normal(solved.x, covariance, size=_DRAWS)
-    direct = [name for name in found if name not in names and found[name].determined]
+    direct = [name for name in parameters if name not in names and parameters[name].determined]
     draws = [
         {name: digits(math.exp(value)) for name, value in zip(names, row.tolist(), strict=True)}
-        | {name: _drawn(found[name], rng) for name in direct}
+        | {name: _drawn(parameters[name], rng) for name in direct}
         for row in logs
     ]
     return draws, left
@@ -189,7 +191,7 @@ def _robustly(
         Settings that are off by more than three of their kind's errors.
     """
     options = {"x_scale": widths, "diff_step": 1e-3}
-    kinds = np.array([f"{one.setting.mode == 'ring'} {one.setting.link is not None}" for one in used])
+    kinds = np.array([f"{reading.setting.mode == 'ring'} {reading.setting.link is not None}" for reading in used])
     errors = _noise_of(used)
     x = least_squares(residuals, start, loss="soft_l1", args=(errors,), **options).x
     off = np.abs(residuals(x, errors)[: len(used)])
@@ -204,8 +206,8 @@ def _robustly(
 
 def _noise_of(used: Sequence[Readings]) -> Array:
     """Relative error of each setting's mean: scatter of its own repeats, which are few, drawn to that of all."""
-    squares = np.array([np.sum((np.log(one.updates_per_s) - np.mean(np.log(one.updates_per_s))) ** 2) for one in used])
-    freedom = np.array([len(one.runs) - 1 for one in used])
+    squares = np.array([np.sum((np.log(reading.updates_per_s) - np.mean(np.log(reading.updates_per_s))) ** 2) for reading in used])
+    freedom = np.array([len(reading.runs) - 1 for reading in used])
     pooled = squares.sum() / max(freedom.sum(), 1)
     variances = (squares + _SHRINKING * pooled) / (freedom + _SHRINKING)
     means: Array = np.sqrt(variances / (freedom + 1))
@@ -221,12 +223,12 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
     """Whether a parameter plays a part in any of the runs."""
     return any(
         {
-            "wire_bytes_per_byte": one.setting.link is not None,
-            "loopback_bytes_per_s": one.setting.link is None,
-            "loopback_waited_share": one.setting.link is None and one.setting.servers > 0,
-            "accumulate_s": one.setting.mode == "sync",
-        }.get(name, (one.setting.servers == 0) == name.startswith("turn"))
-        for one in used
+            "wire_bytes_per_byte": reading.setting.link is not None,
+            "loopback_bytes_per_s": reading.setting.link is None,
+            "loopback_waited_share": reading.setting.link is None and reading.setting.servers > 0,
+            "accumulate_s": reading.setting.mode == "sync",
+        }.get(name, (reading.setting.servers == 0) == name.startswith("turn"))
+        for reading in used
     )
 
 
@@ -237,10 +239,10 @@ class _Simulated:
         self._cores = cores
         self._known: dict[str, float] = {}
 
-    def step_s(self, one: Readings, values: dict[str, float]) -> float:
+    def step_s(self, reading: Readings, values: dict[str, float]) -> float:
         """Seconds per update."""
         # with constant compute the steps of a ring are alike
-        setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
+        setting = reading.setting.model_copy(update={"steps": 2}) if reading.setting.mode == "ring" else reading.setting
         # two replications are the fewest; without jitter they are alike, so that one says it all
         scenario = scenario_of(setting, values, self._cores, replications=2)
         if scenario.hash not in self._known:
@@ -252,21 +254,21 @@ class _Simulated:
 # -- what is left ----------------------------------------------------------------------
 
 
-def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Parameter], simulated: _Simulated) -> None:
+def _unexplained(used: Sequence[Readings], left: Array, parameters: dict[str, Parameter], simulated: _Simulated) -> None:
     """Noise of repeats of runs without randomness of their own, and how far the fit stays from their means beyond it."""
-    values = {key: parameter.value for key, parameter in found.items()}
+    values = {key: parameter.value for key, parameter in parameters.items()}
     for shaped in (True, False):
-        places = [place for place, one in enumerate(used) if (one.setting.link is not None) == shaped]
+        places = [place for place, reading in enumerate(used) if (reading.setting.link is not None) == shaped]
         if not places:
             continue
-        its = [used[place] for place in places]
-        key = of_link(its[0].setting, "noise")
-        found[key] = fit_noise([one.updates_per_s for one in its]) or found[key]
+        some = [used[place] for place in places]
+        key = of_link(some[0].setting, "noise")
+        parameters[key] = fit_noise([reading.updates_per_s for reading in some]) or parameters[key]
         # of the mean of its repeats; the other kind of link's settings leave next to nothing here
-        noise = np.array([found[key].value / math.sqrt(len(one.runs)) for one in used])
-        misses = np.array([-math.log(simulated.step_s(one, values) * statistics.fmean(one.updates_per_s)) for one in its])
-        key = of_link(its[0].setting, "misfit")
-        found[key] = fit_misfit(misses, left[places], noise, [one.setting.label for one in its]) or found[key]
+        noise = np.array([parameters[key].value / math.sqrt(len(reading.runs)) for reading in used])
+        misses = np.array([-math.log(simulated.step_s(reading, values) * statistics.fmean(reading.updates_per_s)) for reading in some])
+        key = of_link(some[0].setting, "misfit")
+        parameters[key] = fit_misfit(misses, left[places], noise, [reading.setting.label for reading in some]) or parameters[key]
 
 
 # -- how TCP shares a link ---------------------------------------------------------------------
@@ -285,7 +287,7 @@ def shows_tcp(setting: TestbedSetting) -> bool:
 
 
 def fit_tcp_sharing(
-    readings: Sequence[Readings], found: Mapping[str, Parameter], cores: float, *, count: int, seed: int
+    readings: Sequence[Readings], others: Mapping[str, Parameter], cores: float, *, count: int, seed: int
 ) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
     """How long a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
 
@@ -317,17 +319,17 @@ def fit_tcp_sharing(
     draws
         Draws of the two together; empty ones without such runs.
     """
-    runs = [one for one in readings if shows_tcp(one.setting)]
+    runs = [reading for reading in readings if shows_tcp(reading.setting)]
     if not runs:
         return {}, [{}] * count
-    values = {name: parameter.value for name, parameter in found.items()}
+    values = {name: parameter.value for name, parameter in others.items()}
     pairs = np.array(list(itertools.product(*_TRIED.values())))
     logs = np.zeros(len(pairs))
-    for one in runs:
-        measured = np.log(one.updates_per_s)
+    for reading in runs:
+        measured = np.log(reading.updates_per_s)
         for number, pair in enumerate(pairs):
             tried = values | dict(zip(_TRIED, pair.tolist(), strict=True))
-            scenario = resolve(scenario_of(one.setting, tried, cores, replications=_RUNS))
+            scenario = resolve(scenario_of(reading.setting, tried, cores, replications=_RUNS))
             rates = [run.updates / run.window_s for run in (replicate(scenario, each) for each in range(_RUNS))]
             # a run could have had the rate of any of the simulated ones
             off = (measured[:, None] - np.log(rates)) / _ERROR
@@ -356,3 +358,122 @@ def _weighted(name: str, tried: Array, chances: Array, settings: int) -> Paramet
         determined=deviation < 0.5 * log_width(name),
         why=f"throughput of 2 workers whose transfers meet, sharing = tcp ({settings} settings); pairs of both by how likely they are",
     )
+
+
+_FEWEST_FREEDOM = 3
+"""Degrees of freedom below which repeats say too little of their noise."""
+_FEWEST_SETTINGS = 2
+_LEAST_LEFT = 0.1
+"""Share of a setting's miss; where the fit leaves less in its residual, the residual tells nothing."""
+_CAP = 1.5
+"""Standard deviations that one setting counts at most with (Huber's usual choice)."""
+_OUTLYING = 3.0
+"""Standard deviations from which on a setting is named."""
+
+
+def of_link(setting: TestbedSetting, name: str) -> str:
+    """The parameter ``noise`` or ``misfit`` that a setting has: over loopback the cores are the limit, and both are others."""
+    return name if setting.link is not None else f"loopback_{name}"
+
+
+def fit_noise(rates: Sequence[Sequence[float]]) -> Parameter | None:
+    """Standard deviation of the logarithm of a run's rate among repeats of the same setting, pooled over settings.
+
+    Parameters
+    ----------
+    rates
+        Updates/s of each repeat, setting by setting.
+
+    Returns
+    -------
+    Parameter or None
+        With its degrees of freedom, and the interval that a chi-squared sum of squares
+        gives; None where there are fewer than three degrees of freedom.
+    """
+    logs = [np.log(each) for each in rates]
+    freedom = sum(len(each) - 1 for each in logs)
+    if freedom < _FEWEST_FREEDOM:
+        return None
+    squares = math.fsum(float(((each - each.mean()) ** 2).sum()) for each in logs)
+    low, high = (math.sqrt(squares / chi2.ppf(share, freedom)) for share in (0.95, 0.05))
+    return Parameter(
+        value=math.sqrt(squares / freedom),
+        low=low,
+        high=high,
+        freedom=freedom,
+        why=f"scatter of repeats around the mean of their setting: {sum(map(len, logs))} repeats of {len(logs)} settings",
+    )
+
+
+def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) -> Parameter | None:
+    """Standard deviation of what settings as a whole are off, beyond the noise in their means.
+
+    Solves ``sum of min(r_i^2 / v_i, c^2) = n b`` for ``tau``, where ``r_i`` is the miss of a
+    setting's mean, ``v_i = sum over j of M_ij^2 (tau^2 + e_j^2)`` its variance, ``e_j`` the
+    noise in the mean of setting j, and ``M`` what the fit leaves of each setting's deviation
+    in each residual (1 less the leverages on its diagonal). ``b`` is the mean of
+    ``min(z^2, c^2)`` of a normal ``z``. Without the cap ``c`` it is the estimator of Paule and
+    Mandel ("Consensus values and weighting factors", J. Res. NBS 87, 1982); the cap is that
+    of Huber's proposal 2 ("Robust estimation of a location parameter", Ann. Math. Stat. 35,
+    1964): a single setting that is far off does not set it for all.
+
+    Parameters
+    ----------
+    misses
+        Logarithm of predicted over measured mean of each setting; shape (n,).
+    left
+        The matrix M, rows of these settings, columns of all that were fitted; shape (n, m).
+    noise
+        Standard deviation of the measured mean of all that were fitted, relative; shape (m,).
+    labels
+        Labels of the settings, to name those that are far off.
+
+    Returns
+    -------
+    Parameter or None
+        None where fewer than two settings have a residual that tells anything.
+    """
+    shares = (left**2).sum(axis=1)
+    informative = np.flatnonzero(shares >= _LEAST_LEFT)
+    if len(informative) < _FEWEST_SETTINGS:
+        return None
+    squares, shares, noise_squares = misses[informative] ** 2, shares[informative], (left[informative] ** 2) @ noise**2
+    cap_square = _CAP**2
+    expected = len(informative) * float(chi2.cdf(cap_square, 3) + cap_square * chi2.sf(cap_square, 1))
+
+    def excess(tau: float) -> float:
+        variances = shares * tau**2 + noise_squares
+        ratios = np.divide(squares, variances, out=np.where(squares > 0, np.inf, 0.0), where=variances > 0)
+        return float(np.minimum(ratios, cap_square).sum()) - expected
+
+    highest = 10.0 * math.sqrt(float((squares / shares).max())) + 1e-12
+    tau = float(brentq(excess, 0.0, highest)) if excess(0.0) > 0 else 0.0
+    deviations = np.sqrt(np.divide(squares, shares * tau**2 + noise_squares, out=np.zeros_like(squares), where=squares > 0))
+    low, high = (tau * math.sqrt(len(informative) / chi2.ppf(share, len(informative))) for share in (0.95, 0.05))
+    why = f"how far {len(informative)} settings of the fit are off as a whole, beyond the noise of their repeats"
+    outlying = [f"{labels[place]} ({format_change(math.expm1(misses[place]))})" for place in informative[deviations > _OUTLYING]]
+    if outlying:
+        why += f"; far off, and counted with {_CAP:g} standard deviations: {', '.join(outlying)}"
+    return Parameter(value=tau, low=low, high=high, freedom=len(informative), why=why)
+
+
+def factors_of(platform: Platform, setting: TestbedSetting, count: int, rng: np.random.Generator) -> Array:
+    """Factors by which the rates of single runs differ from what was simulated: misfit and noise, each drawn once for each of them.
+
+    An interval for one run of a setting holds both: which misfit the setting has is not
+    known, and neither is the run's noise. Where a standard deviation was estimated with few
+    degrees of freedom, deviations are Student's. They are drawn in equal shares of
+    probability, in random order, so that their luck moves no end of the interval.
+
+    Returns
+    -------
+    ndarray
+        Shape ``(count,)``; all 1 where both are zero.
+    """
+    shares = (np.arange(count) + 0.5) / count
+    logs = np.zeros(count)
+    for name in ("misfit", "noise"):
+        parameter = platform.parameters[of_link(setting, name)]
+        quantiles = norm.ppf(shares) if parameter.freedom is None else t.ppf(shares, parameter.freedom)
+        logs += parameter.value * rng.permutation(quantiles)
+    return np.exp(logs)

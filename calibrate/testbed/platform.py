@@ -124,6 +124,12 @@ class Parameter(Spec):
     why: str = Field(default="", description="which runs determine it, or where the prior comes from")
 
     @classmethod
+    def around(cls, value: float, deviation: float, why: str, *, determined: bool = True) -> Parameter:
+        """A value with its standard deviation, as if it were normal; none is below 0."""
+        low, high = value - Z90 * deviation, value + Z90 * deviation
+        return cls(value=max(value, 0.0), low=max(low, 0.0), high=max(high, 0.0), determined=determined, why=why)
+
+    @classmethod
     def prior(cls, name: str) -> Parameter:
         """Where a parameter is put that no run determines."""
         value, low, high = PRIORS[name]
@@ -157,7 +163,7 @@ class Platform(Short, Spec):
         missing = sorted(set(MEANINGS) - set(self.parameters))
         if missing:
             raise ValueError(f"parameters lacks {missing[0]!r}")
-        values = [(f"parameters.{name}", name, one.value) for name, one in self.parameters.items()]
+        values = [(f"parameters.{name}", name, parameter.value) for name, parameter in self.parameters.items()]
         values += [(f"draws.{place}.{name}", name, value) for place, draw in enumerate(self.draws) for name, value in draw.items()]
         for where, name, value in values:
             if name not in MEANINGS:
@@ -203,8 +209,8 @@ class Platform(Short, Spec):
     def table(self) -> Table:
         """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""
         rows = tuple(
-            (name, one.value, one.low, one.high, "yes" if one.determined else "no: prior", MEANINGS[name])
-            for name, one in self.parameters.items()
+            (name, parameter.value, parameter.low, parameter.high, "yes" if parameter.determined else "no: prior", MEANINGS[name])
+            for name, parameter in self.parameters.items()
         )
         return Table("", PARAMETER_COLUMNS, rows)
 
@@ -217,10 +223,10 @@ class Platform(Short, Spec):
 
     def values(self, draw: int | None = None) -> dict[str, float]:
         """The parameters, or one joint draw of them."""
-        found = {name: parameter.value for name, parameter in self.parameters.items()}
+        values = {name: parameter.value for name, parameter in self.parameters.items()}
         if draw is not None and self.draws:
-            found |= self.draws[draw % len(self.draws)]
-        return found
+            values |= self.draws[draw % len(self.draws)]
+        return values
 
 
 def _is_machine(path: Path) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from calibrate.testbed.fitting import factors_of
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from calibrate.testbed.unexplained import factors_of
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import Short, estimated, listed
 from simulator.engine.recorder import Measured
@@ -92,7 +92,7 @@ class Prediction(Short):
     def table(self) -> Table:
         """Rates with their 90% intervals for one run, and the mean staleness."""
         rates = (("updates/s", self.updates_per_s), ("samples/s", self.samples_per_s))
-        rows: list[tuple[Cell, ...]] = [(name, one.mean, one.low, one.high) for name, one in rates]
+        rows: list[tuple[Cell, ...]] = [(name, rate.mean, rate.low, rate.high) for name, rate in rates]
         if self.mean_staleness is not None:
             rows.append(("mean staleness", self.mean_staleness, None, None))
         columns = (

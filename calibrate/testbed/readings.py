@@ -1,7 +1,8 @@
 """Reads the measurement file of a testbed run, repeat by repeat: rates, staleness, parts of a step, bytes, CPU time.
 
-The header holds the setting as ``TestbedSetting.for_probe`` gave it to the probe. Faults and checkpoints are read in jobs.py;
-tables and JSON are made in summary.py.
+The header holds the setting as ``TestbedSetting.for_probe`` gave it to the probe. Of jobs with faults: detection, restarts, lost steps.
+Times are seconds since the job's first common start; the names of events are those of ``JobEvent`` in :mod:`calibrate.measurements`. Tables
+and JSON are made in summary.py.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +91,7 @@ class OneRun:
     def parts(self) -> dict[str, Array]:
         """Seconds of each step's pull, compute and push, and from a worker's step to its next (``gap``)."""
         steps = self.steps
-        found = {
+        parts = {
             "pull": np.array([step.pulled_s - step.start_s for step in steps]),
             "compute": np.array([step.computed_s - step.pulled_s for step in steps]),
             "push": np.array([step.applied_s - step.computed_s for step in steps]),
@@ -97,16 +100,16 @@ class OneRun:
         for worker in {step.worker for step in steps} - {-1}:  # whose it was is not known
             own = sorted((step for step in steps if step.worker == worker), key=lambda step: step.start_s)
             gaps += [later.start_s - earlier.applied_s for earlier, later in itertools.pairwise(own)]
-        found["gap"] = np.array(gaps)
-        return found
+        parts["gap"] = np.array(gaps)
+        return parts
 
     def cpu_s(self, job: str = "") -> float:
         """CPU seconds of all tasks of a job (``worker``, ``ps``, ``chief``), or of all."""
-        return math.fsum(one.user_s + one.system_s for one in self.used if one.task.startswith(job))
+        return math.fsum(task.user_s + task.system_s for task in self.used if task.task.startswith(job))
 
     def sent_bytes(self, job: str = "") -> float:
         """Bytes that left the interfaces of a job's tasks, or of all."""
-        return math.fsum(one.sent_bytes for one in self.used if one.task.startswith(job))
+        return math.fsum(task.sent_bytes for task in self.used if task.task.startswith(job))
 
 
 @dataclass(frozen=True)
@@ -165,20 +168,21 @@ def read_run(path: Path) -> Readings:
         why = f": {failure.message}" if failure else ""
         raise CalibrationError(f"{path}: holds no whole repeat{why}; measure again")
     steps, used, events = measured.of(Updated), measured.of(Used), measured.of(JobEvent)
-    runs = tuple(
-        OneRun(
-            setting,
-            tuple(one for one in steps if one.repeat == number),
-            tuple(one for one in used if one.repeat == number),
-            record.others_share,
-            tuple(one for one in events if one.repeat == number),
-        )
-        for number, record in whole.items()
-    )
-    for number, run in zip(whole, runs, strict=True):
-        _check(run, f"{path}: repeat {number}", times=sum(record.repeat == number for record in measured.of(Repeat)))
+    ends = Counter(record.repeat for record in measured.of(Repeat))
+    runs = []
+    for number, record in whole.items():
+        own = OneRun(setting, _of(steps, number), _of(used, number), record.others_share, _of(events, number))
+        runs.append(own)
+        _check(own, f"{path}: repeat {number}", times=ends[number])
     checks = tuple(check.bytes_per_s for check in measured.of(LinkCheck) if check.repeat in whole)
-    return Readings(setting, runs, checks, (measured,))
+    return Readings(setting, tuple(runs), checks, (measured,))
+
+
+_Record = TypeVar("_Record", Updated, Used, JobEvent)
+
+
+def _of(records: Sequence[_Record], repeat: int) -> tuple[_Record, ...]:
+    return tuple(record for record in records if record.repeat == repeat)
 
 
 def _check(run: OneRun, where: str, *, times: int) -> None:
@@ -217,3 +221,84 @@ def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
         return validated(TestbedSetting, given, f"{path}:1: arguments")
     except ScenarioError as error:
         raise MeasurementsError(f"{error.problems[0]}; {_OTHER_VERSION}") from None
+
+
+# -- what faults did to a job --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Occurred:
+    """A fault, and what became of it.
+
+    Attributes
+    ----------
+    of, number
+        What was killed.
+    killed_s
+        When.
+    noticed_s
+        When the first task heard of it; None if none did before it was back.
+    started_s
+        When it, or where all had to, everything was started again; None if the job ended before.
+    back_s
+        When it was there again: taken back by the coordinator, or all tasks at their common start; None as before.
+    stopped
+        Whether all tasks had to start again.
+    lost_s
+        Training since the last checkpoint that was destroyed; 0 where the others went on.
+    """
+
+    of: str
+    number: int
+    killed_s: float
+    noticed_s: float | None
+    started_s: float | None
+    back_s: float | None
+    stopped: bool
+    lost_s: float
+
+    @property
+    def detection_s(self) -> float | None:
+        """From the kill until the first task heard of it."""
+        return None if self.noticed_s is None else self.noticed_s - self.killed_s
+
+    @property
+    def start_up_s(self) -> float | None:
+        """From the start of what was started again until it trained again."""
+        return None if self.back_s is None or self.started_s is None else self.back_s - self.started_s
+
+
+def faults_of(run: OneRun) -> tuple[Occurred, ...]:
+    """Every fault of a run, in order."""
+    return tuple(_occurred(run, event) for event in run.events if event.what == "killed")
+
+
+def _occurred(run: OneRun, kill: JobEvent) -> Occurred:
+    of, number = kill.task.split()
+    later = [event for event in run.events if event.at_s >= kill.at_s]
+    stopped = run.setting.mode == "ring" or of == "ps"
+
+    def first(*kinds: str, **alike: Any) -> float | None:
+        return next(
+            (event.at_s for event in later if event.what in kinds and all(getattr(event, name) == value for name, value in alike.items())),
+            None,
+        )
+
+    if stopped:
+        started, back, noticed = first("launched"), first("started"), first("noticed", "ended", attempt=kill.attempt)
+        began = max(event.at_s for event in run.events if event.what == "started" and event.at_s <= kill.at_s)
+        # one that had begun came to its end, as there is a record of it: its writer outlived the killed task
+        written = (event.at_s + (event.seconds or 0.0) for event in run.events if event.what == "checkpoint" and event.at_s <= kill.at_s)
+        lost_s = max(kill.at_s - max((began, *written)), 0.0)
+    else:
+        started, back, noticed = first("restarted", task=kill.task), first("recovered", of=kill.task), first("noticed", of=kill.task)
+        lost_s = 0.0
+    return Occurred("server" if of == "ps" else of, int(number), kill.at_s, noticed, started, back, stopped, lost_s)
+
+
+def lost_steps(run: OneRun) -> int:
+    """Steps that were made again: common ones of all workers (``ring``), or single ones that had ended (``async``)."""
+    if run.setting.mode == "ring":
+        made = [[step.version for step in run.steps if step.worker == worker] for worker in range(run.setting.workers)]
+        return max(len(own) - len(set(own)) for own in made)
+    return len(run.steps) - run.setting.steps * run.setting.workers

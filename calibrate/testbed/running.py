@@ -21,7 +21,7 @@ from pathlib import Path
 
 from calibrate.measurements import Repeat, new_file, read_measurements
 from calibrate.probing import Progress, checkpoints_beside, run_probe
-from calibrate.testbed.model import builder_of
+from calibrate.testbed.loading import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError, InputError, PacelineWarning
@@ -150,18 +150,18 @@ def faults_of_machine(settings: Sequence[TestbedSetting], repeats: int, folder: 
         Empty where nothing speaks against them. Memory and disk are estimates, which refuse
         only what is far beyond what is free.
     """
-    found = []
-    for sharing in dict.fromkeys(one.link.sharing for one in settings if one.link is not None):
+    faults = []
+    for sharing in dict.fromkeys(setting.link.sharing for setting in settings if setting.link is not None):
         obstacle = obstacle_to_shaped_links(sharing)
         if obstacle is not None:
-            found.append(f"links with sharing = {sharing} cannot be shaped here: {obstacle}")
-    if not found:
-        for congestion in dict.fromkeys(one.link.congestion for one in settings if one.link is not None):
+            faults.append(f"links with sharing = {sharing} cannot be shaped here: {obstacle}")
+    if not faults:
+        for congestion in dict.fromkeys(setting.link.congestion for setting in settings if setting.link is not None):
             try:
                 check_congestion(congestion, "link.congestion")
             except InputError as error:
-                found.append(str(error))
-    return [*found, *_without_tensorflow(python), *_beyond_memory(settings), *_beyond_disk(settings, repeats, folder)]
+                faults.append(str(error))
+    return [*faults, *_without_tensorflow(python), *_beyond_memory(settings), *_beyond_disk(settings, repeats, folder)]
 
 
 def _without_tensorflow(python: str | None) -> list[str]:
@@ -181,7 +181,7 @@ def _beyond_memory(settings: Sequence[TestbedSetting]) -> list[str]:
         free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):  # not Linux
         return []
-    needed, largest = max(((_memory_bytes(one), one) for one in settings), key=lambda pair: pair[0])
+    needed, largest = max(((_memory_bytes(setting), setting) for setting in settings), key=lambda pair: pair[0])
     if needed <= free:
         return []
     return [f"{largest.label}: needs about {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free; take fewer workers"]
@@ -196,7 +196,7 @@ def _memory_bytes(setting: TestbedSetting) -> float:
 def _beyond_disk(settings: Sequence[TestbedSetting], repeats: int, folder: Path) -> list[str]:
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     free = shutil.disk_usage(there).free
-    needed = math.fsum(repeats * one.workers * one.steps * _STEP_BYTES for one in settings)
+    needed = math.fsum(repeats * setting.workers * setting.steps * _STEP_BYTES for setting in settings)
     if needed <= free:
         return []
     return [f"`measurements`: {str(folder)!r}: takes about {needed / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free there"]
@@ -225,7 +225,7 @@ def guessed_step_s(setting: TestbedSetting) -> float:
     if not setting.servers:
         rounds = 2 * (workers - 1)
         return _GAP_S + together_s + rounds * (moved_s / workers + _MESSAGE_S)
-    server_s = workers * moved_s * busiest_share((one.size_bytes for one in setting.variables), setting.servers)
+    server_s = workers * moved_s * busiest_share((variable.size_bytes for variable in setting.variables), setting.servers)
     if setting.mode == "sync":
         return _GAP_S + together_s + 2 * max(moved_s, server_s)
     return max(_GAP_S + compute_s + 2 * moved_s, server_s)

@@ -122,7 +122,7 @@ def scenario_of(
 
 def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
     """In the order in which their gradients become ready; without overlap that is at the end of the backward pass."""
-    found = []
+    entries = []
     for index, variable in enumerate(setting.variables):
         entry: dict[str, Any] = {
             "name": variable.name,
@@ -133,8 +133,8 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
         # all-reduces are dense, and real passes take the whole variable
         if variable.rows is not None and setting.servers and setting.compute.kind == "emulated":
             entry["sparse_bytes_per_sample"] = variable.row_bytes * variable.rows / setting.batch
-        found.append(entry)
-    return sorted(found, key=lambda entry: (entry["ready"], -entry["creation_index"]))
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry["ready"], -entry["creation_index"]))
 
 
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:

@@ -41,16 +41,19 @@ def synthetic_variables(model: str) -> list[dict[str, Any]] | None:
     one before, as the last dense layers of a convolutional network have most of its weights.
     Gradients become ready evenly over the backward pass, the last layer's first.
     """
-    found = _NAME.fullmatch(model)
-    if found is None:
+    named = _NAME.fullmatch(model)
+    if named is None:
         return None
-    uneven = found[1] == "uneven"
-    count = int(found[3] or (_UNEVEN_LAYERS if uneven else _LAYERS))
+    uneven = named[1] == "uneven"
+    count = int(named[3] or (_UNEVEN_LAYERS if uneven else _LAYERS))
     if count < 1 or (uneven and count > _MOST_UNEVEN):
         return None
-    rows = int(found[2]) * 2**20 // (4 * _WIDTH)
+    rows = int(named[2]) * 2**20 // (4 * _WIDTH)
     each = [rows * 2**index // (2**count - 1) for index in range(count)] if uneven else [rows // count] * count
-    return [{"name": f"layer_{index}", "shape": (one, _WIDTH), "ready": 1.0 - index / count} for index, one in enumerate(each)]
+    return [
+        {"name": f"layer_{index}", "shape": (count_of_rows, _WIDTH), "ready": 1.0 - index / count}
+        for index, count_of_rows in enumerate(each)
+    ]
 
 
 class TestbedVariable(Spec):
@@ -194,9 +197,9 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
         if isinstance(data, dict) and data.get("link") == "loopback":
             data = {**data, "link": None}
         if isinstance(data, dict) and not data.get("variables"):
-            found = synthetic_variables(data.get("model", "ladder-4mb"))
-            if found is not None:
-                return {**data, "variables": found}
+            variables = synthetic_variables(data.get("model", "ladder-4mb"))
+            if variables is not None:
+                return {**data, "variables": variables}
         return data
 
     @model_validator(mode="after")
@@ -261,7 +264,10 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     def moved_bytes(self) -> float:
         """Bytes that a worker's step pulls, and pushes: of a sparse variable the rows that it touches, where they travel alone."""
         sparse = self.servers > 0 and self.compute.kind == "emulated"
-        rows = [one.rows * one.row_bytes if one.rows is not None and sparse else one.size_bytes for one in self.variables]
+        rows = [
+            variable.rows * variable.row_bytes if variable.rows is not None and sparse else variable.size_bytes
+            for variable in self.variables
+        ]
         return float(math.fsum(rows))
 
     @property

@@ -1,6 +1,6 @@
 """All that is shown of a testbed run: plain data for JSON, tables, and remarks.
 
-``TestbedRun.to_dict`` is what ``paceline testbed run --json`` and ``show --json`` print. The figures come from readings.py and jobs.py.
+``TestbedRun.to_dict`` is what ``paceline testbed run --json`` and ``show --json`` print. The figures come from readings.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from calibrate.measurements import LinkCheck, Note, Repeat
-from calibrate.testbed.jobs import faults_of, lost_steps
-from calibrate.testbed.readings import OneRun, Readings, read_run
+from calibrate.testbed.readings import OneRun, Readings, faults_of, lost_steps, read_run
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, estimated, format_bytes, format_rate, format_share
 from simulator.results.intervals import prediction_interval
@@ -180,20 +179,15 @@ class TestbedRun(Short):
         setting, measured, runs = readings.setting, readings.files[0], readings.runs
         checks = {check.repeat: check.bytes_per_s for check in measured.of(LinkCheck)}
         samples = setting.samples_per_update
+        numbers = [record.repeat for record in measured.of(Repeat)]
         repeats = tuple(
             MeasuredRepeat(
-                repeat=record.repeat,
-                updates=run.updates,
-                seconds=run.seconds,
-                updates_per_s=run.updates_per_s,
-                samples_per_s=run.updates_per_s * samples,
-                mean_staleness=run.mean_staleness,
-                link_bytes_per_s=checks.get(record.repeat),
+                number, run.updates, run.seconds, run.updates_per_s, run.updates_per_s * samples, run.mean_staleness, checks.get(number)
             )
-            for record, run in zip(measured.of(Repeat), runs, strict=True)
+            for number, run in zip(numbers, runs, strict=True)
         )
         shaped = setting.link is not None
-        sent = [max((one.sent_bytes for one in run.used), default=0.0) for run in runs]
+        sent = [max((task.sent_bytes for task in run.used), default=0.0) for run in runs]
         return cls(
             file=str(measured.path),
             label=setting.label,
@@ -201,8 +195,8 @@ class TestbedRun(Short):
             setting=setting.model_dump(mode="json"),
             machine=measured.fingerprint.model_dump(mode="json", exclude={"kind"}),
             repeats=repeats,
-            updates_per_s=_interval([one.updates_per_s for one in repeats]),
-            samples_per_s=_interval([one.samples_per_s for one in repeats]),
+            updates_per_s=_interval([repeat.updates_per_s for repeat in repeats]),
+            samples_per_s=_interval([repeat.samples_per_s for repeat in repeats]),
             staleness=dict(sorted(readings.staleness.items())),
             parts=_parts(runs),
             jobs=tuple(_job(job, runs, shaped=shaped) for job in _JOBS if any(_tasks(job, run) for run in runs)),
@@ -212,9 +206,17 @@ class TestbedRun(Short):
             complete=measured.complete,
             failure=measured.failure.message if measured.failure else None,
             faults=tuple(
-                MeasuredFault(one.repeat, f"{its.of} {its.number}", its.killed_s, its.detection_s, its.started_s, its.back_s, its.lost_s)
-                for one, run in zip(repeats, runs, strict=True)
-                for its in faults_of(run)
+                MeasuredFault(
+                    repeat.repeat,
+                    f"{fault.of} {fault.number}",
+                    fault.killed_s,
+                    fault.detection_s,
+                    fault.started_s,
+                    fault.back_s,
+                    fault.lost_s,
+                )
+                for repeat, run in zip(repeats, runs, strict=True)
+                for fault in faults_of(run)
             ),
             lost_steps=tuple(lost_steps(run) for run in runs) if setting.faults else (),
         )
@@ -222,27 +224,27 @@ class TestbedRun(Short):
     @property
     def mean_updates_per_s(self) -> float:
         """Over the repeats."""
-        return math.fsum(one.updates_per_s for one in self.repeats) / len(self.repeats)
+        return math.fsum(repeat.updates_per_s for repeat in self.repeats) / len(self.repeats)
 
     @property
     def mean_staleness(self) -> float | None:
         """Over the repeats; None where all workers step together."""
-        means = [one.mean_staleness for one in self.repeats if one.mean_staleness is not None]
+        means = [repeat.mean_staleness for repeat in self.repeats if repeat.mean_staleness is not None]
         return math.fsum(means) / len(means) if means else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
-        found = dataclasses.asdict(self)
+        data = dataclasses.asdict(self)
         for name in ("updates_per_s", "samples_per_s"):
             value: Estimate | None = getattr(self, name)
-            found[name] = None if value is None else value.model_dump()
+            data[name] = None if value is None else value.model_dump()
         if not self.setting.get("faults"):
-            del found["faults"], found["lost_steps"]
-        return found
+            del data["faults"], data["lost_steps"]
+        return data
 
     def to_frame(self) -> pd.DataFrame:
         """The repeats as a pandas table, one row each."""
-        return Table.of([dataclasses.asdict(one) for one in self.repeats]).to_frame()
+        return Table.of([dataclasses.asdict(repeat) for repeat in self.repeats]).to_frame()
 
     def _repr_html_(self) -> str:
         return self.tables()[0].to_html()
@@ -251,12 +253,11 @@ class TestbedRun(Short):
         """What ran, and how fast its links were, as lines of text."""
         setting, machine = self.setting, self.machine
         cores = f", {machine['cores']} cores" if "cores" in machine else ""
-        repeats = len(self.repeats)
         lines = [
-            f"{setting['steps']} steps per worker, batch {setting['batch']}, {repeats} repeat{'s' if repeats > 1 else ''}; "
+            f"{setting['steps']} steps per worker, batch {setting['batch']}, {counted(len(self.repeats), 'repeat')}; "
             f"TensorFlow {machine['tensorflow']} on {machine['device_name']}{cores}"
         ]
-        rates = [one.link_bytes_per_s for one in self.repeats if one.link_bytes_per_s is not None]
+        rates = [repeat.link_bytes_per_s for repeat in self.repeats if repeat.link_bytes_per_s is not None]
         asked = self.asked_link_bytes_per_s
         if asked is not None and rates:
             low, high = format_rate(min(rates)), format_rate(max(rates))
@@ -273,28 +274,26 @@ class TestbedRun(Short):
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the tables has to know."""
-        found = []
+        remarks = []
         if self.loopback_bytes is not None and self.setting["mode"] not in ("mirrored", "apart"):
-            found.append(f"all tasks share the loopback interface, over which {format_bytes(self.loopback_bytes)} went in a repeat")
+            remarks.append(f"all tasks share the loopback interface, over which {format_bytes(self.loopback_bytes)} went in a repeat")
         if self.setting["overlap"]:
-            found.append("by layer: compute begins with the first variable that is there; other pulls and pushes go on meanwhile")
+            remarks.append("by layer: compute begins with the first variable that is there; other pulls and pushes go on meanwhile")
         if self.pulled_dense:
             names = ", ".join(self.pulled_dense[:_NAMED]) + (", ..." if len(self.pulled_dense) > _NAMED else "")
-            found.append(f"real compute pulled sparse variables whole: {names}")
+            remarks.append(f"real compute pulled sparse variables whole: {names}")
         if self.lost_steps:
-            found.append(f"steps that were lost and made again, by repeat: {', '.join(map(str, self.lost_steps))}")
+            remarks.append(f"steps that were lost and made again, by repeat: {', '.join(map(str, self.lost_steps))}")
         if self.updates_per_s is None:
-            found.append("one repeat has no interval; measure 2 repeats or more")
+            remarks.append("one repeat has no interval; measure 2 repeats or more")
         if self.failure is not None:
-            found.append(f"the run failed after these repeats: {' '.join(self.failure.split())}")
+            remarks.append(f"the run failed after these repeats: {' '.join(self.failure.split())}")
         elif not self.complete:
-            found.append("the run was stopped before its end; only whole repeats are shown")
-        return tuple(found)
+            remarks.append("the run was stopped before its end; only whole repeats are shown")
+        return tuple(remarks)
 
     def _repeats(self) -> Table:
-        rows = tuple(
-            (one.repeat + 1, one.updates, one.seconds, one.updates_per_s, one.samples_per_s, one.mean_staleness) for one in self.repeats
-        )
+        rows = tuple((repeat.repeat + 1, *dataclasses.astuple(repeat)[1:-1]) for repeat in self.repeats)
         columns = (
             Column("repeat", "count"),
             Column("updates", "count"),
@@ -306,9 +305,7 @@ class TestbedRun(Short):
         return Table("Repeats", columns, rows).without_empty_columns()
 
     def _faults(self) -> Table:
-        rows = tuple(
-            (one.repeat + 1, one.killed, one.at_s, one.noticed_after_s, one.started_again_s, one.back_s, one.lost_s) for one in self.faults
-        )
+        rows = tuple((fault.repeat + 1, *dataclasses.astuple(fault)[1:]) for fault in self.faults)
         columns = (
             Column("repeat", "count"),
             Column("killed", "text"),
@@ -344,7 +341,7 @@ class TestbedRun(Short):
         return Table("Parts of a step", columns, rows)
 
     def _by_job(self) -> Table:
-        rows = tuple((job.job, job.tasks, job.sent_bytes, job.cpu_s, job.cpu_s_per_step) for job in self.jobs)
+        rows = tuple(map(dataclasses.astuple, self.jobs))
         columns = (
             Column("job", "text"),
             Column("tasks", "count"),
@@ -358,10 +355,10 @@ class TestbedRun(Short):
 def side_by_side(runs: Iterable[TestbedRun]) -> Table:
     """Several runs, one row each."""
     rows = []
-    for one in runs:
-        interval = one.updates_per_s
+    for run in runs:
+        interval = run.updates_per_s
         low, high = (None, None) if interval is None else (interval.low, interval.high)
-        rows.append((one.label, one.mean_updates_per_s, low, high, one.mean_staleness))
+        rows.append((run.label, run.mean_updates_per_s, low, high, run.mean_staleness))
     columns = (
         Column("setting", "text"),
         Column("updates_per_s", "throughput", "updates/s"),
@@ -373,7 +370,7 @@ def side_by_side(runs: Iterable[TestbedRun]) -> Table:
 
 
 def _next(updates_per_s: Estimate, samples_per_s: Estimate) -> Table:
-    rows = tuple((name, one.mean, one.low, one.high) for name, one in (("updates/s", updates_per_s), ("samples/s", samples_per_s)))
+    rows = tuple((name, rate.mean, rate.low, rate.high) for name, rate in (("updates/s", updates_per_s), ("samples/s", samples_per_s)))
     columns = (Column("rate", "text"), *_INTERVAL)
     return Table("The next repeat", columns, rows)
 
@@ -386,17 +383,17 @@ def _parts(runs: tuple[OneRun, ...]) -> tuple[MeasuredPart, ...]:
     parts = [run.parts() for run in runs]
     # without knowing which worker made a step, there is no gap between its steps
     known = all(step.worker >= 0 for run in runs for step in run.steps)
-    found = []
+    measured = []
     for name in parts[0]:
         values = np.concatenate([part[name] for part in parts])
         if len(values) and (known or name != "gap"):
             middle, high = np.quantile(values, [0.5, 0.95])
-            found.append(MeasuredPart(name, float(values.mean()), float(middle), float(high)))
-    return tuple(found)
+            measured.append(MeasuredPart(name, float(values.mean()), float(middle), float(high)))
+    return tuple(measured)
 
 
 def _tasks(job: str, run: OneRun) -> int:
-    return sum(one.task.startswith(job) for one in run.used)
+    return sum(task.task.startswith(job) for task in run.used)
 
 
 def _job(job: str, runs: tuple[OneRun, ...], *, shaped: bool) -> MeasuredJob:

@@ -123,11 +123,11 @@ class PointsCase:
 
 def _warnings(results: Sequence[Result]) -> Iterator[str]:
     """What the predictions warn of, each kind once."""
-    found: dict[tuple[str, str], list[str]] = {}
+    texts_of: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for warning in result.warnings:
-            found.setdefault((warning.code, warning.path), []).append(warning.text)
-    for texts in found.values():
+            texts_of.setdefault((warning.code, warning.path), []).append(warning.text)
+    for texts in texts_of.values():
         everywhere = len(texts) in (1, len(results)) and len(set(texts)) == 1
         yield texts[-1] if everywhere else f"{texts[-1]} ({len(texts)} of {len(results)} settings)"
 
@@ -239,24 +239,24 @@ def refit_to_points(
     """
     as_given = simulate(case.scenarios)
     asked = check_figures(case.points, case.settings, as_given) if case.unit == "samples/s" else ()
-    found = refit(case.settings, case.scenarios, case.unit, apply=apply, progress=progress)
+    outcome = refit(case.settings, case.scenarios, case.unit, apply=apply, progress=progress)
     about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
 
     def table_of(fitted: Fitted) -> dict[str, Any]:
-        beyond = [text for moved, factor in zip(fitted.moved, fitted.factors, strict=True) for text in _beyond(case.base, moved, factor)]
+        beyond = [text for moved in _moved(fitted, case.base) for text in moved.beyond(case.base)]
         return refitted_table(case.table, case.base, fitted, about="; ".join([about, *beyond]), beside=case.beside)
 
-    final = table_of(found.fitted)
+    final = table_of(outcome.fitted)
     alone = [
         scenario
-        for setting, fitted in zip(case.settings, found.left_out, strict=False)
+        for setting, fitted in zip(case.settings, outcome.left_out, strict=False)
         for scenario in case.scenarios_of(table_of(fitted), [setting])
     ]
-    results = simulate([*(case.scenarios_of(final) if found.fitted.moved else []), *alone])
+    results = simulate([*(case.scenarios_of(final) if outcome.fitted.moved else []), *alone])
     rows = compared(case.settings, as_given, case.unit, group=AS_GIVEN)
-    if found.fitted.moved:
+    if outcome.fitted.moved:
         rows += compared(case.settings, results[: len(as_given)], case.unit, group=REFITTED, fitted=True)
-    notes = [*asked, *_about(found, case.base, case.settings)]
+    notes = [*asked, *_about(outcome, case.base, case.settings)]
     if alone:
         left_out = compared(case.settings, results[-len(alone) :], case.unit, group=LEFT_OUT)
         rows += left_out
@@ -269,39 +269,91 @@ def refit_to_points(
         [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)],
         as_given,
         notes=notes,
-        tables=tuple(_tables(found, case.base, case.settings)),
+        tables=tuple(_tables(outcome, case.base, case.settings)),
         headline=LEFT_OUT if alone else AS_GIVEN,
         checked=(LEFT_OUT if alone else AS_GIVEN,),
-        extra={"refit": _data(found, case.base, case.settings)},
+        extra={"refit": _data(outcome, case.base, case.settings)},
     )
-    return Refitted(base_scenario(final, case.settings, source=case.source, beside=case.beside), final, found, validation)
+    return Refitted(base_scenario(final, case.settings, source=case.source, beside=case.beside), final, outcome, validation)
 
 
 # -- what a refit found, as tables, sentences and data ------------------------------------------
 
 _MOVED = "What the refit moved"
+_NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
-def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[Table]:
-    """What was moved, times and rates apart, and what was not."""
-    fitted = found.fitted
-    rows: dict[Kind, list[tuple[str | float | None, ...]]] = {}
-    for index, candidate in enumerate(fitted.moved):
-        factor, (low, high) = fitted.factors[index], fitted.interval(index)
-        what, before, kind = _measure(base, candidate)
-        place = found.decisive(index)
-        without = None if place is None else found.left_out[place].factor_of(candidate.name)
-        rows.setdefault(kind, []).append(
-            (
-                f"{candidate.name} ({what})" if what else candidate.name,
-                before, before * factor, before * low, before * high, factor,
-                "the one setting" if place is None else settings[place].name,
-                None if without == 1.0 else without,
+@dataclass(frozen=True)
+class _Moved:
+    """A quantity that was moved, by one number that stands for it: what it is, its value in the scenario, and how it is written."""
+
+    candidate: Candidate
+    factor: float
+    interval: tuple[float, float]
+    at_bound: bool
+    others: list[float]
+    """Its factor without each setting."""
+    decisive: int | None
+    """The setting without which it changes most."""
+    measure: str
+    before: float
+    kind: Kind
+
+    def beyond(self, base: Scenario) -> Iterator[str]:
+        """That the fit makes a part faster than it can be: a link than its port, a device than its peak."""
+        load, cluster, path = base.workload, base.cluster, self.candidate.paths[0]
+        fit = limit = ""
+        if self.kind == "rate" and self.factor > 1.0:
+            nominal = getattr(cluster, self.candidate.targets[0].partition(".")[0]).sort != "given"
+            fit = format_rate(self.before * self.factor)
+            if nominal or cluster.basis != "measured":
+                limit = f"a port of {format_rate(self.before)} can carry" + ("" if nominal else ", if that is the rate of one")
+        elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
+            device = accelerator_named(cluster.device or load.device)
+            peak = None if device is None else device.peak(load.precision)
+            flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * self.factor)
+            if device is not None and peak is not None and flops_per_s > peak:
+                fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
+        if limit:
+            yield (
+                f"{self.candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the "
+                "points, and what the scenario says of sizes and of the machines."
             )
-        )  # fmt: skip
-    for kind, its in rows.items():
-        moved = [candidate for candidate in fitted.moved if _measure(base, candidate)[2] == kind]
-        keys = "; ".join(f"{candidate.name}: {', '.join(candidate.paths)}" for candidate in moved)
+
+
+def _moved(fitted: Fitted, base: Scenario, outcome: Refit | None = None) -> Iterator[_Moved]:
+    """What a fit has moved; with the outcome that it is of, also what each setting has to do with it."""
+    for index, candidate in enumerate(fitted.moved):
+        others = [] if outcome is None else [part.factor_of(candidate.name) for part in outcome.left_out]
+        decisive = None if outcome is None else outcome.decisive(index)
+        factor, interval = fitted.factors[index], fitted.interval(index)
+        yield _Moved(candidate, factor, interval, fitted.at_bound(index), others, decisive, *_measure(base, candidate.paths[0]))
+
+
+def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
+    load, batch = base.workload, base.batch
+    if path.startswith(("workload.forward", "workload.backward")):
+        return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
+    if path.startswith("workload.server"):
+        return "all gradients of a step", math.fsum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
+    return "", base.value_at(path), "rate" if path.endswith("_bytes_per_s") else "seconds"
+
+
+def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[Table]:
+    """What was moved, times and rates apart, and what was not."""
+    moved = list(_moved(outcome.fitted, base, outcome))
+    kinds = list(dict.fromkeys(each.kind for each in moved))
+    for kind in kinds:
+        some = [each for each in moved if each.kind == kind]
+        rows = []
+        for each in some:
+            name, without = each.candidate.name, 1.0 if each.decisive is None else each.others[each.decisive]
+            rows.append((
+                f"{name} ({each.measure})" if each.measure else name, each.before, each.before * each.factor,
+                each.before * each.interval[0], each.before * each.interval[1], each.factor,
+                "the one setting" if each.decisive is None else settings[each.decisive].name, None if without == 1.0 else without,
+            ))  # fmt: skip
+        keys = "; ".join(f"{each.candidate.name}: {', '.join(each.candidate.paths)}" for each in some)
         columns = (
             Column("quantity", "text"),
             Column("from", kind),
@@ -313,32 +365,29 @@ def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterat
             Column("factor_without", "number", "factor without it", "none: without it the factor is not determined"),
         )
         note = f"All keys of a quantity move by its factor. {keys}. Intervals hold with the quantities that are not moved as they are."
-        yield Table(_MOVED if len(rows) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(its), "moved", note)
-    if fitted.held:
+        yield Table(_MOVED if len(kinds) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(rows), "moved", note)
+    if outcome.fitted.held:
         reasons = Column("quantity", "text"), Column("why", "text")
         note = "These stay as the scenario has them: the points do not say more."
-        yield Table("What the points do not determine", reasons, tuple(fitted.held.items()), "held", note)
+        yield Table("What the points do not determine", reasons, tuple(outcome.fitted.held.items()), "held", note)
 
 
-_NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
-
-
-def _about(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[str]:
+def _about(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[str]:
     """What a reader must know of a refit."""
-    fitted = found.fitted
+    fitted = outcome.fitted
     if not fitted.moved:
         yield "The points determine none of the scenario's quantities, so nothing was moved."
     if len(settings) == 1:
         yield "One setting alone: no point can be predicted from others, so the refit is not tested."
-    if not found.noise_measured:
-        yield f"Without repeats the refit takes the noise of a run to be {format_share(found.noise)}."
-    for index, candidate in enumerate(fitted.moved):
-        if fitted.at_bound(index):
+    if not outcome.noise_measured:
+        yield f"Without repeats the refit takes the noise of a run to be {format_share(outcome.noise)}."
+    for each in _moved(fitted, base):
+        if each.at_bound:
             yield (
-                f"{candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
+                f"{each.candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
                 "another unit."
             )
-        yield from _beyond(base, candidate, fitted.factors[index])
+        yield from each.beyond(base)
     if fitted.scatter > _MUCH_SCATTER:
         yield (
             f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: "
@@ -346,63 +395,24 @@ def _about(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterato
         )
 
 
-def _beyond(base: Scenario, candidate: Candidate, factor: float) -> Iterator[str]:
-    """That a fit makes a part faster than it can be: a link than its port, a device than its peak."""
-    _, before, kind = _measure(base, candidate)
-    load, cluster, path = base.workload, base.cluster, candidate.paths[0]
-    fit = limit = ""
-    if kind == "rate" and factor > 1.0:
-        nominal = getattr(cluster, candidate.targets[0].partition(".")[0]).sort != "given"
-        fit = format_rate(before * factor)
-        if nominal or cluster.basis != "measured":
-            limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of one")
-    elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
-        device = accelerator_named(cluster.device or load.device)
-        peak = None if device is None else device.peak(load.precision)
-        flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * factor)
-        if device is not None and peak is not None and flops_per_s > peak:
-            fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
-    if limit:
-        yield (
-            f"{candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the points, and "
-            "what the scenario says of sizes and of the machines."
-        )
-
-
-def _data(found: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[str, Any]:
+def _data(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[str, Any]:
     """The refit for JSON."""
-    fitted = found.fitted
 
-    def moved(index: int, candidate: Candidate) -> dict[str, Any]:
-        place = found.decisive(index)
-        return {
-            "name": candidate.name,
-            "factor": fitted.factors[index],
-            "interval_90": list(fitted.interval(index)),
-            "keys": {path: {"from": base.value_at(path), "to": base.value_at(path) * fitted.factors[index]} for path in candidate.paths},
-            "factors_without_each_setting": [its.factor_of(candidate.name) for its in found.left_out],
-            "most_determined_by": None if place is None else settings[place].name,
-            "at_bound": fitted.at_bound(index),
+    def keys(each: _Moved) -> dict[str, Any]:
+        return {path: {"from": base.value_at(path), "to": base.value_at(path) * each.factor} for path in each.candidate.paths}
+
+    moved = [
+        {
+            "name": each.candidate.name, "factor": each.factor, "interval_90": list(each.interval), "keys": keys(each),
+            "factors_without_each_setting": each.others,
+            "most_determined_by": None if each.decisive is None else settings[each.decisive].name, "at_bound": each.at_bound,
         }
-
+        for each in _moved(outcome.fitted, base, outcome)
+    ]  # fmt: skip
     return {
-        "moved": [moved(index, candidate) for index, candidate in enumerate(fitted.moved)],
-        "not_determined": fitted.held,
-        "noise": found.noise,
-        "noise_measured": found.noise_measured,
-        "scatter_over_noise": fitted.scatter,
-    }
-
-
-def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Kind]:
-    """One number that stands for a quantity: what it is, its value in the scenario, and how it is written."""
-    load, batch = base.workload, base.batch
-    path = candidate.paths[0]
-    if path.startswith(("workload.forward", "workload.backward")):
-        return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
-    if path.startswith("workload.server"):
-        return "all gradients of a step", math.fsum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
-    return "", base.value_at(path), "rate" if path.endswith("_bytes_per_s") else "seconds"
+        "moved": moved, "not_determined": outcome.fitted.held, "noise": outcome.noise, "noise_measured": outcome.noise_measured,
+        "scatter_over_noise": outcome.fitted.scatter,
+    }  # fmt: skip
 
 
 # -- what predictions are off by ---------------------------------------------------------------
@@ -479,5 +489,5 @@ def _factor(squares: float, points: int) -> float:
     return math.sqrt((PRIOR_POINTS + squares) / (PRIOR_POINTS + points))
 
 
-def _scaled(one: Deviation, factor: float) -> Deviation:
-    return Deviation(at=min(digits(one.at * factor, 2), 3.0), per_doubling=min(digits(one.per_doubling * factor, 2), 3.0))
+def _scaled(deviation: Deviation, factor: float) -> Deviation:
+    return Deviation(at=min(digits(deviation.at * factor, 2), 3.0), per_doubling=min(digits(deviation.per_doubling * factor, 2), 3.0))

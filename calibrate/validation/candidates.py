@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -78,15 +79,15 @@ def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
         wanted += [_BANDWIDTH, _LATENCY]
     if scenario.servers:
         wanted.append(_SERVER)
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     left: dict[str, str] = {}
     for each in wanted:
         targets = tuple(target for target in each.targets if scenario.value_at(f"{each.section}.{target}") > 0)
         if targets:
-            found.append(each.model_copy(update={"targets": targets}))
+            candidates.append(each.model_copy(update={"targets": targets}))
         else:
             left[each.name] = f"is 0 in the scenario, which no factor changes; set {each.paths[0]} to have it fitted"
-    return found, left
+    return candidates, left
 
 
 def with_factors(scenario: Scenario, candidates: Sequence[Candidate], factors: Sequence[float]) -> Scenario:
@@ -116,15 +117,15 @@ class Model:
         self._measured = [statistics.fmean(setting.throughput) for setting in settings]
         self._measured_sd = [noise / math.sqrt(len(setting.throughput)) for setting in settings]
         self._sd = [max(sd, _LEAST_SD) for sd in self._measured_sd]
-        self._rate = _samples_per_s if unit == "samples/s" else _updates_per_s
+        self._rate = partial(_rate, unit)
         self._apply = apply
         self._known: dict[str, Rate] = {}
 
     def residuals(self, candidates: Sequence[Candidate], logs: Array, places: Sequence[int]) -> Array:
         """Of the settings at ``places``, then of the priors."""
         rates = self._rates(candidates, logs, places)
-        found = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
-        return np.array([*found, *(logs / [candidate.prior_log_sd for candidate in candidates])])
+        off = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
+        return np.array([*off, *(logs / [candidate.prior_log_sd for candidate in candidates])])
 
     def weigh(self, candidates: Sequence[Candidate], logs: Array) -> None:
         """Count chance in the simulation as noise too, as large as it is under these factors."""
@@ -147,16 +148,11 @@ def _certain(scenario: Scenario, replications: int) -> Scenario:
     return scenario.replaced({**certain, "run.replications": replications})
 
 
-def _samples_per_s(scenario: Scenario) -> Rate:
+def _rate(unit: Unit, scenario: Scenario) -> Rate:
     runs = [replicate(resolve(scenario), replication) for replication in range(scenario.run.replications)]
-    return _mean([run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs])
-
-
-def _updates_per_s(scenario: Scenario) -> Rate:
-    runs = [replicate(resolve(scenario), replication) for replication in range(scenario.run.replications)]
-    return _mean([run.updates / run.window_s for run in runs])
-
-
-def _mean(rates: Sequence[float]) -> Rate:
+    if unit == "samples/s":
+        rates = [run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs]
+    else:
+        rates = [run.updates / run.window_s for run in runs]
     mean = statistics.fmean(rates)
     return mean, statistics.stdev(rates) / mean / math.sqrt(len(rates))

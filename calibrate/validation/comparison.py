@@ -1,7 +1,7 @@
 """One prediction compared with its measurements: the row of every kind of validation, also as CSV.
 
-The CSV files in ``models/validated`` have these columns; ``evidence/discrepancy.py`` reads them, so that with other columns
-they have to be written anew. Scores over rows are in validation.py.
+The CSV files in ``models/validated`` have these columns; ``evidence/discrepancy.py`` reads them (``rows_from_csv``), so that with other
+columns they have to be written anew. Scores over rows are in validation.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from pydantic import Field
 
-from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
@@ -105,7 +103,7 @@ class Compared(Spec):
         return self.baselines[name] / self.mean - 1.0
 
 
-def histogram_distance(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+def histogram_distance(counts: Mapping[int, float], other: Mapping[int, float]) -> float:
     """Kolmogorov distance between two distributions of counts: the largest gap between their cumulative shares.
 
     Returns
@@ -113,12 +111,12 @@ def histogram_distance(one: Mapping[int, float], other: Mapping[int, float]) -> 
     float
         From 0 (equal) to 1; NaN if one is empty.
     """
-    total, other_total = sum(one.values()), sum(other.values())
+    total, other_total = sum(counts.values()), sum(other.values())
     if not total or not other_total:
         return math.nan
     gap = share = other_share = 0.0
-    for value in sorted({*one, *other}):
-        share += one.get(value, 0.0) / total
+    for value in sorted({*counts, *other}):
+        share += counts.get(value, 0.0) / total
         other_share += other.get(value, 0.0) / other_total
         gap = max(gap, abs(share - other_share))
     return gap
@@ -138,16 +136,8 @@ def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: s
     """
     if applied is None:
         return None
-    return Reached(
-        regime=applied.regime,
-        source=source,
-        series=series,
-        reach=applied.reach,
-        compute=applied.compute,
-        communication=applied.communication,
-        low=drawn.low,
-        high=drawn.high,
-    )
+    shared = {name: getattr(applied, name) for name in ("regime", "reach", "compute", "communication")}
+    return Reached(source=source, series=series, low=drawn.low, high=drawn.high, **shared)
 
 
 def drawn_interval(result: Result, unit: str = "samples/s") -> Estimate:
@@ -160,7 +150,6 @@ def drawn_interval(result: Result, unit: str = "samples/s") -> Estimate:
 
 
 _OWN = ("name", "group", "unit", "predicted", "measured", "staleness_predicted", "staleness_measured")
-_WORDS = ("regime", "source", "series")
 _COLUMNS = (*_OWN, *Reached.model_fields)
 
 
@@ -188,48 +177,3 @@ def rows_to_csv(rows: Iterable[Compared]) -> str:
 
 def _digits(values: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
-
-
-def rows_from_csv(path: Path) -> list[Compared]:
-    """The rows of a file as :func:`rows_to_csv` writes it.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or a line has no such row.
-    """
-    try:
-        lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; give a file that was written as `rows` of a validation") from None
-    rows = []
-    for number, line in enumerate(lines, start=2):
-        try:
-            predicted = float(line["predicted"])
-            texts = {key: line[key] for key in Reached.model_fields}
-            reached = Reached.model_validate(
-                {key: value if key in ("regime", "source", "series") else float(value) for key, value in texts.items()}
-            )
-            stale = _numbers(line["staleness_predicted"])
-            rows.append(
-                Compared(
-                    name=line["name"],
-                    group=line["group"],
-                    unit=line["unit"],
-                    predicted=Estimate(mean=predicted, low=reached.low, high=reached.high),
-                    measured=_numbers(line["measured"]),
-                    staleness_predicted=stale[0] if stale else None,
-                    staleness_measured=_numbers(line["staleness_measured"]),
-                    reached=reached,
-                )
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            what = str(error).splitlines()[0]
-            raise InputError(
-                f"{path}:{number}: is no row of predictions: {what}; give a file that was written as `rows` of a validation"
-            ) from None
-    return rows
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in text.split())

@@ -11,16 +11,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from calibrate.testbed.busy_cores import computes_like
-from calibrate.testbed.clocks import is_fitted
+from calibrate.testbed.clocks import computes_like, is_fitted
 from calibrate.testbed.fitting import shows_tcp
-from calibrate.testbed.loading import validated_setting, with_model
-from calibrate.testbed.model import Describe, builder_of, describe_model
+from calibrate.testbed.loading import Describe, builder_of, describe_model, validated_setting, with_model
 from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
@@ -65,17 +64,17 @@ class Matrix(Short, Spec):
     @property
     def settings(self) -> tuple[TestbedSetting, ...]:
         """All, those of the fit first."""
-        return (*self.fit, *(one.setting for one in self.held_out))
+        return (*self.fit, *(held.setting for held in self.held_out))
 
     @property
     def guessed_s(self) -> float:
         """Seconds that all runs take, a guess from rates and means; those of models that are not built left out."""
-        return math.fsum(guessed_run_s(one, self.repeats) for one in self.settings if one.is_built)
+        return math.fsum(guessed_run_s(setting, self.repeats) for setting in self.settings if setting.is_built)
 
     @property
     def left_out(self) -> str:
         """What :attr:`guessed_s` leaves out, to be written behind it; "" where it is nothing."""
-        count = sum(not one.is_built for one in self.settings)
+        count = sum(not setting.is_built for setting in self.settings)
         return f", without {counted(count, 'setting')} whose model's file would have to be run" if count else ""
 
     def _guessed_s(self, setting: TestbedSetting) -> float | None:
@@ -86,11 +85,11 @@ class Matrix(Short, Spec):
         settings = [
             {
                 "group": group,
-                "label": one.label,
-                "guessed_s": None if (guessed_s := self._guessed_s(one)) is None else round(guessed_s),
-                "setting": one.model_dump(mode="json", exclude=None if one.is_built else {"variables"}),
+                "label": setting.label,
+                "guessed_s": None if (guessed_s := self._guessed_s(setting)) is None else round(guessed_s),
+                "setting": setting.model_dump(mode="json", exclude=None if setting.is_built else {"variables"}),
             }
-            for group, one in self._by_group()
+            for group, setting in self._by_group()
         ]
         return {"name": self.name, "drawn_by": self.drawn_by, "repeats": self.repeats, "seed": self.seed, "settings": settings}
 
@@ -107,7 +106,7 @@ class Matrix(Short, Spec):
                 "seconds that its runs take, a guess from rates and means; none where the model's file would have to be run",
             ),
         )
-        rows = tuple((group, one.label, one.steps, self._guessed_s(one)) for group, one in self._by_group())
+        rows = tuple((group, setting.label, setting.steps, self._guessed_s(setting)) for group, setting in self._by_group())
         return Table("", columns, rows, "matrix")
 
     def to_frame(self) -> pd.DataFrame:
@@ -118,7 +117,7 @@ class Matrix(Short, Spec):
         return replace(self.to_table(), title=self.name).to_html()
 
     def _by_group(self) -> list[tuple[str, TestbedSetting]]:
-        return [("fit", one) for one in self.fit] + [(one.group, one.setting) for one in self.held_out]
+        return [("fit", setting) for setting in self.fit] + [(held.group, held.setting) for held in self.held_out]
 
 
 def read_matrix(path: Path, *, describe: Describe | None = None) -> Matrix:
@@ -158,14 +157,14 @@ def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None, *,
         raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
     fit = [setting for _, _, setting in _settings(source, beside, table, "fit", described)]
     held_out = [
-        validated(HeldOut, {"group": one.mode if group is None else group, "setting": one}, where)
-        for where, group, one in _settings(source, beside, table, "held_out", described)
+        validated(HeldOut, {"group": setting.mode if group is None else group, "setting": setting}, where)
+        for where, group, setting in _settings(source, beside, table, "held_out", described)
     ]
     fitted = {setting.kind_of_run for setting in fit}
-    probes = [one.setting for one in held_out if one.setting.mode == "apart"]
+    probes = [held.setting for held in held_out if held.setting.mode == "apart"]
     if probes:
         raise ScenarioError(f"{source}: held_out: {probes[0].label!r} only measures what busy cores cost; put it into [[fit]]")
-    both = next((one.setting for one in held_out if one.setting.kind_of_run in fitted), None)
+    both = next((held.setting for held in held_out if held.setting.kind_of_run in fitted), None)
     if both is not None:
         raise ScenarioError(f"{source}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
     defaults = {"repeats": 3, "seed": 0}
@@ -193,10 +192,10 @@ def with_models(matrix: Matrix, *, python: str | None = None, describe: Describe
     """
     described = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
 
-    def built(one: TestbedSetting) -> TestbedSetting:
-        return one if one.is_built else one.model_copy(update={"variables": described(one.model, one.batch)})
+    def built(setting: TestbedSetting) -> TestbedSetting:
+        return setting if setting.is_built else setting.model_copy(update={"variables": described(setting.model, setting.batch)})
 
-    held_out = tuple(one.model_copy(update={"setting": built(one.setting)}) for one in matrix.held_out)
+    held_out = tuple(held.model_copy(update={"setting": built(held.setting)}) for held in matrix.held_out)
     return matrix.model_copy(update={"fit": tuple(map(built, matrix.fit)), "held_out": held_out})
 
 
@@ -205,7 +204,7 @@ def _settings(
 ) -> Iterator[tuple[str, Any, TestbedSetting]]:
     """Each setting of a part with where it stands, and the group that is given; None where none is."""
     tables = table.get(part, [])
-    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ScenarioError(f"{source}: {part}: must be tables, written as [[{part}]]")
     for number, given in enumerate(tables):
         where = f"{source}: {part}[{number}]"
@@ -243,57 +242,63 @@ class Need:
     add: str
 
 
+def _fitted(concerns: Test, what: str, add: str) -> Need:
+    """What a run of the kind gives that takes part in the least squares."""
+    return Need(concerns, lambda setting: is_fitted(setting) and concerns(setting), what, add)
+
+
+def _served(setting: TestbedSetting, *, shaped: bool) -> bool:
+    return setting.servers > 0 and (setting.link is not None) == shaped
+
+
+def _ring(setting: TestbedSetting, *, shaped: bool) -> bool:
+    return setting.mode == "ring" and (setting.link is not None) == shaped
+
+
+def _session(setting: TestbedSetting) -> bool:
+    return setting.mode in ("between-graph", "sync")
+
+
+def _replicas(setting: TestbedSetting) -> bool:
+    return setting.mode == "mirrored" and setting.compute.kind == "emulated"
+
+
 NEEDS = (
-    Need(
-        lambda one: one.link is not None and one.servers > 0,
-        lambda one: is_fitted(one) and one.link is not None and one.servers > 0,
-        "what tensors cost on a shaped link",
-        "1 worker, a server, a link, constant compute",
-    ),
-    Need(
-        lambda one: one.link is None and one.servers > 0,
-        lambda one: is_fitted(one) and one.link is None and one.servers > 0,
-        "what bytes cost over loopback",
-        "1 worker, a server, no link, constant compute",
-    ),
-    Need(
-        lambda one: one.link is not None and one.mode == "ring",
-        lambda one: is_fitted(one) and one.link is not None and one.mode == "ring",
+    _fitted(partial(_served, shaped=True), "what tensors cost on a shaped link", "1 worker, a server, a link, constant compute"),
+    _fitted(partial(_served, shaped=False), "what bytes cost over loopback", "1 worker, a server, no link, constant compute"),
+    _fitted(
+        partial(_ring, shaped=True),
         "what a ring's messages cost on a shaped link",
         'mode = "ring" with 2 workers, a link, constant compute',
     ),
-    Need(
-        lambda one: one.link is None and one.mode == "ring",
-        lambda one: is_fitted(one) and one.link is None and one.mode == "ring",
-        "what a ring's bytes cost over loopback",
-        'mode = "ring" with 2 workers, no link, constant compute',
+    _fitted(
+        partial(_ring, shaped=False), "what a ring's bytes cost over loopback", 'mode = "ring" with 2 workers, no link, constant compute'
     ),
     Need(
-        lambda one: one.mode == "async",
-        lambda one: one.mode == "async" and one.workers == 1,
+        lambda setting: setting.mode == "async",
+        lambda setting: setting.mode == "async" and setting.workers == 1,
         "the coordinator's work between steps",
         'mode = "async" with 1 worker',
     ),
     Need(
-        lambda one: one.mode in ("between-graph", "sync"),
-        lambda one: one.mode in ("between-graph", "sync") and one.workers == 1,
+        _session,
+        lambda setting: _session(setting) and setting.workers == 1,
         "a session's work between steps",
         'mode = "between-graph" with 1 worker',
     ),
-    Need(
-        lambda one: one.mode == "sync",
-        lambda one: is_fitted(one) and one.mode == "sync",
+    _fitted(
+        lambda setting: setting.mode == "sync",
         "what SyncReplicasOptimizer adds to a step",
         'mode = "sync" with 1 worker, constant compute',
     ),
     Need(
-        lambda one: one.mode == "mirrored" and one.compute.kind == "emulated",
-        lambda one: one.mode == "mirrored" and one.workers == 2 and one.compute.kind == "emulated",
+        _replicas,
+        lambda setting: _replicas(setting) and setting.workers == 2,
         "what MirroredStrategy's replicas cost each other",
         'mode = "mirrored" with 2 workers, emulated compute',
     ),
     Need(
-        lambda one: one.link is not None and one.link.sharing == "tcp" and one.servers > 0,
+        lambda setting: setting.link is not None and setting.link.sharing == "tcp" and setting.servers > 0,
         shows_tcp,
         "how TCP shares a link",
         '2 workers, a server, a link with sharing = "tcp", emulated compute',
@@ -310,7 +315,7 @@ def times_compute(alone: TestbedSetting, setting: TestbedSetting) -> bool:
 
 
 def _is_timed(setting: TestbedSetting, fit: Sequence[TestbedSetting]) -> bool:
-    return any(times_compute(one, setting) or (one.mode == "apart" and computes_like(one, setting)) for one in fit)
+    return any(times_compute(run, setting) or (run.mode == "apart" and computes_like(run, setting)) for run in fit)
 
 
 def check_matrix(matrix: Matrix, pending: Sequence[TestbedSetting], folder: Path, *, python: str | None, timeout_s: float) -> None:
@@ -339,47 +344,49 @@ def check_matrix(matrix: Matrix, pending: Sequence[TestbedSetting], folder: Path
 
 def faults_of(matrix: Matrix, timeout_s: float = 600.0) -> list[str]:
     """What the matrix itself lacks or has wrong, a line each; nothing of the machine."""
-    jobs = [f"{matrix.name}: {_listed([one])}: {NO_JOBS}" for one in matrix.settings if one.is_job]
+    jobs = [f"{matrix.name}: {_listed([setting])}: {NO_JOBS}" for setting in matrix.settings if setting.is_job]
     return [*jobs, *_not_fitted(matrix), *_not_built(matrix.settings), *_too_long(matrix, timeout_s)]
 
 
 def _not_fitted(matrix: Matrix) -> list[str]:
-    held_out = [one.setting for one in matrix.held_out]
-    found = []
-    if not any(one.workers == 1 and one.servers for one in matrix.fit):
-        found.append(f"{matrix.name}: fit: no setting has 1 worker and a server, without which nothing can be fitted; add one to [[fit]]")
+    held_out = [held.setting for held in matrix.held_out]
+    faults = []
+    if not any(setting.workers == 1 and setting.servers for setting in matrix.fit):
+        faults.append(f"{matrix.name}: fit: no setting has 1 worker and a server, without which nothing can be fitted; add one to [[fit]]")
     for need in NEEDS:
-        concerned = [one for one in held_out if need.concerns(one)]
-        if concerned and not any(need.given_by(one) for one in matrix.fit):
-            found.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.what}; add to [[fit]]: {need.add}")
-    lacking = [one for one in held_out if one.compute.kind == "real" and not _is_timed(one, matrix.fit)]
-    for kind in dict.fromkeys((one.model, one.batch, one.threads, one.mode == "mirrored") for one in lacking):
-        its = [one for one in lacking if (one.model, one.batch, one.threads, one.mode == "mirrored") == kind]
+        concerned = [setting for setting in held_out if need.concerns(setting)]
+        if concerned and not any(need.given_by(setting) for setting in matrix.fit):
+            faults.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.what}; add to [[fit]]: {need.add}")
+    lacking = [setting for setting in held_out if setting.compute.kind == "real" and not _is_timed(setting, matrix.fit)]
+    for kind in dict.fromkeys((setting.model, setting.batch, setting.threads, setting.mode == "mirrored") for setting in lacking):
+        some = [setting for setting in lacking if (setting.model, setting.batch, setting.threads, setting.mode == "mirrored") == kind]
         mode = 'mode = "mirrored", ' if kind[3] else ""
-        found.append(
-            f"{matrix.name}: held_out: {_listed(its)}: no run of the fit times {its[0].model_name} with batch {kind[1]}; add to [[fit]]: "
-            f'{mode}1 worker, model = "{its[0].model_name}", batch = {kind[1]}, threads = {kind[2]}, compute = {{ kind = "real" }}'
+        faults.append(
+            f"{matrix.name}: held_out: {_listed(some)}: no run of the fit times {some[0].model_name} with batch {kind[1]}; add to [[fit]]: "
+            f'{mode}1 worker, model = "{some[0].model_name}", batch = {kind[1]}, threads = {kind[2]}, compute = {{ kind = "real" }}'
         )
-    return found
+    return faults
 
 
 def _not_built(settings: Sequence[TestbedSetting]) -> list[str]:
-    found = []
-    for model in dict.fromkeys(one.model for one in settings if one.compute.kind == "real"):
+    faults = []
+    for model in dict.fromkeys(setting.model for setting in settings if setting.compute.kind == "real"):
         try:
             builder_of(model)
         except InputError as error:
-            found.append(str(error))
-    return found
+            faults.append(str(error))
+    return faults
 
 
 def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
-    found = []
-    for one in matrix.settings:
-        lasts_s = one.steps * guessed_step_s(one)
+    faults = []
+    for setting in matrix.settings:
+        lasts_s = setting.steps * guessed_step_s(setting)
         if lasts_s > timeout_s - _EACH_S:
-            found.append(f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps")
-    return found
+            faults.append(
+                f"{setting.label}: {setting.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps"
+            )
+    return faults
 
 
 def _listed(settings: Sequence[TestbedSetting]) -> str:

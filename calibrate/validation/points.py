@@ -203,7 +203,7 @@ def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
 
 def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str, float]:
     """The numbers of a row; a column that may be empty and is stays away."""
-    found = {}
+    values = {}
     for name, cell in zip(names, cells, strict=True):
         if not cell and name != "workers" and name not in _SPEEDS:
             continue
@@ -222,8 +222,8 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             raise InputError(f"{where}: {name}: {cell} must not be negative")
         if not math.isfinite(value) or value > _MOST:
             raise InputError(f"{where}: {name}: {cell[:30]} must be at most {_MOST:g}")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
@@ -371,7 +371,7 @@ def compared(
 
 
 def _settings(scenario: Scenario) -> dict[str, float | str]:
-    found: dict[str, float | str] = {"workers": float(scenario.workers)}
+    settings: dict[str, float | str] = {"workers": float(scenario.workers)}
     if scenario.servers:
-        found["servers"] = float(scenario.servers)
-    return {**found, "batch": float(scenario.batch)}
+        settings["servers"] = float(scenario.servers)
+    return {**settings, "batch": float(scenario.batch)}

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tomlkit
 
-from calibrate.testbed.model import Describe, of_workload
+from calibrate.testbed.loading import Describe, of_workload
 from calibrate.testbed.running import busiest_share, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic_variables
 from calibrate.validation.matrix import Matrix, matrix_of, read_matrix
@@ -108,10 +108,10 @@ def matrix_named(name: str | Path = "quick", count: int | None = None, *, descri
 
 def _seed_of(name: str) -> int:
     """The seed in ``random:SEED``."""
-    found = _SEED.fullmatch(name)
-    if found is None:
+    seed = _SEED.fullmatch(name)
+    if seed is None:
         raise InputError(f"`matrix`: {name[:60]!r}: must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
-    return int(found[1])
+    return int(seed[1])
 
 
 def random_matrix(seed: int, count: int, *, describe: Describe | None = None) -> Matrix:
@@ -144,9 +144,9 @@ def random_text(seed: int, count: int) -> str:
             document.add(key, value)
             continue
         tables = tomlkit.aot()
-        for one in value:
+        for row in value:
             table = tomlkit.table()
-            for name, entry in one.items():
+            for name, entry in row.items():
                 table.add(name, _inline(entry))
             tables.append(table)
         document.add(key, tables)
@@ -288,14 +288,14 @@ def _sized(table: dict[str, Any]) -> TestbedSetting:
 def _sizes(model: str) -> tuple[float, ...]:
     """Bytes of each variable, in the order of creation."""
     known = synthetic_variables(model)
-    return tuple(TestbedVariable.model_validate(one).size_bytes for one in (_of_network() if known is None else known))
+    return tuple(TestbedVariable.model_validate(variable).size_bytes for variable in (_of_network() if known is None else known))
 
 
 @functools.cache
 def _of_network() -> list[dict[str, Any]]:
     """Variables of the convolutional network, as the catalogue's workload has them."""
-    found: list[dict[str, Any]] = of_workload(_NETWORK, None, "`matrix`")["variables"]
-    return found
+    variables: list[dict[str, Any]] = of_workload(_NETWORK, None, "`matrix`")["variables"]
+    return variables
 
 
 def _two_digits(value: float) -> int:

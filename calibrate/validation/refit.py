@@ -220,7 +220,7 @@ def _searched(model: Model, candidates: Sequence[Candidate], start: Array, place
         return model.residuals(candidates, logs, places)
 
     limit = math.log(BOUND)
-    found = optimize.least_squares(
+    solved = optimize.least_squares(
         residuals,
         start,
         jac=lambda logs: optimize.approx_fprime(logs, residuals, _STEP),
@@ -230,10 +230,14 @@ def _searched(model: Model, candidates: Sequence[Candidate], start: Array, place
         xtol=3e-3,
         max_nfev=15,
     )
-    if not np.all(np.isfinite(found.x)):
+    if not np.all(np.isfinite(solved.x)):
         raise CalibrationError("the refit does not end at finite values; check the units of the measured throughputs")
     return _Optimum(
-        found.x, found.fun[: len(places)], found.jac[: len(places)], _covariance(found.jac[: len(places)], candidates), float(found.cost)
+        solved.x,
+        solved.fun[: len(places)],
+        solved.jac[: len(places)],
+        _covariance(solved.jac[: len(places)], candidates),
+        float(solved.cost),
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from calibrate.fit.estimators import persistence_of, with_persistence
 from calibrate.probing import Progress
-from calibrate.testbed.busy_cores import busy_cores
+from calibrate.testbed.clocks import busy_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PARAMETER_COLUMNS, Platform
 from calibrate.testbed.prediction import predict_setting
@@ -106,14 +106,14 @@ class MatrixValidation:
             tables=(largest_errors(rows), *([self._unmeasured()] if self.unmeasured else [])),
             details=(_parameters(self.platform),),
             extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
-            | ({"unmeasured": {its.setting.label: its.why for its in self.unmeasured}} if self.unmeasured else {}),
+            | ({"unmeasured": {failure.setting.label: failure.why for failure in self.unmeasured}} if self.unmeasured else {}),
         )
 
     def _unmeasured(self) -> Table:
         """Settings without a row, each with the reason."""
-        group_of = {one.setting: one.group for one in self.matrix.held_out}
+        group_of = {held.setting: held.group for held in self.matrix.held_out}
         columns = (Column("group", "text", "Group"), Column("setting", "text", "Setting"), Column("why", "text", "Why"))
-        rows = tuple((group_of.get(its.setting, "fit"), its.setting.label, its.why) for its in self.unmeasured)
+        rows = tuple((group_of.get(failure.setting, "fit"), failure.setting.label, failure.why) for failure in self.unmeasured)
         return Table("What could not be measured", columns, rows, "unmeasured")
 
 
@@ -123,7 +123,7 @@ def _said_of(unmeasured: Sequence[Unmeasured], settings: int) -> tuple[str, ...]
         return ()
     return (
         f"{len(unmeasured)} of {counted(settings, 'setting')} could not be measured and {'is' if len(unmeasured) == 1 else 'are'} in no "
-        f"score: {', '.join(its.setting.label for its in unmeasured)}. The same command tries again.",
+        f"score: {', '.join(failure.setting.label for failure in unmeasured)}. The same command tries again.",
     )
 
 
@@ -159,21 +159,21 @@ def measure_matrix(
     CalibrationError
         Several settings in a row could not be measured; what came before is kept, and the same call goes on there.
     """
-    found: list[Readings | Unmeasured] = []
+    outcomes: list[Readings | Unmeasured] = []
     settings = matrix.settings
     for number, setting in enumerate(settings):
         if progress is not None:
             progress(number, len(settings), setting.label)
         done = _measured_before(setting, matrix, folder)
-        found.append(_measured_now(setting, matrix, folder, python, timeout_s) if done is None else done)
-        failed = [one for one in found[-_MOST_IN_A_ROW:] if isinstance(one, Unmeasured)]
+        outcomes.append(_measured_now(setting, matrix, folder, python, timeout_s) if done is None else done)
+        failed = [failure for failure in outcomes[-_MOST_IN_A_ROW:] if isinstance(failure, Unmeasured)]
         if len(failed) == _MOST_IN_A_ROW:
             raise CalibrationError(
                 f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {failed[-1].why}"
             )
     if progress is not None:
         progress(len(settings), len(settings), "measured")
-    return found
+    return outcomes
 
 
 def _measured_now(setting: TestbedSetting, matrix: Matrix, folder: Path, python: str | None, timeout_s: float) -> Readings | Unmeasured:
@@ -229,35 +229,37 @@ def validate_matrix(
     CalibrationError
         Several settings in a row could not be measured, or the fit lacks the runs that it needs.
     """
-    found = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
-    fitted = [one for one in found[: len(matrix.fit)] if isinstance(one, Readings)]
+    outcomes = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
+    fitted = [reading for reading in outcomes[: len(matrix.fit)] if isinstance(reading, Readings)]
     if not fitted:
-        raise CalibrationError(f"no setting of the fit could be measured; {next(one.why for one in found if isinstance(one, Unmeasured))}")
-    _check_machine([one for one in found if isinstance(one, Readings)])
+        raise CalibrationError(
+            f"no setting of the fit could be measured; {next(failure.why for failure in outcomes if isinstance(failure, Unmeasured))}"
+        )
+    _check_machine([reading for reading in outcomes if isinstance(reading, Readings)])
     platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
-    groups = ["fit"] * len(matrix.fit) + [one.group for one in matrix.held_out]
-    rows, unmeasured = [], [one for one in found if isinstance(one, Unmeasured)]
-    for number, (one, group) in enumerate(zip(found, groups, strict=True)):
-        if isinstance(one, Unmeasured) or one.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
+    groups = ["fit"] * len(matrix.fit) + [held.group for held in matrix.held_out]
+    rows, unmeasured = [], [failure for failure in outcomes if isinstance(failure, Unmeasured)]
+    for number, (measured, group) in enumerate(zip(outcomes, groups, strict=True)):
+        if isinstance(measured, Unmeasured) or measured.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
             continue
         if progress is not None:
-            progress(number, len(found), f"predicting {one.setting.label}")
+            progress(number, len(outcomes), f"predicting {measured.setting.label}")
         try:
-            rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
+            rows.append(_compared(measured, group, platform, fitted, replications, matrix.seed))
         except CalibrationError as error:
             if not unmeasured:
                 raise
-            unmeasured.append(Unmeasured(one.setting, str(error)))  # what the fit lacks, it could not measure
+            unmeasured.append(Unmeasured(measured.setting, str(error)))  # what the fit lacks, it could not measure
     if progress is not None:
-        progress(len(found), len(found), "predicted")
+        progress(len(outcomes), len(outcomes), "predicted")
     return MatrixValidation(matrix, tuple(rows), platform, tuple(unmeasured))
 
 
 def _check_machine(readings: list[Readings]) -> None:
     """What is predicted must have run where the fit was made."""
     first = readings[0].files[0]
-    for one in readings:
-        for file in one.files:
+    for reading in readings:
+        for file in reading.files:
             for key in ("device_name", "cores", "tensorflow"):
                 here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
                 if here != there:
@@ -267,10 +269,10 @@ def _check_machine(readings: list[Readings]) -> None:
                     )
 
 
-def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
-    setting = one.setting
+def _compared(reading: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
+    setting = reading.setting
     compute = compute_of(setting, fitted)
-    one_gpu = compute is not None and one.files[0].fingerprint.device_kind == "GPU"
+    one_gpu = compute is not None and reading.files[0].fingerprint.device_kind == "GPU"
     prediction = predict_setting(
         setting,
         platform,
@@ -279,19 +281,19 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         replications=replications,
         seed=seed + 1,
     )
-    measured, predicted = one.staleness, prediction.staleness
+    measured, predicted = reading.staleness, prediction.staleness
     return Compared(
         name=setting.label,
         group=group,
         fitted=group == "fit",
-        measured=one.updates_per_s,
+        measured=reading.updates_per_s,
         predicted=prediction.updates_per_s,
-        staleness_measured=one.mean_staleness,
+        staleness_measured=reading.mean_staleness,
         staleness_predicted=prediction.mean_staleness,
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
         baselines={"max-min": _max_min(setting, 1.0 if one_gpu else platform.cores, seed, compute)},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model_name},
-        reached=_as_it_ran(one, reached_of(prediction.applied, prediction.drawn, source=platform.name, series=group)),
+        reached=_as_it_ran(reading, reached_of(prediction.applied, prediction.drawn, source=platform.name, series=group)),
     )
 
 
@@ -299,12 +301,12 @@ _BUSY = 0.5
 """Share of the cores' time from which on tasks wait for a core as much as for a link."""
 
 
-def _as_it_ran(one: Readings, reached: Reached | None) -> Reached | None:
+def _as_it_ran(reading: Readings, reached: Reached | None) -> Reached | None:
     """Of runs whose tasks kept more than half of the cores busy: in the regime of hosts that share cores, whatever was predicted.
 
     One machine plays all hosts of the testbed, which real hosts behind such links do not have to share.
     """
-    busy = max(run.cpu_s() / (run.seconds * one.cores) for run in one.runs)
+    busy = max(run.cpu_s() / (run.seconds * reading.cores) for run in reading.runs)
     if reached is None or busy <= _BUSY or reached.regime.links != MEASURED:
         return reached
     return reached.model_copy(update={"regime": replace(reached.regime, links=CONTENDED)})
@@ -337,22 +339,22 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     """The compute of a real model, as the fit's runs timed it with one worker and with several apart; None where it is emulated."""
     if setting.compute.kind != "real":
         return None
-    alone = [one for one in fitted if times_compute(one.setting, setting)]
-    found = busy_cores(setting, fitted)
-    if found is None and not alone:
+    alone = [reading for reading in fitted if times_compute(reading.setting, setting)]
+    beside = busy_cores(setting, fitted)
+    if beside is None and not alone:
         raise CalibrationError(
             f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"
         )
     # beside a worker's step there is some work on messages, which slows it a little
-    each = list(found.alone_s) if found is not None else [run.parts()["compute"] for one in alone for run in one.runs]
+    each = list(beside.alone_s) if beside is not None else [run.parts()["compute"] for reading in alone for run in reading.runs]
     times = np.concatenate(each)
     mean_s = float(times.mean())
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
         law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), persistence_of(each).value),
-        mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
-        with_call=found is None and setting.mode == "mirrored",
-        busy_core_slowdown=found.slowdown if found is not None else 0.0,
-        busy_core_error=found.error if found is not None else 0.0,
+        mean_error_s=statistics.stdev([float(times_s.mean()) for times_s in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
+        with_call=beside is None and setting.mode == "mirrored",
+        busy_core_slowdown=beside.slowdown if beside is not None else 0.0,
+        busy_core_error=beside.error if beside is not None else 0.0,
     )

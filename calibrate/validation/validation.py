@@ -90,14 +90,16 @@ class Thresholds(Spec):
             ("worst error of mean staleness", _size(score.worst_staleness_error), self.max_staleness, "number", "setting"),
             ("worst distance between staleness distributions", score.worst_staleness_distance, self.max_distance, "number", "setting"),
         )
-        found = [
+        sentences = [
             f"{what} is {written(value, kind)}, above {written(limit, kind_of_limit)}"
             for what, value, limit, kind, kind_of_limit in checks
             if limit is not None and value is not None and value > limit
         ]
         if self.min_coverage is not None and score.inside < self.min_coverage:
-            found.append(f"{format_share(score.inside)} of repeats are inside the 90% interval, below {written(self.min_coverage, _LIMIT)}")
-        return found
+            sentences.append(
+                f"{format_share(score.inside)} of repeats are inside the 90% interval, below {written(self.min_coverage, _LIMIT)}"
+            )
+        return sentences
 
     def not_to_be_judged(self, scores: Sequence[Score]) -> list[str]:
         """A sentence for each threshold that nothing was measured for: a gate must not pass because there was nothing to see."""
@@ -227,9 +229,9 @@ class Validation(Short):
     def _in_short(self) -> Iterator[str]:
         yield self.title
         yield counted(len(self.rows), "setting")
-        for what, its in self.headlines:
-            worst = f"median error {format_share(its.median_absolute_error)}, at worst {format_change(its.worst_error)}"
-            yield f"{f'{what}: ' if what else ''}{worst}, {format_share(its.inside)} of runs inside the 90% interval"
+        for what, score in self.headlines:
+            worst = f"median error {format_share(score.median_absolute_error)}, at worst {format_change(score.worst_error)}"
+            yield f"{f'{what}: ' if what else ''}{worst}, {format_share(score.inside)} of runs inside the 90% interval"
         yield f"{counted(len(self.missed), 'threshold')} missed" if self.missed else ""
 
     @property
@@ -280,10 +282,10 @@ class Validation(Short):
         """The rows of each family, in the order in which families first appear."""
         if self.family is None:
             return {"": self}
-        its: dict[str, list[Compared]] = {}
+        families: dict[str, list[Compared]] = {}
         for row in self.rows:
-            its.setdefault(self.family(row), []).append(row)
-        return {name: replace(self, rows=tuple(rows)) for name, rows in its.items()}
+            families.setdefault(self.family(row), []).append(row)
+        return {name: replace(self, rows=tuple(rows)) for name, rows in families.items()}
 
     def _repr_html_(self) -> str:
         rows: list[dict[str, Cell]] = [{"group": score.group, **{name: getattr(score, name) for name in _SHOWN}} for score in self.scores]
@@ -358,9 +360,9 @@ def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     for row in rows:
         if not row.fitted:
             groups.setdefault(row.group, []).append(row)
-    scores = [_score(group, its) for group, its in groups.items()]
+    scores = [_score(group, members) for group, members in groups.items()]
     if len(groups) > 1:
-        scores.append(_score(total, [row for its in groups.values() for row in its]))
+        scores.append(_score(total, [row for members in groups.values() for row in members]))
     return scores
 
 

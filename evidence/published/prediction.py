@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_from_csv
-from evidence.discrepancy import Sample, deviations
+from calibrate.validation.comparison import Compared, drawn_interval, reached_of
+from evidence.discrepancy import Sample, deviations, rows_from_csv
 from evidence.published.scenarios import PublishedCase, element_bytes, pushes, scenario_of, table_of, with_servers
 from evidence.published.tables import Row
 from simulator import simulate

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from calibrate.testbed.fitting import fit_platform
-from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_s, finished_s, lost_steps, rates, restores_s, startups_s
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.platform import Platform
-from calibrate.testbed.readings import OneRun, Readings, read_run
+from calibrate.testbed.readings import OneRun, Readings, faults_of, lost_steps, read_run
 from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.setting import TestbedSetting
 from evidence.studies import begin_rows
 from evidence.studies.job_prediction import JobCosts, job_scenario
+from evidence.studies.job_readings import checkpoint_stops_s, fewer_workers_s, finished_s, rates, restores_s, startups_s
 from simulator import simulate
 from simulator.base.files import read_toml
 from simulator.base.text import format_change

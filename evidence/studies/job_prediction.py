@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, restores_s, startups_s
 from calibrate.testbed.platform import Platform
-from calibrate.testbed.readings import OneRun
+from calibrate.testbed.readings import OneRun, faults_of
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from evidence.studies.job_readings import checkpoint_stops_s, restores_s, startups_s
 from simulator import scenario_from_table
 from simulator.base.errors import InputError
 from simulator.base.spec import Spec

@@ -25,7 +25,7 @@ import numpy as np
 from calibrate.measurements import Note, Repeat, Updated, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.recorded.run import Growing, RecordedRun
-from calibrate.testbed.model import builder_of
+from calibrate.testbed.loading import builder_of
 from calibrate.testbed.platform import PRIORS, log_width
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting

@@ -498,8 +498,7 @@ def testbed(
         ...
     simulator.base.errors.ScenarioError: setting: workers: 0 must be at least 1
     """
-    from calibrate.testbed.loading import load_setting
-    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.loading import describe_model, load_setting
     from calibrate.testbed.running import measure_setting, on_available_links, retried
     from calibrate.testbed.summary import TestbedRun
     from simulator.catalogue.loading import pairs_of
@@ -693,8 +692,7 @@ def testbed_predict(
     >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
     (True, 'session_s')
     """
-    from calibrate.testbed.loading import load_setting
-    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.loading import describe_model, load_setting
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.prediction import predict_setting
     from simulator.catalogue.loading import pairs_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.testbed import TRUE, as_measured, setting
 
-from calibrate.testbed.busy_cores import busy_cores, slowdowns
+from calibrate.testbed.clocks import busy_cores, slowdowns
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run

@@ -11,16 +11,16 @@ from support.needs import needs_tensorflow
 from support.waiting import PATIENCE_S
 
 from calibrate.measurements import JobEvent, Updated
-from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_s, finished_s, lost_steps, rates, startups_s
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.prediction import predict_setting
-from calibrate.testbed.readings import OneRun
+from calibrate.testbed.readings import OneRun, faults_of, lost_steps
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.summary import TestbedRun
 from evidence.studies.fault_check import Compared, compared, lines, read_experiments
 from evidence.studies.job_prediction import JobCosts, costs_of, job_scenario, job_table
+from evidence.studies.job_readings import checkpoint_stops_s, fewer_workers_s, finished_s, rates, startups_s
 from simulator import simulate
 from simulator.base.errors import InputError
 

@@ -10,8 +10,8 @@ from support.probes import run_script
 from support.waiting import PATIENCE_S
 
 from calibrate.measurements import Note
-from calibrate.testbed.busy_cores import _turns
-from calibrate.testbed.model import builder_of, describe_model
+from calibrate.testbed.clocks import _turns
+from calibrate.testbed.loading import builder_of, describe_model
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting, synthetic_variables
 from simulator.base.errors import CalibrationError, InputError

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import paceline
-from calibrate.testbed.loading import load_setting
-from calibrate.testbed.model import of_workload
+from calibrate.testbed.loading import load_setting, of_workload
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from simulator.base.errors import InputError
 

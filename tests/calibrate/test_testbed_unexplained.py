@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from support.testbed import FAST, TRUE, as_measured, setting
 
-from calibrate.testbed.fitting import fit_platform
+from calibrate.testbed.fitting import factors_of, fit_misfit, fit_noise, fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform
 from calibrate.testbed.prediction import predict_setting
-from calibrate.testbed.unexplained import factors_of, fit_misfit, fit_noise
 from simulator.base.errors import InputError
 
 LABELS = [f"setting {number}" for number in range(40)]

@@ -246,7 +246,7 @@ def test_a_working_folder_cannot_stand_in_for_code_that_comes_along(
     (file,) = (Path(model.removesuffix(":build")) for model in profiled)
     assert file.is_absolute()
     assert not file.is_relative_to(inputs)
-    from calibrate.testbed.model import builder_of
+    from calibrate.testbed.loading import builder_of
     from evidence.published.tables import data_file
     from simulator.resolve.published_throughputs import load_published_throughputs
 

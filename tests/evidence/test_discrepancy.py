@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
-from evidence.discrepancy import Sample, deviations, held_out
+from calibrate.validation.comparison import Compared, Reached, rows_to_csv
+from evidence.discrepancy import Sample, deviations, held_out, rows_from_csv
 from simulator.base.errors import InputError
 from simulator.spec.figures import Estimate
 from simulator.spec.uncertainty import Regime

@@ -1,91 +1,21 @@
-"""Reads from testbed runs of whole jobs what faults and checkpoints did: detection, restarts, lost steps, stops.
+"""Reads from testbed runs of whole jobs what checkpoints and missing workers cost, for predictions of other jobs to be compared with.
 
-Times are seconds since the job's first common start. The names of events are those of ``JobEvent`` in :mod:`calibrate.measurements`;
-``calibrate/probes/testbed/enduring.py`` and ``lasting.py`` write them.
+Faults themselves are read in :mod:`calibrate.testbed.readings`. Times are seconds since the job's first common start.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from calibrate.measurements import JobEvent
-from calibrate.testbed.readings import OneRun
-
-
-@dataclass(frozen=True)
-class Occurred:
-    """A fault, and what became of it.
-
-    Attributes
-    ----------
-    of, number
-        What was killed.
-    killed_s
-        When.
-    noticed_s
-        When the first task heard of it; None if none did before it was back.
-    started_s
-        When it, or where all had to, everything was started again; None if the job ended before.
-    back_s
-        When it was there again: taken back by the coordinator, or all tasks at their common start; None as before.
-    stopped
-        Whether all tasks had to start again.
-    lost_s
-        Training since the last checkpoint that was destroyed; 0 where the others went on.
-    """
-
-    of: str
-    number: int
-    killed_s: float
-    noticed_s: float | None
-    started_s: float | None
-    back_s: float | None
-    stopped: bool
-    lost_s: float
-
-    @property
-    def detection_s(self) -> float | None:
-        """From the kill until the first task heard of it."""
-        return None if self.noticed_s is None else self.noticed_s - self.killed_s
-
-    @property
-    def start_up_s(self) -> float | None:
-        """From the start of what was started again until it trained again."""
-        return None if self.back_s is None or self.started_s is None else self.back_s - self.started_s
+from calibrate.testbed.readings import OneRun, faults_of
 
 
 def finished_s(run: OneRun) -> float:
     """When the job's last step had ended, and its last checkpoint was written."""
     return max(run.seconds, *(one.at_s + (one.seconds or 0.0) for one in run.events if one.what == "checkpoint"), 0.0)
-
-
-def faults_of(run: OneRun) -> tuple[Occurred, ...]:
-    """Every fault of a run, in order."""
-    return tuple(_occurred(run, one) for one in run.events if one.what == "killed")
-
-
-def _occurred(run: OneRun, kill: JobEvent) -> Occurred:
-    of, number = kill.task.split()
-    later = [one for one in run.events if one.at_s >= kill.at_s]
-    stopped = run.setting.mode == "ring" or of == "ps"
-    if stopped:
-        started = next((one.at_s for one in later if one.what == "launched"), None)
-        back = next((one.at_s for one in later if one.what == "started"), None)
-        noticed = next((one.at_s for one in later if one.what in ("noticed", "ended") and one.attempt == kill.attempt), None)
-        began = max(one.at_s for one in run.events if one.what == "started" and one.at_s <= kill.at_s)
-        # one that had begun came to its end, as there is a record of it: its writer outlived the killed task
-        written = (one.at_s + (one.seconds or 0.0) for one in run.events if one.what == "checkpoint" and one.at_s <= kill.at_s)
-        lost_s = max(kill.at_s - max((began, *written)), 0.0)
-    else:
-        started = next((one.at_s for one in later if one.what == "restarted" and one.task == kill.task), None)
-        back = next((one.at_s for one in later if one.what == "recovered" and one.of == kill.task), None)
-        noticed = next((one.at_s for one in later if one.what == "noticed" and one.of == kill.task), None)
-        lost_s = 0.0
-    return Occurred("server" if of == "ps" else of, int(number), kill.at_s, noticed, started, back, stopped, lost_s)
 
 
 def startups_s(run: OneRun) -> tuple[float, ...]:
@@ -97,14 +27,6 @@ def startups_s(run: OneRun) -> tuple[float, ...]:
 def restores_s(run: OneRun) -> tuple[float, ...]:
     """Of each time that a checkpoint was read; it is part of a start-up."""
     return tuple(one.seconds for one in run.events if one.what == "restored" and one.seconds is not None)
-
-
-def lost_steps(run: OneRun) -> int:
-    """Steps that were made again: common ones of all workers (``ring``), or single ones that had ended (``async``)."""
-    if run.setting.mode == "ring":
-        made = [[step.version for step in run.steps if step.worker == worker] for worker in range(run.setting.workers)]
-        return max(len(own) - len(set(own)) for own in made)
-    return len(run.steps) - run.setting.steps * run.setting.workers
 
 
 def checkpoint_stops_s(run: OneRun) -> tuple[float, ...]:
