@@ -11,7 +11,7 @@ import bisect
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,55 +152,56 @@ def is_fitted(setting: TestbedSetting) -> bool:
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
 
 
+@dataclass(frozen=True)
 class LoopbackWork:
+    """What steps and bytes over loopback cost, known better together than apart; no parameters where no run was given."""
+
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    centers: Array = field(default_factory=lambda: np.zeros(0))
+    covariance: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def draws(self, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
+        """Joint draws."""
+        if not self.parameters:
+            return [{} for _ in range(count)]
+        drawn = np.maximum(rng.multivariate_normal(self.centers, self.covariance, size=count), 0.0)
+        return [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
+
+
+def loopback_work(readings: Sequence[Readings], priors: dict[str, tuple[float, float, float]]) -> LoopbackWork:
     """Least squares of CPU time per step over bytes moved, with the priors as one more, weak observation of each parameter.
 
     Parameters
     ----------
+    readings
+        Emulated runs of one worker with servers over loopback.
     priors
         By name: value, and the ends of its 90% interval.
-
-    Attributes
-    ----------
-    found_
-        The parameters, none where no run was given.
     """
-
-    def __init__(self, priors: dict[str, tuple[float, float, float]]) -> None:
-        self.found_: dict[str, Parameter] = {}
-        self._centers = np.array([priors[name][0] for name in _NAMES])
-        self._widths = np.array([(priors[name][2] - priors[name][1]) / (2 * Z90) for name in _NAMES])
-        self._covariance = np.diag(self._widths**2)
-
-    def fit(self, readings: Sequence[Readings]) -> LoopbackWork:
-        """Learn from emulated runs of one worker with servers over loopback."""
-        rows, cpu_s = [], []
-        for reading in readings:
-            for run in reading.runs:
-                is_async = reading.setting.mode == "async"
-                rows.append([float(not is_async), float(is_async), 2.0 * reading.setting.moved_bytes])
-                cpu_s.append((run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps))
-        if not rows:
-            return self
-        measured = np.array(cpu_s)
-        weights = 1.0 / np.maximum(_RELATIVE_ERROR * measured, 1e-6)
-        # in units of the priors' widths, so that all columns are of a size
-        scaled = np.vstack([np.array(rows) * self._widths * weights[:, None], np.eye(len(_NAMES))])
-        wanted = np.concatenate([measured * weights, self._centers / self._widths])
-        solved = lsq_linear(scaled, wanted, bounds=(0.0, np.inf)).x
-        covariance = np.linalg.inv(scaled.T @ scaled)
-        self._centers, self._covariance = solved * self._widths, covariance * np.outer(self._widths, self._widths)
-        for name, value, deviation, prior in zip(_NAMES, self._centers, np.sqrt(np.diag(self._covariance)), self._widths, strict=True):
-            why = f"CPU time of workers and servers per step over loopback, by bytes moved ({len(rows)} runs)"
-            self.found_[name] = Parameter.around(float(value), float(deviation), why, determined=bool(deviation < 0.5 * prior))
-        return self
-
-    def draws(self, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
-        """Joint draws: what a step costs whatever its bytes, and a byte, are known better together than apart."""
-        if not self.found_:
-            return [{} for _ in range(count)]
-        drawn = np.maximum(rng.multivariate_normal(self._centers, self._covariance, size=count), 0.0)
-        return [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
+    rows, cpu_s = [], []
+    for reading in readings:
+        for run in reading.runs:
+            is_async = reading.setting.mode == "async"
+            rows.append([float(not is_async), float(is_async), 2.0 * reading.setting.moved_bytes])
+            cpu_s.append((run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps))
+    if not rows:
+        return LoopbackWork()
+    centers, low, high = np.transpose([priors[name] for name in _NAMES])
+    widths, measured = (high - low) / (2 * Z90), np.array(cpu_s)
+    weights = 1.0 / np.maximum(_RELATIVE_ERROR * measured, 1e-6)
+    # in units of the priors' widths, so that all columns are of a size
+    scaled = np.vstack([np.array(rows) * widths * weights[:, None], np.eye(len(_NAMES))])
+    wanted = np.concatenate([measured * weights, centers / widths])
+    solved = lsq_linear(scaled, wanted, bounds=(0.0, np.inf)).x * widths
+    covariance = np.linalg.inv(scaled.T @ scaled) * np.outer(widths, widths)
+    why = f"CPU time of workers and servers per step over loopback, by bytes moved ({len(rows)} runs)"
+    parameters = {
+        name: Parameter.around(value, deviation, why, determined=deviation < 0.5 * width)
+        for name, value, deviation, width in zip(
+            _NAMES, solved.tolist(), np.sqrt(np.diag(covariance)).tolist(), widths.tolist(), strict=True
+        )
+    }
+    return LoopbackWork(parameters, solved, covariance)
 
 
 def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Parameter]:

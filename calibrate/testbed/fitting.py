@@ -19,7 +19,7 @@ from scipy.stats import chi2, norm, t
 
 from calibrate.fit.estimators import Z90
 from calibrate.probing import Progress
-from calibrate.testbed.clocks import LoopbackWork, is_fitted, timed_directly
+from calibrate.testbed.clocks import is_fitted, loopback_work, timed_directly
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import NO_JOBS, scenario_of
@@ -78,8 +78,8 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     parameters: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
     parameters |= timed_directly(readings, cores)
     served = [reading for reading in readings if reading.setting.link is None and reading.setting.servers and is_fitted(reading.setting)]
-    over_loopback = LoopbackWork(PRIORS).fit(served)
-    parameters |= over_loopback.found_
+    over_loopback = loopback_work(served, PRIORS)
+    parameters |= over_loopback.parameters
     simulated = _Simulated(cores)
     draws, left = _in_the_loop(readings, parameters, simulated, seed, progress)
     joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))

@@ -10,7 +10,7 @@ import pytest
 from support.once import once
 from support.testbed import FAST, GIGABIT, TRUE, as_measured, setting
 
-from calibrate.testbed.clocks import LoopbackWork
+from calibrate.testbed.clocks import loopback_work
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Platform
 from calibrate.testbed.prediction import predict_setting
@@ -62,15 +62,15 @@ def test_what_a_step_costs_over_loopback_and_what_a_byte_come_apart_by_sizes(tmp
     for factor in (1.0, 1.5):
         true = TRUE | {"loopback_step_s": 4.5e-3 * factor, "loopback_per_byte_s": 1.0e-9 * factor}
         runs = [as_measured(tmp_path, setting("between-graph", 1, model=model), true) for model in ("ladder-1mb", "ladder-4mb")]
-        found = LoopbackWork(PRIORS).fit(runs)
+        work = loopback_work(runs, PRIORS)
         for name in ("loopback_step_s", "loopback_per_byte_s"):
-            one = found.found_[name]
+            one = work.parameters[name]
             assert one.determined
             assert one.low < true[name] < one.high
             assert one.value == pytest.approx(true[name], rel=0.1)
-        assert not found.found_["loopback_async_step_s"].determined
+        assert not work.parameters["loopback_async_step_s"].determined
         # known together better than apart
-        drawn = found.draws(400, np.random.default_rng(0))
+        drawn = work.draws(400, np.random.default_rng(0))
         whole = [row["loopback_step_s"] + row["loopback_per_byte_s"] * 8.4e6 for row in drawn]
         assert np.std(whole) / np.mean(whole) < 0.1
 
