@@ -18,8 +18,9 @@ import time
 from pathlib import Path
 
 from paceline.reporting import write_report
+from paceline.reporting.content import content_of
 from paceline.reporting.exporting import headless, open_page
-from paceline.reporting.tables import tables_of
+from paceline.reporting.report import tables_of
 from paceline.sweeping import Runner
 from simulator.base.catalog import scenario_file
 from simulator.base.files import read_toml
@@ -97,7 +98,7 @@ def main() -> None:
             written.append(time.perf_counter() - begun)
         seen = [opened(page) for _ in range(chosen.repeats)]
         size = page.stat().st_size
-    tables = sum(len(table.to_csv()) for table in tables_of(results))
+    tables = sum(len(table.to_csv()) for table in tables_of(content_of(results)))
     report = {
         "scenarios": len(results),
         "bytes": size,

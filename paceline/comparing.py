@@ -1,7 +1,6 @@
 """Compares one result with another: the ratio of their throughputs, how sure that is, and in how many of the shared runs it holds.
 
-The report does the same in the browser, ``reporting/templates/pairs.js``: both must change together
-(tests/browser/test_report_tables.py holds them equal). How runs are paired and intervals are made is in
+How runs are paired and intervals are made is in
 :mod:`simulator.results.intervals`; what no change of speeds can bring, in :mod:`paceline.gain_bounds`.
 """
 
@@ -96,14 +95,13 @@ def share_of_steps(job: JobOutcome) -> float:
     return fmean(job.steps_share_of_each_replication or [job.parts_s.of_steps / job.time_s.mean if job.time_s.mean else 1.0])
 
 
-def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False) -> Comparison:
+def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False, bounds: GainBounds | None = None) -> Comparison:
     """Throughput of ours over theirs, run by run where they share their draws; with ``whole_jobs`` samples over the time of the jobs.
 
     What the model is off by counts as far as it differs between the two
     (:func:`simulator.spec.uncertainty.between`). Of a pair that differs in speeds of links and devices
-    alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`).
+    alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`): ``bounds``, where they are known.
     """
-    bounds = gain_bounds(ours.scenario, theirs.scenario)
     if whole_jobs:  # whose faults are fewer the sooner they end
         ours, theirs, bounds = over_whole_job(ours), over_whole_job(theirs), NO_BOUNDS
     if not share_draws(ours, theirs):
@@ -112,6 +110,8 @@ def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False) -> Compar
         low, high = one.low / max(other.high, other.mean), one.high / max(other.low, NOTHING * other.mean)
         return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+    if bounds is None:
+        bounds = gain_bounds(ours.scenario, theirs.scenario)
     ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), bounds)
     return Comparison(ratio, runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
 

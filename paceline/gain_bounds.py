@@ -7,7 +7,6 @@ never hurt, by little (Graham, "Bounds on multiprocessing timing anomalies", 196
 runs show beyond the bounds is taken for that, and not told as an effect.
 
 Keys of a scenario that are speeds are named in ``_RATES`` and ``_TIMES``; any other key that differs means no bounds.
-``reporting/templates/pairs.js`` does the same in the browser (tests/browser/test_report_tables.py holds them equal).
 """
 
 from __future__ import annotations
@@ -132,7 +131,11 @@ def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
     >>> gain_bounds(fast, load_scenario("ring", [("strategy.workers", 3)]))
     GainBounds(least=0.0, most=inf)
     """
-    own, other = speeds_of(ours), speeds_of(theirs)
+    return bounds_between(speeds_of(ours), speeds_of(theirs))
+
+
+def bounds_between(own: Speeds | None, other: Speeds | None) -> GainBounds:
+    """The same of two scenarios that have been taken apart."""
     if own is None or other is None or own.rest != other.rest or own.of.keys() != other.of.keys():
         return NO_BOUNDS
     gains = [speed - other.of[path] for path, speed in own.of.items() if speed != other.of[path]]

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from simulator.base.errors import InputError, UnitError
-from simulator.base.table import Row
+from simulator.base.table import Column, Row
 from simulator.base.text import did_you_mean, format_interval, written
 from simulator.base.units import number_of, parse_quantity, share_of
 from simulator.base.validation_errors import quoted
 from simulator.results.results import Result
-from simulator.results.rows import COLUMNS, ResultColumn
+from simulator.results.rows import COLUMNS
 
 _RULE = "must be a column, a comparison and a value, such as 'efficiency>=70%'"
 _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
@@ -46,7 +46,7 @@ class Requirement:
     """
 
     text: str
-    column: ResultColumn
+    column: Column
     comparison: str
     limit: float | str
 
@@ -129,7 +129,7 @@ def requirements_of(texts: str | Iterable[str]) -> tuple[Requirement, ...]:
     return tuple(map(Requirement.of, [texts] if isinstance(texts, str) else texts))
 
 
-def _number(column: ResultColumn, name: str, text: str, where: str) -> float:
+def _number(column: Column, name: str, text: str, where: str) -> float:
     """The value that a column of numbers is compared with."""
     if column.kind == "share":
         return share_of(text, where, "70%")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from paceline.comparing import fastest, of_more_devices
 from simulator.base.text import (
+    Kind,
     counted,
     format_bytes,
     format_change,
@@ -21,6 +22,7 @@ from simulator.base.text import (
     format_number,
     format_seconds,
     format_share,
+    format_throughput,
     format_usd,
     written,
 )
@@ -37,7 +39,7 @@ from simulator.results.cost import (
 from simulator.results.intervals import paired_ratio
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
-from simulator.spec.figures import Estimate, Limit
+from simulator.spec.figures import Checkpointing, Estimate, JobOutcome, Limit
 from simulator.spec.uncertainty import between
 
 if TYPE_CHECKING:
@@ -435,3 +437,74 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
         return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
     runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
+
+
+# -- the whole job -------------------------------------------------------------------------
+
+
+def job_in_words(result: Result) -> list[tuple[str, str]]:
+    """What there is to say of a job, each under a heading; nothing without one."""
+    job = result.job
+    if job is None:
+        return []
+    time_s, cost = job.time_s, job.cost_usd
+    said = [("time", f"{format_seconds(time_s.mean)}{_of_runs(time_s.low, time_s.high, 'seconds')} for {length_in_words(job)}")]
+    if cost is not None:
+        said.append(("cost", f"{format_usd(cost.mean)}{_of_runs(cost.low, cost.high, 'usd')} for all of it"))
+    rate, steady = job.samples_per_s.mean, result.throughput_samples_per_s.mean
+    good = f"{written(job.goodput.mean, 'share')}{_of_runs(job.goodput.low, job.goodput.high, 'share')} of the time"
+    said.append(("goodput", f"{good}; {format_throughput(rate)} samples/s over the whole job, {format_throughput(steady)} while it steps"))
+    if job.each_epoch:
+        said.append(("epochs", epochs_in_words(job)))
+    if job.checkpointing is not None:
+        said.append(("checkpoints", checkpoints_in_words(job.checkpointing)))
+    if text := faults_in_words(job):
+        said.append(("faults", text))
+    return said
+
+
+def length_in_words(job: JobOutcome) -> str:
+    """How long the job is: ``1,280,000 samples in 10 epochs, 2,500 steps``."""
+    epochs = f"{written(job.epochs, 'setting')} epoch{'' if job.epochs == 1 else 's'}"
+    return f"{written(job.samples, 'setting')} samples in {epochs}, {written(job.steps, 'setting')} steps"
+
+
+def epochs_in_words(job: JobOutcome) -> str:
+    """The first epoch, and the one that most of the others are like."""
+    first, *later = job.each_epoch
+    text = f"the first {format_seconds(first.time_s)}, of that its first step {format_seconds(first.first_step_s)}"
+    if later:
+        most = max(later, key=lambda epoch: epoch.like_it)
+        count = f", as {most.like_it:,} of {sum(epoch.like_it for epoch in job.each_epoch):,} are" if most.like_it > 1 else ""
+        text += f"; later ones {format_seconds(most.time_s)}{count}"
+    return text
+
+
+def checkpoints_in_words(state: Checkpointing) -> str:
+    """How often, at what cost, and how often would be best."""
+    waits = f"{format_seconds(state.cost_s)} of waiting each ({format_bytes(state.size_bytes)})"
+    text = f"after every {format_seconds(state.interval_s)} of steps, {format_seconds(state.interval_s + state.cost_s)} with {waits}"
+    if state.set_s is not None and written(state.set_s, "seconds") != written(state.interval_s, "seconds"):
+        text += f"; set to {format_seconds(state.set_s)}, which whole steps make {format_seconds(state.interval_s)}"
+    if state.best_s is None:
+        return text
+    rules = ", ".join(f"{name} {format_seconds(value)}" for name, value in (("Young", state.young_s), ("Daly", state.daly_s)) if value)
+    return f"{text}; best after {format_seconds(state.best_s)} of steps{f' ({rules})' if rules else ''}"
+
+
+def faults_in_words(job: JobOutcome) -> str:
+    """How many are expected; empty where nothing fails."""
+    if not job.faults and job.mtbf_s is None:
+        return ""
+    if job.faults:
+        between = f", one every {format_seconds(job.time_s.mean / job.faults)}" if job.faults > 1 else ""
+        text = f"{written(job.faults, 'number')} on average until the job ends{between}"
+    else:
+        expected = f"; the mean times say one every {format_seconds(job.mtbf_s)}" if job.mtbf_s is not None else ""
+        text = f"none in any run until the job ends{expected}"
+    return f"{text}; {format_share(job.given_up)} of runs are given up" if job.given_up else text
+
+
+def _of_runs(low: float, high: float, kind: Kind) -> str:
+    """An interval in brackets, where its ends can be told apart."""
+    return f" (90% of runs: {format_interval(low, high, kind)})" if written(low, kind) != written(high, kind) else ""

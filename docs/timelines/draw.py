@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from paceline.reporting.axes import JOB_COLOURS
-from paceline.reporting.figures import KIND_LABELS
-from paceline.reporting.job_figures import strips_of
-from paceline.reporting.pieces import Kind
+from paceline.reporting.figures import KIND_LABELS, strips_of
 from paceline.reporting.simulated import timeline_of
-from paceline.reporting.timeline import Bar, Timeline
-from paceline.result_tables import PART_LABELS
+from paceline.reporting.timeline import Bar, Kind, Timeline
+from paceline.tables import PART_LABELS
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.text import format_share, written
 from simulator.spec.figures import Estimate

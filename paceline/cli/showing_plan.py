@@ -5,15 +5,14 @@ Sentences come with the plan, tables from :mod:`paceline.planning.tables`; here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.cli.showing_results import show_measurements
 from paceline.comparing import has_effect
-from paceline.planning.answer import Candidate, Plan, Refused, refused_once
+from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
-from paceline.result_tables import width_table
 from paceline.sentences import (
     NOT_CERTAIN,
     servers_note,
@@ -23,7 +22,8 @@ from paceline.sentences import (
     work_note,
     workers_note,
 )
-from simulator.base.text import format_hourly, listed
+from paceline.tables import width_table
+from simulator.base.text import counted, format_hourly, listed
 from simulator.results.misread import left_out_in_words
 
 if TYPE_CHECKING:
@@ -34,66 +34,22 @@ if TYPE_CHECKING:
 
 _FRONT = 8
 _MOST_REFUSED = 2
-_FIGURES = {
-    "rank": "#",
-    "cluster": "cluster",
-    "strategy": "strategy",
-    "name": "configuration",
-    "workers": "workers",
-    "samples_per_s": "samples/s",
-    "samples_per_s_low": "low",
-    "samples_per_s_high": "high",
-    "hours": "hours",
-    "usd_per_hour": "per hour",
-    "cost_usd": "cost",
-    "confidence": "conf.",
-}
-"""Columns of configurations for which a terminal of 80 characters has room, and what it calls them."""
-_WAYS = {
-    "way": "way of training",
-    "workers": "workers",
-    "samples_per_s": "samples/s",
-    "samples_per_s_low": "low",
-    "samples_per_s_high": "high",
-    "usd_per_hour": "per hour",
-    "cost_usd": "cost",
-    "memory_bytes": "memory",
-    "waiting": "waiting",
-}
-"""Those of ways of training."""
-_GAINS = {
-    "improvement": "",
-    "gain": "gain",
-    "gain_low": "low",
-    "gain_high": "high",
-    "samples_per_s": "samples/s",
-    "bottleneck": "limit then",
-}
-"""Those of improvements."""
-_PAYMENTS = {
-    "payment": "way to pay",
-    "hours": "hours",
-    "usd_per_hour": "per hour",
-    "cost_usd": "cost",
-    "cost_low_usd": "low",
-    "cost_high_usd": "high",
-    "capital_usd": "in advance",
-    "running_usd_per_hour": "running",
-    "confidence": "conf.",
-}
-"""Those of ways to pay."""
-_ADVICE = {
-    "strategy": "strategy",
-    "nodes": "machines",
-    "samples_per_s": "samples/s",
-    "samples_per_s_low": "low",
-    "samples_per_s_high": "high",
-    "scaling_efficiency": "eff.",
-    "staleness": "stale",
-    "usd_per_million_samples": "per 1M",
-    "bottleneck": "limit",
-}
-"""Those of advice."""
+_FIGURES = (
+    "rank", "cluster", "strategy", "name", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "hours", "usd_per_hour",
+    "cost_usd", "confidence",
+)  # fmt: skip
+"""Columns of configurations for which a terminal of 80 characters has room."""
+_WAYS = (
+    "way", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "usd_per_hour", "cost_usd", "memory_bytes", "waiting",
+)  # fmt: skip
+_GAINS = ("improvement", "gain", "gain_low", "gain_high", "samples_per_s", "bottleneck")
+_PAYMENTS = (
+    "payment", "hours", "usd_per_hour", "cost_usd", "cost_low_usd", "cost_high_usd", "capital_usd", "running_usd_per_hour", "confidence",
+)  # fmt: skip
+_ADVICE = (
+    "strategy", "nodes", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "scaling_efficiency", "staleness",
+    "usd_per_million_samples", "bottleneck",
+)  # fmt: skip
 _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 
@@ -115,8 +71,8 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
         _details(console, plan)
     else:
         _candidates(console, plan, first, _compared(plan))
-        missing = [(its.cluster, its.text) for its in plan.clusters if its.best is None]
-        missing += [(its.strategy, its.text) for its in plan.strategies if its.best is None]
+        missing = [(answer.cluster, answer.text) for answer in plan.clusters if answer.best is None]
+        missing += [(answer.strategy, answer.text) for answer in plan.strategies if answer.best is None]
         for name, text in missing:
             console.print(Text(f"{name}: {text}"))
     _payments(console, plan, details=details)
@@ -148,8 +104,12 @@ def show_advice(advice: Advice) -> None:
 
 def _compared(plan: Plan) -> list[Candidate]:
     """The answer, its runners-up, and the best on each cluster, by each strategy and of each way of training, each once."""
-    best = (*(its.best for its in plan.clusters), *(its.best for its in plan.strategies), *(its.best for its in plan.ways))
-    return list({its.key: its for its in (plan.chosen, *plan.runners_up, *best) if its is not None}.values())
+    answers: tuple[ClusterAnswer | StrategyAnswer | WayAnswer, ...] = (*plan.clusters, *plan.strategies, *plan.ways)
+    return list(
+        {
+            candidate.key: candidate for candidate in (plan.chosen, *plan.runners_up, *(answer.best for answer in answers)) if candidate
+        }.values()
+    )
 
 
 def _details(console: Console, plan: Plan) -> None:
@@ -157,18 +117,20 @@ def _details(console: Console, plan: Plan) -> None:
     from rich.text import Text
 
     tables = {table.name: table for table in plan_tables(plan)}
-    if "plan-clusters" in tables:
-        _clusters(console, plan, tables["plan-clusters"])
-    if "plan-strategies" in tables:
-        _strategies(console, plan, tables["plan-strategies"])
-    if "plan-ways" in tables:
-        _ways(console, plan, tables["plan-ways"])
+    if (table := tables.get("plan-clusters")) is not None:
+        answers = [(each.cluster, each.best, each.text) for each in plan.clusters]
+        _best_of_each(console, table, (*_FIGURES, "nodes"), answers, placed="cluster")
+    if (table := tables.get("plan-strategies")) is not None:
+        columns = [name for name in _FIGURES if name != "usd_per_hour"]
+        _best_of_each(console, table, columns, [(each.strategy, each.best, each.text) for each in plan.strategies])
+    if (table := tables.get("plan-ways")) is not None:
+        _best_of_each(console, table, _WAYS, [(each.way, each.best, each.text) for each in plan.ways], placed="way")
     if note := time_note(plan.candidates, plan.goal):
         console.print(Text(f"{note}\n"))
     if len(plan.pareto) > 1:
-        what = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
+        axes = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
-        _candidates(console, plan, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT], compared=False)
+        _candidates(console, plan, f"Pareto front of those simulated, {axes}{more}", plan.pareto[:_FRONT], compared=False)
     _improvements(console, plan, tables.get("plan-improvements"))
     console.print(width_table(plan.chosen.result).to_rich())
     show_measurements(console, plan.chosen.result)
@@ -183,29 +145,26 @@ def _details(console: Console, plan: Plan) -> None:
 
 def _refused(console: Console, plan: Plan, most: int | None) -> None:
     """What cannot be, each reason once, with the number of configurations that share it."""
-    told = {its.strategy for its in plan.strategies if its.best is None}  # why, beside its name
-    _refused_in_words(console, refused_once(one for one in plan.refused if one.asked not in told), most)
+    told = {answer.strategy for answer in plan.strategies if answer.best is None}  # why, beside its name
+    _refused_in_words(console, refused_once(refused for refused in plan.refused if refused.asked not in told), most)
 
 
 def _refused_in_words(console: Console, reasons: Sequence[Refused], most: int | None) -> None:
     """Each reason, up to a number of them."""
     from rich.text import Text
 
-    for one in reasons[:most]:
-        many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
-        console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")
+    for reason in reasons[:most]:
+        console.print(Text(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}"), style="yellow")
     if most is not None and len(reasons) > most:
-        rest = sum(one.configurations for one in reasons[most:])
+        rest = sum(reason.configurations for reason in reasons[most:])
         console.print(f"refused, {rest:,} more for {len(reasons) - most} other reasons (--details)", style="yellow")
 
 
-def _show(console: Console, table: Table, headings: Mapping[str, str]) -> None:
-    """Those columns of a table that have a short heading here and a value there."""
-    short = table.only(*(column.name for column in table.columns if column.name in headings)).without_empty_columns()
-    columns = (
-        replace(its, heading=headings[its.name] or " ", kind="compact" if its.name in _NARROW else its.kind) for its in short.columns
-    )
-    console.print(replace(short, columns=tuple(columns)).to_rich())
+def _show(console: Console, table: Table, names: Sequence[str]) -> None:
+    """Those columns of a table, in its order, that have a value there."""
+    short = table.narrow(*(column.name for column in table.columns if column.name in names))
+    columns = tuple(replace(column, kind="compact") if column.name in _NARROW else column for column in short.columns)
+    console.print(replace(short, columns=columns).to_rich())
     if any(column.name.endswith("_low") for column in short.columns):
         console.print("low, high: the 90% prediction interval", style="dim")
 
@@ -215,7 +174,7 @@ def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[C
     from rich.text import Text
 
     table = replace(candidates_in_rows(plan, candidates), title=title)
-    if any(its.cost_usd is not None for its in candidates):
+    if any(candidate.cost_usd is not None for candidate in candidates):
         table = table.only(*(column.name for column in table.columns if column.name != "usd_per_hour"))
     _show(console, table, _FIGURES)
     said: dict[str, list[int]] = {}
@@ -243,38 +202,18 @@ def _caveats(candidate: Candidate) -> Iterator[str]:
         yield "misses the goal"
 
 
-def _clusters(console: Console, plan: Plan, table: Table) -> None:
-    """A line for each cluster that was asked for, and below the table how it stands to the goal."""
+def _best_of_each(
+    console: Console, table: Table, columns: Sequence[str], answers: Iterable[tuple[str, Candidate | None, str]], *, placed: str = ""
+) -> None:
+    """A line for each answer, and below the table how its best stands to the goal; ``placed``: as a part of what has its name."""
     from rich.text import Text
 
-    _show(console, table, {**_FIGURES, "nodes": "nodes"})
-    for its in plan.clusters:
-        best = its.best
-        what = () if best is None else (f"{best.named(cluster=False)}: {best.placement}",)
-        console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
-    console.print()
-
-
-def _strategies(console: Console, plan: Plan, table: Table) -> None:
-    """A line for each strategy that was asked for, and below the table how it stands to the goal."""
-    from rich.text import Text
-
-    _show(console, table, {name: heading for name, heading in _FIGURES.items() if name != "usd_per_hour"})
-    for its in plan.strategies:
-        caveats = _caveats(its.best) if its.best is not None else ()
-        console.print(Text(f"{its.strategy}: {'; '.join((its.text, *caveats))}"))
-    console.print()
-
-
-def _ways(console: Console, plan: Plan, table: Table) -> None:
-    """A line for each way of training, and below the table what its best is, and what limits it."""
-    from rich.text import Text
-
-    _show(console, table, _WAYS)
-    for its in plan.ways:
-        best = its.best
-        what = () if best is None else (f"{best.name}: {best.placement}",)
-        console.print(Text(f"{its.way}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
+    _show(console, table, columns)
+    for name, best, text in answers:
+        where = (
+            [f"{best.named(cluster=False) if placed == 'cluster' else best.name}: {best.placement}"] if placed and best is not None else []
+        )
+        console.print(Text(f"{name}: {'; '.join((*where, text, *(_caveats(best) if best is not None else ())))}"))
     console.print()
 
 
@@ -287,10 +226,11 @@ def _payments(console: Console, plan: Plan, *, details: bool) -> None:
         return
     _show(console, replace(table, title="the answer in each way to pay"), _PAYMENTS)
     console.print("running: of an hour in use, beside the share of what is paid in advance", style="dim")
-    for its in plan.payments:
-        console.print(Text(f"{its.name}: {its.text}; {format_hourly(its.price.usd_per_node_hour)} for a node and hour ({its.price.said})"))
-    for each in plan.break_even if details else ():
-        console.print(Text(each.text), style="dim")
+    for payment in plan.payments:
+        price = f"{format_hourly(payment.price.usd_per_node_hour)} for a node and hour ({payment.price.said})"
+        console.print(Text(f"{payment.name}: {payment.text}; {price}"))
+    for pair in plan.break_even if details else ():
+        console.print(Text(pair.text), style="dim")
     console.print()
 
 
@@ -300,13 +240,13 @@ def _improvements(console: Console, plan: Plan, table: Table | None) -> None:
 
     if table is None:
         return
-    simulated = [place for place, one in enumerate(plan.improvements) if one.gain is not None]
+    simulated = [place for place, improvement in enumerate(plan.improvements) if improvement.gain is not None]
     if simulated:
         title = f"what one improvement would bring, {plan.chosen.scaling} scaling"
         _show(console, replace(table, title=title, rows=tuple(table.rows[place] for place in simulated)), _GAINS)
-    open_ = [one.name for one in plan.improvements if one.effect is not None and not has_effect(one.effect)]
+    open_ = [each.name for each in plan.improvements if each.effect is not None and not has_effect(each.effect)]
     if open_:
         console.print(Text(f"{NOT_CERTAIN}, for the interval of the gain, run by run, holds 0: {listed(open_)}"), style="dim")
-    for one in plan.improvements:
-        console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
+    for improvement in plan.improvements:
+        console.print(Text(f"{improvement.name}: {improvement.text}"), style="" if improvement.gain is None else "dim")
     console.print()

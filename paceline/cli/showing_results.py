@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,17 +18,24 @@ from paceline.cli.ending import MISSED
 from paceline.cli.terminal import note
 from paceline.comparing import rank, rivals_of, verdict
 from paceline.requirements import Requirement, judged
-from paceline.result_tables import (
+from paceline.sentences import (
+    cost_in_words,
+    fastest_in_words,
+    job_in_words,
+    measure_next_in_words,
+    memory_in_words,
+    variance_in_words,
+)
+from paceline.tables import (
     epochs_table,
     exchanges_table,
-    job_in_words,
     jobs_table,
     measurements_table,
     parts_table,
     stages_table,
     width_table,
 )
-from paceline.sentences import cost_in_words, fastest_in_words, measure_next_in_words, memory_in_words, variance_in_words
+from simulator.base.table import Column, Table
 from simulator.base.text import (
     format_bytes,
     format_interval,
@@ -40,11 +49,12 @@ from simulator.results.cost import placement_of
 from simulator.results.misread import left_out, left_out_in_words
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Outcome, Result
+from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Phase, Placement, Staleness
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as Grid
 
     from paceline.reporting.coordinates import Coordinates
     from simulator.memory import Memory
@@ -72,21 +82,21 @@ def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[
         raise typer.Exit(MISSED)
 
 
-def show_memory(found: Memory) -> None:
+def show_memory(memory: Memory) -> None:
     """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
     from rich.text import Text
 
     from paceline.cli.terminal import printer
 
     console = printer()
-    console.print(found.parts_table().to_rich())
-    if len(found.devices) > 1:
+    console.print(memory.parts_table().to_rich())
+    if len(memory.devices) > 1:
         console.print()
-        table = found.table()
+        table = memory.table()
         there = {column.name for column in table.columns}  # what is free is not, where nobody knows what the device has
         console.print(table.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)).to_rich())
     console.print()
-    for text in memory_in_words(found):
+    for text in memory_in_words(memory):
         console.print(Text(text))
 
 
@@ -102,7 +112,7 @@ def show_table(results: Sequence[Result]) -> None:
     at = coordinates_of(results)
     names = [at.title_of(index) for index in range(len(results))]
     for name in dict.fromkeys(names):
-        own = [result for result, its in zip(results, names, strict=True) if its == name]
+        own = [result for result, other in zip(results, names, strict=True) if other == name]
         console.print(_table(name, own))
         console.print()
         if any(result.job is not None for result in own):
@@ -170,31 +180,30 @@ def _counted(results: Sequence[Result]) -> str:
     return "replicas" if all(result.ranks == result.replicas for result in results) else "ranks"
 
 
-def _table(title: str, results: Sequence[Result]) -> Table:
-    from rich import box
-    from rich.table import Table
-
+def _table(title: str, results: Sequence[Result]) -> Grid:
     scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
-    title = f"{title}, {scaling} scaling"
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold"
+    columns = (
+        replace(COLUMNS["ranks"], short=_counted(results), by=lambda result: f"{result.ranks}{'*' if result.extrapolated else ' '}"),
+        replace(COLUMNS["nodes"], by=lambda result: str(_placement(result).nodes)),
+        replace(COLUMNS["throughput_samples_per_s"], by=_rate),
+        Column("interval", short="90% interval", by=_interval, left=False),
+        COLUMNS["scaling_efficiency"],
+        COLUMNS["step_mean_s"],
+        replace(COLUMNS["staleness_mean"], kind="throughput"),
+        replace(COLUMNS["bottleneck"], of="bottleneck.label"),
     )
-    for heading in (_counted(results), "nodes", "samples/s", "90% interval", "eff.", "step", "stale"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("bottleneck", overflow="fold")  # two in balance take several lines
-    for result in results:
-        rate = result.throughput_samples_per_s
-        table.add_row(
-            f"{result.ranks}{'*' if result.extrapolated else ' '}",
-            str(_placement(result).nodes),
-            written(rate.mean, "throughput" if rate.mean < _MOST else "compact"),
-            format_interval(rate.low, rate.high, "compact"),
-            format_share(result.scaling_efficiency.mean),
-            format_seconds(result.step_time_s.mean),
-            format_throughput(result.staleness.mean),
-            result.bottleneck.label,
-        )
-    return table
+    table = Table.reading(f"{title}, {scaling} scaling", columns, results)
+    return table.narrow(*(column.name for column in columns)).to_rich()
+
+
+def _rate(result: Result) -> str:
+    rate = result.throughput_samples_per_s.mean
+    return written(rate, "throughput" if rate < _MOST else "compact")
+
+
+def _interval(result: Result) -> str:
+    rate = result.throughput_samples_per_s
+    return format_interval(rate.low, rate.high, "compact")
 
 
 def _placement(result: Result) -> Placement:
@@ -256,13 +265,14 @@ def show_measurements(console: Console, result: Result) -> None:
         return
     console.print()
     console.print(Text(table.title, style="bold"))
-    for its in width_of(result).measure_next:
-        then = its.throughput_samples_per_s
+    for measurement in width_of(result).measure_next:
+        then = measurement.throughput_samples_per_s
         interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
-        expected = f"{'at best ' if its.at_best else ''}{interval}, {format_share(its.left)} as wide: {', '.join(its.narrows)}"
-        console.print(Text(its.command))
-        for text in (expected, its.rests_on):
-            console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim" if text is its.rests_on else "")
+        best = "at best " if measurement.at_best else ""
+        expected = f"{best}{interval}, {format_share(measurement.left)} as wide: {', '.join(measurement.narrows)}"
+        console.print(Text(measurement.command))
+        for text in (expected, measurement.rests_on):
+            console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim" if text is measurement.rests_on else "")
 
 
 def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
@@ -318,9 +328,9 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     yield from _particulars(result)
     if variance := variance_in_words(result):
         yield "interval", variance
-    for its in result.coverage:
-        if its.grade != "uncovered":  # which is warned about
-            yield its.grade, its.text
+    for coverage in result.coverage:
+        if coverage.grade != "uncovered":  # which is warned about
+            yield coverage.grade, coverage.text
     yield "left out", f"{left_out_in_words(left_out(result.scenario))} (docs/metrics.md)"
     if assumptions:
         yield from (("assumed", f"{taken.path} = {taken.value}: {taken.reason}") for taken in result.assumed)
@@ -335,7 +345,7 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     """What only some strategies and runs have to tell."""
     pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
-    if any(its.staleness for its in result.stages):
+    if any(stage.staleness for stage in result.stages):
         yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"
     if result.scenario.servers:
         bound = "" if stale.bound is None else f", at most {stale.bound} under bound {pace.bound}"
@@ -374,13 +384,11 @@ def _by_server(stale: Staleness) -> str:
 
 def _chosen(result: Result) -> str:
     """Algorithm and protocol of each size, equal neighbours as one."""
-    found: list[tuple[str, list[float]]] = []
-    for its in sorted(result.all_reduces, key=lambda its: its.size_bytes):
-        name = its.algorithm if its.protocol == "none" else f"{its.algorithm} ({its.protocol})"
-        if not found or found[-1][0] != name:
-            found.append((name, []))
-        found[-1][1].append(its.size_bytes)
-    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in found]
+    reduced = sorted(result.all_reduces, key=lambda each: each.size_bytes)
+    texts = []
+    for name, same in groupby(reduced, lambda each: each.algorithm if each.protocol == "none" else f"{each.algorithm} ({each.protocol})"):
+        sizes = [each.size_bytes for each in same]
+        texts.append(f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}")
     more = f", and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return ", ".join(texts[:_LISTED]) + more if texts else "nothing to reduce"
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from calibrate.validation.matrix import Matrix
 
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
-_SHORT = {"error of staleness": "stale", "90% interval": "90%"}
 _NOT_IN_SCORES = ("worst setting", "interval score")
 _BELOW = ("most_determined_by", "factor_without")
 """Columns of what a refit moved that stand below it, where there is room for their words."""
@@ -118,6 +117,4 @@ def _rows(validation: Validation, group: str) -> Grid:
         title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
     unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
     whole = rows_table(Validation("", "", tuple(rows), ()))
-    narrow = whole.only(*(column.name for column in whole.columns if column.name in _NARROW))
-    columns = tuple(replace(column, heading=_SHORT.get(column.name, "")) for column in narrow.columns)
-    return replace(narrow, title=title + unit, columns=columns).to_rich()
+    return replace(whole.narrow(*_NARROW), title=title + unit).to_rich()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,13 +18,13 @@ from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
 from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
 from paceline.planning.space import Line, Space, base_of, counts_of, space_of
-from paceline.planning.tables import RATE, WORKERS
+from paceline.planning.tables import WORKERS, rate
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
 from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.spec import Spec
-from simulator.base.table import Cell, Column, Table
+from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, estimated, format_hourly, format_usd, sentence
 from simulator.catalogue.loading import Source
 from simulator.memory import does_not_fit
@@ -71,39 +72,19 @@ class Advice(Short, Spec):
     def table(self) -> Table:
         """A row for each strategy and number of machines."""
         columns = (
-            COLUMNS["strategy"],
-            Column("nodes", "count", "Machines"),
-            WORKERS,
-            *RATE,
-            COLUMNS["scaling_efficiency"],
-            Column("staleness", "number", "Staleness (updates)"),
-            Column("differs", "text", "Updates unlike those of one device"),
-            COLUMNS["usd_per_million_samples"],
-            Column("bottleneck", "text", "Limited by"),
+            replace(COLUMNS["strategy"], by=lambda row: row.strategy or row.result.scenario.strategy.kind),
+            Column("nodes", "count", "Machines", short="machines"),
+            replace(WORKERS, of="result.scenario.workers"),
+            *rate("result.throughput_samples_per_s"),
+            replace(COLUMNS["scaling_efficiency"], of="result.scaling_efficiency.mean"),
+            Column("staleness", "number", "Staleness (updates)", by=lambda row: row.result.staleness.mean or None, short="stale"),
+            Column("differs", "text", "Updates unlike those of one device", by=lambda row: _differs(row) or None),
+            replace(COLUMNS["usd_per_million_samples"], of=""),
+            Column("bottleneck", "text", "Limited by", of="result.bottleneck.label", short="limit"),
             Column("name", "text", "Configuration"),
-            Column("runs_on", "text", "Run by"),
+            Column("runs_on", "text", "Run by", by=_software),
         )
-        rows: list[tuple[Cell, ...]] = []
-        for row in self.rows:
-            result, rate, scenario = row.result, row.result.throughput_samples_per_s, row.result.scenario
-            rows.append(
-                (
-                    row.strategy or scenario.strategy.kind,
-                    row.nodes,
-                    scenario.workers,
-                    rate.mean,
-                    rate.low,
-                    rate.high,
-                    result.scaling_efficiency.mean,
-                    result.staleness.mean or None,
-                    _differs(row) or None,
-                    row.usd_per_million_samples,
-                    result.bottleneck.label,
-                    row.name,
-                    ", ".join(SOFTWARE[name] for name in scenario.strategy.software) or None,
-                )
-            )
-        return Table("Ways of training on each number of machines", columns, tuple(rows), "advice")
+        return Table.reading("Ways of training on each number of machines", columns, self.rows, "advice")
 
     def to_frame(self) -> pd.DataFrame:
         """The table for pandas."""
@@ -414,6 +395,11 @@ def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
     if others:
         said = "; ".join(f"{name}, since {differs}" for name, differs in others.items())
         yield f"Others that may need more samples than one device would: {said}."
+
+
+def _software(row: Advised) -> str | None:
+    """What runs it, in words."""
+    return ", ".join(SOFTWARE[name] for name in row.result.scenario.strategy.software) or None
 
 
 def _differs(row: Advised) -> str:

@@ -10,7 +10,6 @@ from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refu
 from paceline.planning.configurations import Configuration, behind
 from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
-from paceline.result_tables import PART_LABELS
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,
@@ -23,6 +22,7 @@ from paceline.sentences import (
     staleness_in_words,
     standing_in_words,
 )
+from paceline.tables import PART_LABELS
 from simulator.base.text import (
     counted,
     estimated,

@@ -1,42 +1,112 @@
 """The tables of a plan, for a page, a terminal and CSV files alike: each shows the columns that it has room for.
 
+Each table is its columns, which say what they are called and what they read of a candidate, an answer, a count or an improvement.
 ``paceline.reporting`` and ``paceline.cli.showing_plan`` choose tables and columns by their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.planning.answer import Candidate, Payment, Plan, refused_once
+from paceline.planning.answer import Candidate, Payment, Plan, ServerCount, WorkerCount, refused_once
 from paceline.sentences import chance_in_words, nodes_beyond, regret_in_words
-from simulator.base.table import Column, Row, Table
+from simulator.base.table import Column, Table
 from simulator.base.text import format_hourly, written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
+Columns = tuple[Column, ...]
 _HOUR_S = 3600.0
-_NAME = Column("name", "text", "Configuration")
-_SCALING, _NODES, _PRICE = COLUMNS["scaling"], COLUMNS["nodes"], COLUMNS["usd_per_hour"]
-WORKERS = Column("workers", "count", "Workers")
-RATE = (
-    Column("samples_per_s", "throughput", "Throughput (samples/s)"),
-    Column("samples_per_s_low", "throughput", "Low"),
-    Column("samples_per_s_high", "throughput", "High"),
+_NAME = Column("name", "text", "Configuration", short="configuration")
+_SCALING, _NODES, _PRICE, _SERVERS, _REPLICAS = (
+    replace(COLUMNS[name], of="") for name in ("scaling", "nodes", "usd_per_hour", "servers", "replicas")
 )
-"""Throughput and the ends of its interval."""
-_TRAINING = (Column("hours", "number", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
-_CONFIDENCE = Column("confidence", "share", "Confidence")
-_LIMIT = Column("bottleneck", "text", "Limited by")
-_MONTHS = (
+WORKERS = Column("workers", "count", "Workers", short="workers")
+_CONFIDENCE = Column("confidence", "share", "Confidence", short="conf.")
+_LIMIT = Column("bottleneck", "text", "Limited by", short="limit")
+_WHERE = Column("placement", "text", "Machines")
+_IN_WORDS = frozenset({"rank", "workers", "nodes"})
+"""Columns that the words of a configuration and of its machines say as well."""
+
+
+def rate(of: str = "throughput_samples_per_s") -> Columns:
+    """Throughput and the ends of its interval."""
+    return (
+        Column("samples_per_s", "throughput", "Throughput (samples/s)", of=f"{of}.mean", short="samples/s"),
+        Column("samples_per_s_low", "throughput", "Low", of=f"{of}.low", short="low"),
+        Column("samples_per_s_high", "throughput", "High", of=f"{of}.high", short="high"),
+    )
+
+
+def _mean(estimate: Estimate | None) -> float | None:
+    return estimate.mean if estimate is not None else None
+
+
+def _hours(time_s: Estimate | None) -> float | None:
+    return time_s.mean / _HOUR_S if time_s is not None else None
+
+
+_RATE = rate("result.throughput_samples_per_s")
+_TRAINING = (
+    Column("hours", "number", "Hours of training", by=lambda each: _hours(each.time_s), short="hours"),
+    _PRICE,
+    Column("cost_usd", "usd", "Cost of the training", of="cost_usd.mean", short="cost"),
+)
+"""Of a candidate: hours, price of an hour, and what both make together."""
+_SIZES = (_SCALING, replace(WORKERS, of="result.scenario.workers"), _NODES)
+_OF_JOB = (
+    Column("job_hours", "number", "Hours of the job", by=lambda count: count.job and _hours(count.job.time_s)),
+    Column("job_cost_usd", "usd", "Cost of the job", of="job.cost_usd.mean"),
+    Column("goodput", "share", "Goodput", of="job.goodput"),
+)
+_UPGRADES = (
+    Column("usd", "usd", "Costs once"),
     Column("months", "number", "Pays after (months)"),
     Column("months_low", "number", "Soonest"),
     Column("months_high", "number", "Latest"),
 )
-_WHERE = Column("placement", "text", "Machines")
-_IN_WORDS = frozenset({"rank", "workers", "nodes"})
-"""Columns that the words of a configuration and of its machines say as well."""
+_REFUSED = (Column("name", "text", "Configurations"), Column("configurations", "count", "How many"), Column("text", "text", "Why"))
+_BREAK_EVEN = (
+    Column("own", "text", "In advance"),
+    Column("rented", "text", "Against"),
+    *_UPGRADES[1:],
+    Column("lasts_months", "number", "Lasts (months)"),
+    Column("capital_usd", "usd", "Paid in advance"),
+    Column("own_usd_per_month", "usd", "Then a month", of="own_usd_per_month.mean"),
+    Column("rented_usd_per_month", "usd", "Rented, a month", of="rented_usd_per_month.mean"),
+    Column("share_in_use", "share", "Hours in use"),
+    Column("pays_above", "share", "Pays above"),
+    Column("text", "text", "In words"),
+)
+
+
+def _of(part: str, columns: Iterable[Column]) -> Columns:
+    """The same columns, read of a part of an item; empty where it has none."""
+
+    def of_part(column: Column) -> Column:
+        if (read := column.by) is None:
+            return replace(column, of=f"{part}.{column.of or column.name}")
+        return replace(column, by=lambda item: None if getattr(item, part) is None else read(getattr(item, part)))
+
+    return tuple(map(of_part, columns))
+
+
+_IN_CLUSTER = _of(
+    "best",
+    (
+        Column("devices_per_node", "count", "Devices of each"),
+        replace(_RATE[0], heading="Samples/s"),
+        *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Hours", _PRICE.heading, "Cost in all"), strict=True)),
+    ),
+)
+_WAY = Column("way", "text", "Way of training", short="way of training")
+_OF_WAY = (
+    Column("memory_bytes", "bytes", "Memory of a device", short="memory"),
+    Column("waiting", "share", "Waiting (bubbles)", short="waiting"),
+)
+_LIMITS = "How it compares, and what limits it"
 
 
 def plan_tables(plan: Plan) -> tuple[Table, ...]:
@@ -49,152 +119,47 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
     ``plan-payments``, the answer in each way to pay, and ``plan-break-even``, when what is paid in advance pays;
     ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
     """
-    of_job = (
-        Column("job_hours", "number", "Hours of the job"),
-        Column("job_cost_usd", "usd", "Cost of the job"),
-        Column("goodput", "share", "Goodput"),
-    )
-    of_upgrades = (Column("usd", "usd", "Costs once"), *_MONTHS)
-    jobs, upgrades = any(count.job is not None for count in plan.workers), any(change.usd is not None for change in plan.improvements)
-    changed = (*RATE, *(of_job if jobs else ()), _PRICE, _WHERE)
-
-    def of_changed(item: Any) -> Row:
-        """The answer with something else in it, and which machines it needs besides those of the cluster."""
-        beyond = nodes_beyond(item.nodes, plan.chosen.result.scenario)
-        where = ", ".join(filter(None, (item.placement, beyond))) or None
-        row: Row = {"scaling": plan.chosen.scaling, **_ends(RATE, item.throughput_samples_per_s), "placement": where}
-        if (job := getattr(item, "job", None)) is not None:
-            cost = job.cost_usd.mean if job.cost_usd is not None else None
-            row |= {"job_hours": job.time_s.mean / _HOUR_S, "job_cost_usd": cost, "goodput": job.goodput}
-        return row
-
+    training, of_job = _of("best", (*_RATE, *_TRAINING)), _OF_JOB if any(count.job is not None for count in plan.workers) else ()
     tables = (
-        _table(
-            "plan-clusters",
-            "Each cluster",
-            (
-                *(COLUMNS["cluster"], _SCALING, WORKERS, _NODES, Column("devices_per_node", "count", "Devices of each")),
-                *(Column("samples_per_s", "throughput", "Samples/s"), Column("hours", "number", "Hours"), _PRICE),
-                *(Column("cost_usd", "usd", "Cost in all"), *_compared("How it compares, or why not")),
-            ),
-            plan.clusters if len(plan.clusters) > 1 else (),
-            _of_best,
-        ),
-        _table(
-            "plan-strategies",
-            "Each strategy",
-            (COLUMNS["strategy"], _SCALING, WORKERS, _NODES, *RATE, *_TRAINING, *_compared("How it compares, or why not")),
-            plan.strategies,
-            _of_best,
-        ),
-        _table(
-            "plan-ways",
-            "The best of each way of training",
-            (
-                *(Column("way", "text", "Way of training"), _SCALING, WORKERS, _NODES, *RATE, *_TRAINING),
-                *(Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)")),
-                *_compared("How it compares, and what limits it"),
-            ),
-            plan.ways,
-            _of_best,
-        ),
+        _best_of_each("plan-clusters", "Each cluster", COLUMNS["cluster"], _IN_CLUSTER, plan.clusters if len(plan.clusters) > 1 else ()),
+        _best_of_each("plan-strategies", "Each strategy", COLUMNS["strategy"], training, plan.strategies),
+        _best_of_each("plan-ways", "The best of each way of training", _WAY, (*training, *_OF_WAY), plan.ways, _LIMITS),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
-        _table(
-            "plan-servers",
-            "The same with other numbers of servers",
-            (COLUMNS["servers"], _SCALING, *RATE, _PRICE, _WHERE),
-            plan.servers,
-            of_changed,
-        ),
-        _table(
-            "plan-workers",
-            "The same with other numbers of workers",
-            (WORKERS, COLUMNS["replicas"], _SCALING, *changed),
-            plan.workers,
-            of_changed,
-        ),
-        _table(
-            "plan-payments",
-            "The answer in each way to pay",
-            (
-                Column("payment", "text", "Way to pay"),
-                *_TRAINING,
-                Column("cost_low_usd", "usd", "Low cost"),
-                Column("cost_high_usd", "usd", "High cost"),
-                Column("capital_usd", "usd", "In advance"),
-                Column("running_usd_per_hour", "hourly", "Running, per hour in use"),
-                _CONFIDENCE,
-                _LIMIT,
-                Column("text", "text", "How it compares, or why not"),
-                Column("price", "text", "Price of a node, and where it is from"),
-            ),
-            plan.payments,
-            _of_payment,
-        ),
-        _table(
-            "plan-break-even",
-            "When paying in advance pays",
-            (
-                Column("own", "text", "In advance"),
-                Column("rented", "text", "Against"),
-                *_MONTHS,
-                Column("lasts_months", "number", "Lasts (months)"),
-                Column("capital_usd", "usd", "Paid in advance"),
-                Column("own_usd_per_month", "usd", "Then a month"),
-                Column("rented_usd_per_month", "usd", "Rented, a month"),
-                Column("share_in_use", "share", "Hours in use"),
-                Column("pays_above", "share", "Pays above"),
-                Column("text", "text", "In words"),
-            ),
-            plan.break_even,
-            lambda pair: {"own_usd_per_month": pair.own_usd_per_month.mean, "rented_usd_per_month": pair.rented_usd_per_month.mean},
-        ),
-        _table(
-            "plan-improvements",
-            "What one improvement would buy",
-            (
-                Column("improvement", "text", "Improvement"),
-                _SCALING,
-                Column("gain", "change", "Throughput gained"),
-                Column("gain_low", "change", "Least gained"),
-                Column("gain_high", "change", "Most gained"),
-                *RATE,
-                _PRICE,
-                *(of_upgrades if upgrades else ()),
-                _WHERE,
-                _LIMIT,
-                Column("text", "text", "What it is"),
-            ),
-            plan.improvements,
-            lambda change: {"improvement": change.name, **of_changed(change)},
-        ),
-        _table(
-            "plan-refused",
-            "What cannot be",
-            (Column("name", "text", "Configurations"), Column("configurations", "count", "How many"), Column("text", "text", "Why")),
-            refused_once(plan.refused),
-        ),
+        _counts("plan-servers", "The same with other numbers of servers", (_SERVERS,), plan.servers, plan),
+        _counts("plan-workers", "The same with other numbers of workers", (WORKERS, _REPLICAS), plan.workers, plan, of_job),
+        Table.reading("The answer in each way to pay", _PAYMENTS, plan.payments, "plan-payments"),
+        Table.reading("When paying in advance pays", _BREAK_EVEN, plan.break_even, "plan-break-even"),
+        _improvements(plan),
+        Table.reading("What cannot be", _REFUSED, refused_once(plan.refused), "plan-refused"),
         _candidates("plan-all", "Every configuration simulated", plan.candidates, plan),
     )
     return tuple(table for table in tables if table.rows)
 
 
+_CHANCES = (
+    Column("best", "text", "Best with probability", by=lambda decision: chance_in_words(decision.best, decision.runs)),
+    Column("regret", "text", "Expected regret", by=regret_in_words),
+    Column("regret_share", "share", "Of the best"),
+)
+
+
 def candidates_table(plan: Plan) -> Table:
     """Every configuration that was simulated, the answer first, with its rank and all columns of its result."""
-    rows = plan.rows()
-    known = {**COLUMNS, "pareto": Column("pareto", "text")}
-    columns = (Column("rank", "count"), *(known.get(name, Column(name)) for name in rows[0] if name != "standing"))
-    cells = tuple((rank if standing else None, *row) for rank, (standing, *row) in enumerate((row.values() for row in rows), 1))
+    front = {candidate.key for candidate in plan.pareto}
+    ranks = {candidate.key: rank for rank, candidate in enumerate((plan.chosen, *plan.runners_up), 1)}
+    candidates = {candidate.key: candidate for candidate in (plan.chosen, *plan.runners_up, *plan.candidates)}
+    rows = Candidate.rows_of(candidates.values())
+    columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in rows[0]))
+    cells = tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True))
     return Table("Candidates", columns, cells, "plan")
 
 
 def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
     """Some configurations, one per row, their names without the number of workers, and without what all of the plan share."""
     every = (plan.chosen, *plan.candidates)
-    scalings = {candidate.scaling for candidate in every}
-    clusters = {candidate.result.scenario.cluster.name for candidate in every}
-    names = [candidate.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for candidate in candidates]
+    scalings, clusters = {each.scaling for each in every}, {each.result.scenario.cluster.name for each in every}
+    names = [each.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for each in candidates]
     return _candidates("plan-compared", "", candidates, plan, names)
 
 
@@ -207,93 +172,109 @@ def brief(table: Table) -> Table:
     if {_NAME.name, _WHERE.name} <= set(names):
         names = [name for name in names if name not in _IN_WORDS]
     table = table.only(*names).without_empty_columns()
-    shared = {row[place] for row in table.rows for place, column in enumerate(table.columns) if column == _SCALING} - {None}
+    shared = {row[place] for row in table.rows for place, column in enumerate(table.columns) if column.name == _SCALING.name} - {None}
     if len(shared) != 1:
         return table
-    names = [column.name for column in table.columns if column != _SCALING]
+    names = [column.name for column in table.columns if column.name != _SCALING.name]
     return replace(table.only(*names), title=f"{table.title}, {shared.pop()} scaling")
 
 
-def _table(name: str, title: str, columns: tuple[Column, ...], items: Iterable[Any], values: Callable[[Any], Row] = lambda _: {}) -> Table:
-    """A row for each item: what ``values`` gives of it by the names of columns, else the item's attribute of that name, else nothing."""
-    rows = [(item, values(item)) for item in items]
-    cells = (tuple(row[key] if key in row else getattr(item, key, None) for key in (each.name for each in columns)) for item, row in rows)
-    return Table(title, columns, tuple(cells), name)
-
-
-def _compared(heading: str) -> tuple[Column, ...]:
-    """How the best of something compares, and which that is."""
-    return _CONFIDENCE, Column("text", "text", heading), Column("best", "text", "Best configuration")
-
-
-def _of_best(answer: Any) -> Row:
-    """The figures of the best configuration of a cluster, a strategy or a way of training."""
-    best: Candidate | None = answer.best
-    return {"best": None} if best is None else {**_figures(best), "best": best.name}
-
-
-def _figures(candidate: Candidate) -> Row:
-    time_s, cost = candidate.time_s, candidate.cost_usd
-    return {
-        "scaling": candidate.scaling,
-        "workers": candidate.result.scenario.workers,
-        "nodes": candidate.nodes,
-        "devices_per_node": candidate.devices_per_node,
-        **_ends(RATE, candidate.result.throughput_samples_per_s),
-        "hours": time_s.mean / _HOUR_S if time_s is not None else None,
-        "usd_per_hour": candidate.usd_per_hour,
-        "cost_usd": cost.mean if cost is not None else None,
-        "confidence": candidate.confidence,
-        "bottleneck": candidate.result.bottleneck.label,
-    }
-
-
-def _ends(columns: Sequence[Column], estimate: Estimate | None) -> Row:
-    values = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
-    return {column.name: value for column, value in zip(columns, values, strict=True)}
+def _best_of_each(
+    name: str, title: str, of: Column, columns: Columns, answers: Iterable[object], how: str = "How it compares, or why not"
+) -> Table:
+    """A line for each answer: the best configuration of what the first column names, its figures, and what is said of it."""
+    said = Column("text", "text", how), Column("best", "text", "Best configuration", of="best.name")
+    every = (replace(of, of=""), *_of("best", _SIZES), *columns, *_of("best", (_CONFIDENCE,)), *said)
+    return Table.reading(title, every, answers, name)
 
 
 def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan, names: Sequence[str] = ()) -> Table:
+    ranks = {candidate.key: rank for rank, candidate in enumerate(candidates)}
     columns = (
-        *(Column("rank", "count", "Rank"), _NAME, _SCALING, WORKERS, _NODES, *RATE, *_TRAINING, COLUMNS["usd_per_million_samples"]),
-        Column("staleness", "text", "Staleness (updates)"),
+        Column("rank", "count", "Rank", by=lambda each: ranks[each.key] + 1, short="#"),
+        replace(_NAME, by=lambda each: names[ranks[each.key]]) if names else _NAME,
+        *_SIZES,
+        *_RATE,
+        *_TRAINING,
+        # the cost of the training says the same of its samples
+        replace(COLUMNS["usd_per_million_samples"], by=lambda each: None if each.cost_usd else _mean(each.usd_per_million_samples)),
+        Column("staleness", "text", "Staleness (updates)", by=_staleness),
         _CONFIDENCE,
-        Column("meets", "text", "Meets the goal"),
-        Column("answer_better_in", "text", "Answer better in (paired runs)"),
-        Column("best", "text", "Best with probability"),
-        Column("regret", "text", "Expected regret"),
-        Column("regret_share", "share", "Of the best"),
-        _LIMIT,
+        Column("meets", "text", "Meets the goal", by=lambda each: _meets(each, plan)),
+        Column("answer_better_in", "text", "Answer better in (paired runs)", by=_better_in),
+        *_of("decision", _CHANCES),
+        replace(_LIMIT, of="result.bottleneck.label"),
         _WHERE,
     )
-
-    def values(ranked: tuple[int, Candidate]) -> Row:
-        place, candidate = ranked
-        paired, decision, stale = candidate.paired, candidate.decision, candidate.result.staleness
-        million = candidate.usd_per_million_samples
-        return {
-            "rank": place + 1,
-            "name": names[place] if names else candidate.name,
-            **_figures(candidate),
-            # the cost of the training says the same of its samples
-            "usd_per_million_samples": million.mean if million is not None and candidate.cost_usd is None else None,
-            "staleness": f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None,
-            "meets": ("yes" if candidate.meets else "no") + (" (the answer)" if candidate == plan.chosen else ""),
-            "answer_better_in": f"{paired.by} in {paired.wins} of {paired.runs}" if paired is not None else None,
-            "best": chance_in_words(decision.best, decision.runs) if decision is not None else None,
-            "regret": regret_in_words(decision) if decision is not None else None,
-            "regret_share": decision.regret_share if decision is not None else None,
-            "placement": candidate.placement,
-        }
-
-    return _table(name, title, columns, enumerate(candidates), values)
+    return Table.reading(title, columns, candidates, name)
 
 
-def _of_payment(payment: Payment) -> Row:
-    """What a training costs in one way to pay, what is paid before that, and what limits it."""
-    said = {"payment": payment.name, "price": f"{format_hourly(payment.price.usd_per_node_hour)} an hour in use: {payment.price.said}"}
-    if (best := payment.best) is None:
-        return {**said, "capital_usd": None, "running_usd_per_hour": None}
-    cost = best.cost_usd
-    ends = (None, None) if cost is None else (cost.low, cost.high)
-    return {**said, **_figures(best), "cost_low_usd": ends[0], "cost_high_usd": ends[1]}
+def _counts(name: str, title: str, counted: Columns, rows: Iterable[ServerCount | WorkerCount], plan: Plan, of_job: Columns = ()) -> Table:
+    """The chosen configuration with other numbers of something; where its whole job is predicted, with ``of_job``."""
+    return Table.reading(title, (*counted, _scaling_of(plan), *rate(), *of_job, _PRICE, _machines(plan)), rows, name)
+
+
+def _scaling_of(plan: Plan) -> Column:
+    return replace(_SCALING, by=lambda _: plan.chosen.scaling)
+
+
+def _machines(plan: Plan) -> Column:
+    """Machines of an item, and which of them it needs besides those of the cluster."""
+
+    def where(item: Any) -> str | None:
+        return ", ".join(filter(None, (item.placement, nodes_beyond(item.nodes, plan.chosen.result.scenario)))) or None
+
+    return replace(_WHERE, by=where)
+
+
+def _price_in_words(payment: Payment) -> str:
+    return f"{format_hourly(payment.price.usd_per_node_hour)} an hour in use: {payment.price.said}"
+
+
+def _running(payment: Payment) -> float | None:
+    return payment.running_usd_per_hour if payment.best is not None else None
+
+
+_PAYMENTS = (
+    Column("payment", "text", "Way to pay", of="name", short="way to pay"),
+    *_of("best", _TRAINING),
+    Column("cost_low_usd", "usd", "Low cost", of="best.cost_usd.low", short="low"),
+    Column("cost_high_usd", "usd", "High cost", of="best.cost_usd.high", short="high"),
+    Column("capital_usd", "usd", "In advance", by=lambda payment: payment.best and payment.capital_usd, short="in advance"),
+    Column("running_usd_per_hour", "hourly", "Running, per hour in use", by=_running, short="running"),
+    *_of("best", (_CONFIDENCE, replace(_LIMIT, of="result.bottleneck.label"))),
+    Column("text", "text", "How it compares, or why not"),
+    Column("price", "text", "Price of a node, and where it is from", by=lambda payment: _price_in_words(payment)),
+)
+
+
+def _improvements(plan: Plan) -> Table:
+    columns = (
+        Column("improvement", "text", "Improvement", of="name", short=" "),
+        _scaling_of(plan),
+        Column("gain", "change", "Throughput gained", short="gain"),
+        Column("gain_low", "change", "Least gained", short="low"),
+        Column("gain_high", "change", "Most gained", short="high"),
+        *rate(),
+        _PRICE,
+        *(_UPGRADES if any(improvement.usd is not None for improvement in plan.improvements) else ()),
+        _machines(plan),
+        replace(_LIMIT, short="limit then"),
+        Column("text", "text", "What it is"),
+    )
+    return Table.reading("What one improvement would buy", columns, plan.improvements, "plan-improvements")
+
+
+def _meets(candidate: Candidate, plan: Plan) -> str:
+    return ("yes" if candidate.meets else "no") + (" (the answer)" if candidate == plan.chosen else "")
+
+
+def _better_in(candidate: Candidate) -> str | None:
+    paired = candidate.paired
+    return f"{paired.by} in {paired.wins} of {paired.runs}" if paired is not None else None
+
+
+def _staleness(candidate: Candidate) -> str | None:
+    """Mean and 95th percentile; nothing where no gradient is stale."""
+    stale = candidate.result.staleness
+    return f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None

@@ -1,21 +1,22 @@
-"""What all figures share: colours, fonts, margins and axes.
+"""What all figures share: traces and layouts as plotly.js takes them, colours, fonts, margins and axes.
 
-Of a logarithmic axis a figure says where its values end, or what they are; round ticks, their
-texts and the room beyond them are made by the page's script (``templates/axes.js``), which
-alone knows how wide the figure is. Colours are names of variables in the style sheets of ``templates/``; docs/timelines/draw.py
-uses them too.
+A figure is plain data, ``{"data": [...], "layout": {...}}``. Of a logarithmic axis it says where its values end, or what they are;
+round ticks, their texts and the room beyond them are made by the page's script (``templates/axes.js``), which alone knows how wide the
+figure is. Colours are names of variables in the style sheets of ``templates/``: the script puts in their values, so that figures follow
+the reader's light or dark theme. docs/timelines/draw.py uses the colours too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from simulator.base.text import NONE, formats_data
+from simulator.base.text import LONGEST, NONE, formats_data, plot_text
 
-# Colours are names of the page's CSS variables: the page's script puts in their values,
-# so that figures follow the reader's light or dark theme.
+Figure = dict[str, Any]
+"""What becomes JSON, and is drawn."""
+
 INK = "var(--ink)"
 MUTED = "var(--muted)"
 PAPER = "var(--paper)"
@@ -53,6 +54,11 @@ def band_colour(index: int) -> str:
     return f"var(--band-{index % _COLOURS + 1})"
 
 
+def part_colour(part: str) -> str:
+    """The colour of a part of a step, or of a kind of bar of the timeline."""
+    return f"var(--part-{'exposed-communication' if part == 'communication' else part.replace('_', '-')})"
+
+
 def text_colour(part: str) -> str:
     """The colour of text in a bar of a part's colour."""
     return "var(--on-deep)" if part in _DEEP else "var(--on-part)"
@@ -65,8 +71,62 @@ def marker_symbol(index: int) -> str:
 
 def what_scripts_need() -> dict[str, Any]:
     """What the script of a page writes and draws with: ``formats`` of numbers, the text for ``none``, and the ``style`` of all figures."""
-    style = {"layout": layout(), "axis": _axis(""), "headroom": _HEADROOM, "linear_ticks": _LINEAR_TICKS}
+    style = {"layout": layout(), "axis": axis(""), "headroom": _HEADROOM, "linear_ticks": _LINEAR_TICKS}
     return {"formats": formats_data(), "none": NONE, "style": style}
+
+
+# -- traces --------------------------------------------------------------------------------
+
+
+def scatter(x: Sequence[Any], y: Sequence[Any], **changes: Any) -> dict[str, Any]:
+    """Points, or with ``mode="lines"`` a line."""
+    return {"type": "scatter", "mode": "markers", "hoverinfo": "text" if "hovertext" in changes else "skip", "x": x, "y": y, **changes}
+
+
+def bars(x: Sequence[Any], y: Sequence[Any], **changes: Any) -> dict[str, Any]:
+    """Bars from left to right, in rows."""
+    return {"type": "bar", "orientation": "h", "hoverinfo": "text", "x": x, "y": y, **changes}
+
+
+def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], index: int, **changes: Any) -> dict[str, Any]:
+    """The interval around a curve."""
+    shape = {"mode": "lines", "line": {"width": 0}, "fill": "toself", "fillcolor": band_colour(index)}
+    return scatter([*x, *x[::-1]], [*high, *low[::-1]], **{**shape, **changes})
+
+
+def whiskers(
+    middles: Sequence[float], lows: Sequence[float], highs: Sequence[float], colour: str = INK, thickness: float = 1.5, width: float = 4
+) -> dict[str, Any]:
+    """From values to the ends of their intervals."""
+    up = [max(0.0, high - middle) for middle, high in zip(middles, highs, strict=True)]
+    down = [max(0.0, middle - low) for middle, low in zip(middles, lows, strict=True)]
+    look = {"color": colour, "thickness": thickness, "width": width}
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+
+
+def words_in_bars(texts: Sequence[str], colour: str, size: int | None = None) -> dict[str, Any]:
+    """What stands in bars of a colour, where there is room."""
+    font = {"color": text_colour(colour)} | ({"size": size} if size is not None else {})
+    return {"text": texts, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "insidetextfont": font,
+            "constraintext": "inside"}  # fmt: skip
+
+
+def upright(x: float, **line: Any) -> dict[str, Any]:
+    """A line down the figure."""
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": {"color": INK, "width": 1, **line}}
+
+
+def words_at(x: float, y: float, xref: str, yref: str, text: str, **changes: Any) -> dict[str, Any]:
+    """Words at a place in a figure."""
+    return {"x": x, "y": y, "xref": xref, "yref": yref, "text": text, "showarrow": False, **changes}
+
+
+# -- layouts and axes ----------------------------------------------------------------------
+
+
+def figure(traces: Iterable[dict[str, Any]], **changes: Any) -> Figure:
+    """A figure of traces with the layout that all have, and changes to it."""
+    return {"data": list(traces), "layout": layout(**changes)}
 
 
 def layout(**changes: Any) -> dict[str, Any]:
@@ -86,7 +146,8 @@ def layout(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
-def _axis(title: str, **changes: Any) -> dict[str, Any]:
+def axis(title: str, **changes: Any) -> dict[str, Any]:
+    """An axis as all figures have it."""
     base: dict[str, Any] = {
         "title": {"text": title, "standoff": 8},
         "gridcolor": _RULE,
@@ -102,15 +163,28 @@ def _axis(title: str, **changes: Any) -> dict[str, Any]:
 
 def workers_axis(workers: Sequence[int]) -> dict[str, Any]:
     """A logarithmic axis of worker counts, with ticks at the counts, or at powers of two where they are many."""
-    return _axis("Workers", type="log", tickvals=sorted(set(workers)))
+    return axis("Workers", type="log", tickvals=sorted(set(workers)))
 
 
-def log_axis(values: Sequence[float], title: str = "") -> dict[str, Any]:
+def log_axis(values: Iterable[float], title: str = "") -> dict[str, Any]:
     """A logarithmic axis with round ticks; its range is that of the values above zero."""
     positive = [value for value in values if value > 0] or [1.0]
-    return _axis(title, type="log", range=[math.log10(min(positive)), math.log10(max(positive))])
+    return axis(title, type="log", range=[math.log10(min(positive)), math.log10(max(positive))])
 
 
 def linear_axis(high: float, title: str = "", **changes: Any) -> dict[str, Any]:
     """An axis from nought to a little above ``high``."""
-    return _axis(title, range=[0, high * _HEADROOM if high > 0 else 1], nticks=_LINEAR_TICKS, **changes)
+    return axis(title, range=[0, high * _HEADROOM if high > 0 else 1], nticks=_LINEAR_TICKS, **changes)
+
+
+def rows_axis(names: Sequence[str], above: float = 0.55, longest: int = LONGEST) -> dict[str, Any]:
+    """Rows from top to bottom with their names, and so much of a row's height above the first and below the last."""
+    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": [plot_text(name, longest) for name in names]}
+    return {
+        "range": [len(names) - 1 + above, -above],
+        "fixedrange": True,
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        **ticks,
+    }

@@ -13,28 +13,29 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from paceline.comparing import NOTHING, is_condition, over_whole_job, rivals_of
-from paceline.gain_bounds import INSTANT, speeds_of
+import numpy as np
+
+from paceline.comparing import NOTHING, compare, is_condition, over_whole_job, rivals_of
+from paceline.gain_bounds import NO_BOUNDS, bounds_between, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
-from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key, setting_name, settings_of
+from paceline.reporting.coordinates import ABSENT, Coordinates, Key, setting_name, settings_of
 from paceline.sentences import NOT_CERTAIN
+from paceline.tables import CONFIGURATION
 from simulator.base.table import FORMULA, Cell, Column
 from simulator.base.text import clean, digits, kind_of_setting, written
-from simulator.results.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results.results import Failure, Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec.figures import Breakdown, Histogram
-from simulator.spec.uncertainty import Z_90
 
 PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 """The parts of a step and what they are called, in the order in which they are stacked."""
 
+_PAIR_DIGITS = 5
+"""Of gains, of which a page may hold many thousand."""
+
 MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
-
-MOST_RUNS = 100
-"""Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
 _COUNTED = {"replicas": "replica", "ranks": "rank", "strategy.servers": "server"}
@@ -99,8 +100,8 @@ _COMPUTED: dict[str, tuple[Column, ...]] = {
 
 _NOT_IN_TABLES = ("nodes", "standing", "bottleneck_text")
 _FURTHER = {
-    its.name: its
-    for its in (
+    column.name: column
+    for column in (
         Column("cores_busy", "share", "Cores busy", "share of the cores in use that all nodes share"),
         Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words"),
         Column("all_reduce", "text", "All-reduce", "algorithms and protocols that were taken"),
@@ -147,13 +148,9 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             with its interval, whether the least is the best, and what is compared run by run, in words.
         ``histograms``
             Of each result none, or [first staleness, width of a bin, counts].
-        ``runs``, ``draws``, ``moves``, ``doubts``
-            Of each result its throughput in each replication, of whole jobs where these are ranked, of the first :data:`MOST_RUNS`; a
-            number for its seed and replications; one for the move of its workload to another device, -1 for none; the parts of its
-            discrepancy, [number of the cause, slower, faster].
-        ``half_widths``, ``z_90``, ``nothing``
-            For each number of runs below 19 :func:`simulator.results.intervals.normal_half_width`; standard deviations to an end of
-            a normal 90% interval; the change that reads as none.
+        ``pairs``, ``nothing``
+            Of each result those that are compared with it: [index, gain, its low and its high end, wins, runs that share their draws];
+            the change that reads as none.
         ``formats``, ``none``, ``formula``, ``style``, ``words``
             How it is written, drawn and said.
     """
@@ -163,7 +160,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     shown = _shown_tables(jobs=any(result.job is not None for result in results))
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
     columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
-    computed = {name: [_heading(column) for column in its] for name, its in _COMPUTED.items()}
+    computed = {name: [_heading(column) for column in columns] for name, columns in _COMPUTED.items()}
     computed["around"].append(_heading(COLUMNS[_RANKED[jobs][0]]))
     columns["warning_texts"] = {**_heading(_FURTHER["warning_texts"]), **_warnings(results)}
     return {
@@ -192,7 +189,8 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "ranked": {"columns": _RANKED[jobs], "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
-        **_pairing(results, jobs=jobs),
+        "pairs": _pairs(results, at, jobs=jobs),
+        "nothing": NOTHING,
         **what_scripts_need(),
         "formula": "".join(FORMULA),
         "words": {"uncertain": NOT_CERTAIN},
@@ -245,11 +243,11 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
 
     def cell(settings: Mapping[str, Any], scenario: Scenario) -> list[int] | None:
         known = {"replicas": scenario.replicas, "ranks": scenario.ranks, **settings}
-        found = [known.get(path, 1 if path in _CUTS else None) for path in paths]
-        return [values.index(value) for value, values in zip(found, cuts, strict=True)] if all(map(_held, found, cuts)) else None
+        places = [known.get(path, 1 if path in _CUTS else None) for path in paths]
+        return [values.index(value) for value, values in zip(places, cuts, strict=True)] if all(map(_held, places, cuts)) else None
 
     def side(path: str, values: Sequence[Any]) -> dict[str, Any]:
-        key = next((index for index, its in enumerate(at.keys) if its.path == path), -1)
+        key = next((index for index, key in enumerate(at.keys) if key.path == path), -1)
         name = at.keys[key].name if key >= 0 else setting_name(path).capitalize()
         drawn = _key(Key(path, name, tuple(values)))
         return {"name": drawn["name"], "texts": drawn["texts"], "told": drawn["told"], "key": key}
@@ -275,14 +273,6 @@ def _failure(at: Coordinates, failed: Failure, cell: Callable[[Mapping[str, Any]
     own = settings_of(scenario) | {"replicas": scenario.replicas, "ranks": scenario.ranks}
     places = [key.values.index(value) if (value := own.get(key.path)) in key.values else ABSENT for key in at.keys]
     return {"at": places, "of": cell(own, scenario), "text": clean(failed.failed.text, _LONGEST_TEXT)}
-
-
-def first_runs(result: Result) -> Result:
-    """A result with at most :data:`MOST_RUNS` of its runs: what one on the page is compared by with another, in figures and in text."""
-    job = result.job
-    if job is not None:
-        job = job.model_copy(update={"samples_per_s_of_each_replication": job.samples_per_s_of_each_replication[:MOST_RUNS]})
-    return result.model_copy(update={"throughput_of_each_replication": result.throughput_of_each_replication[:MOST_RUNS], "job": job})
 
 
 def _row(result: Result) -> dict[str, Cell]:
@@ -349,15 +339,15 @@ def _says_anything(column: dict[str, Any]) -> bool:
     return any(column["texts"] if "texts" in column else column["values"])
 
 
-def _column(its: Column, values: Sequence[Cell]) -> dict[str, Any]:
-    if its.kind == "text":
+def _column(column: Column, values: Sequence[Cell]) -> dict[str, Any]:
+    if column.kind == "text":
         texts, indices = _indexed([clean(str(value), _LONGEST_TEXT) if value else "" for value in values])
-        return {**_heading(its), "texts": texts, "values": indices}
-    return {**_heading(its), "values": [_number(value) for value in values]}
+        return {**_heading(column), "texts": texts, "values": indices}
+    return {**_heading(column), "values": [_number(value) for value in values]}
 
 
-def _heading(its: Column) -> dict[str, str]:
-    return {"heading": its.title, "kind": its.kind}
+def _heading(column: Column) -> dict[str, str]:
+    return {"heading": column.title, "kind": column.kind}
 
 
 def _key(key: Key) -> dict[str, Any]:
@@ -379,36 +369,36 @@ def _beginning(results: Sequence[Result], at: Coordinates, chosen: int) -> list[
     return [next((at.places[index][key] for index in order if at.places[index][key] != ABSENT), 0) for key in range(len(at.keys))]
 
 
-def _pairing(results: Sequence[Result], *, jobs: bool) -> dict[str, Any]:
-    """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
-    speeds = [[-1, []] for _ in results] if jobs else _speeds(results)
-    results = [over_whole_job(result) for result in results] if jobs else results
-    runs = [[digits(rate) for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
-    moved = [result.moved for result in results]
-    known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
-    doubts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]
-    causes = {name: index for index, name in enumerate(dict.fromkeys(part.name for parts in doubts for part in parts))}
-    draws = list(dict.fromkeys((its.seed, its.scenario.run.replications) for its in results))
-    return {
-        "runs": runs,
-        "draws": [draws.index((its.seed, its.scenario.run.replications)) for its in results],
-        "doubts": [[[causes[part.name], *(end / Z_90 for end in part.ends)] for part in parts] for parts in doubts],
-        "speeds": speeds,
-        "z_90": Z_90,
-        "nothing": NOTHING,
-        "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],
-        "half_widths": {str(count): normal_half_width(count) for count in sorted(set(map(len, runs))) if 1 < count < FEWEST_REPLICATIONS},
-    }
+def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> list[list[list[Any]]]:
+    """Of each result those that the page compares with it, each with the gain, its interval, and in how many of how many runs it is faster.
 
+    They are those of other curves with the same settings, and the neighbours on its own curve in each key; a setting that one of the
+    two has not is no matter of them.
+    """
+    speeds = [None if jobs else speeds_of(result.scenario) for result in results]
+    if jobs:
+        results = [over_whole_job(result) for result in results]
 
-def _speeds(results: Sequence[Result]) -> list[list[Any]]:
-    """Of each result what :func:`paceline.gain_bounds.gain_bounds` needs: a number for all that is no speed, and logarithms of speeds."""
-    known = [speeds_of(its.scenario) for its in results]
-    rests = {rest: place for place, rest in enumerate(dict.fromkeys(its.rest for its in known if its is not None))}
-    paths = sorted({path for its in known if its is not None for path in its.of})
-    # what no two have different says nothing
-    paths = [path for path in paths if len({its.of.get(path) for its in known if its is not None}) > 1]
-    return [[-1, []] if its is None else [rests[its.rest], [digits(its.of.get(path, INSTANT)) for path in paths]] for its in known]
+    def compared(ours: int, theirs: int) -> list[Any]:
+        bounds = NO_BOUNDS if jobs else bounds_between(speeds[ours], speeds[theirs])
+        how = compare(results[ours], results[theirs], bounds=bounds)
+        return [theirs, *(digits(getattr(how.ratio, end) - 1.0, _PAIR_DIGITS) for end in ("mean", "low", "high")), how.wins, how.runs]
+
+    places, curves = np.array(at.places), np.array(at.curve_of)
+    pairs: list[list[list[Any]]] = [[] for _ in results]
+    for here in range(len(results)):
+        apart = (places != places[here]) & (places != ABSENT) & (places[here] != ABSENT)
+        others = np.flatnonzero(~apart.any(axis=1) & (curves != curves[here])).tolist()
+        pairs[here] += [compared(here, other) for other in others]
+        for key in range(len(at.keys)):
+            alike = ~np.delete(apart, key, axis=1).any(axis=1) & (curves == curves[here]) & (places[:, key] != ABSENT)
+            for side in (places[:, key] < places[here, key], places[:, key] > places[here, key]):
+                beside = alike & side & (places[here, key] != ABSENT)
+                if beside.any():
+                    nearest = np.abs(places[:, key] - places[here, key]) == np.abs(places[beside, key] - places[here, key]).min()
+                    for other in np.flatnonzero(beside & nearest).tolist():
+                        pairs[other].append(compared(other, here))
+    return pairs
 
 
 def _asynchronous(result: Result) -> bool:

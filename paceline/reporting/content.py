@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from paceline.comparing import NOTHING, compare, pays_until, rank, rivals_of, share_draws, verdict
-from paceline.reporting.columns import MOST_RUNS, first_runs
+from paceline.comparing import LITTLE, NOTHING, compare, has_effect, pays_until, rank, rivals_of, verdict
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.reproduce import Recipe, recipe_of
-from paceline.sentences import doubled_in_words, fastest_in_words
+from paceline.sentences import doubled_in_words, fastest_in_words, helpfulness
 from simulator.base.errors import ResultsError
-from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_throughput, format_usd, written
+from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_throughput, format_usd, listed, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
 from simulator.results.results import Failure, Result
 from simulator.spec.figures import WARNINGS, Estimate, Warned
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from paceline.learning.learned import Learned
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
-    from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
 _MOST_EXPLAINED = 3
@@ -167,26 +165,26 @@ class Trust:
         workloads
             How many there are.
         """
-        found = []
+        cares = []
         if self.hollow and not beyond_said:
             every = self.hollow == self.results
             which = "the result lies" if self.results == 1 else f"all {self.results:,} results lie" if every else ""
             among = ", this one among them," if answer_beyond else ""
-            found.append(f"{which or f'{self.hollow:,} of {self.results:,} results{among} lie'} beyond what was measured (drawn hollow)")
+            cares.append(f"{which or f'{self.hollow:,} of {self.results:,} results{among} lie'} beyond what was measured (drawn hollow)")
         if not self.hollow and self.uncalibrated:
             some, they = ("", "it") if workloads == 1 else (" for some workloads", "they")
-            found.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
+            cares.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
         if self.disturbed:
-            found.append("the workload was calibrated on a busy machine, so its times may be too long and too uneven")
+            cares.append("the workload was calibrated on a busy machine, so its times may be too long and too uneven")
         if self.computed:
             more = f" and {len(self.computed) - 1} more" if len(self.computed) > 1 else ""
-            found.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
+            cares.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
         if self.assumed:
             more = f" and {len(self.assumed) - 1} more" if len(self.assumed) > 1 else ""
-            found.append(f"the network ({clean(self.assumed[0])}{more}) is assumed, not measured")
+            cares.append(f"the network ({clean(self.assumed[0])}{more}) is assumed, not measured")
         if self.unfitted:
-            found.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
-        return found
+            cares.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
+        return cares
 
 
 @dataclass(frozen=True)
@@ -321,12 +319,8 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     if not others:
         return ""
     ours, theirs = answer.result, results[others[0]]
-    cut = ""
-    if share_draws(ours, theirs) and (runs := len(ours.throughput_of_each_replication)) > MOST_RUNS:
-        ours, theirs = first_runs(ours), first_runs(theirs)
-        cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
     name, more = at.title_of(others[0], conditions=False), len(others) - 1
-    text = verdict(ours, theirs, "it", name, "there") + cut
+    text = verdict(ours, theirs, "it", name, "there")
     if theirs.job is not None:
         text += f"; {'that' if name in text else name} takes {format_seconds(theirs.job.time_s.mean)}"
     text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
@@ -340,8 +334,8 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
 def line_of(results: Sequence[Result], at: Coordinates, index: int) -> list[Result]:
     """A result and those that differ from it in nothing but the number of replicas, or ranks, ascending."""
     places, own = at.places[index][1:], at.curve_of[index]
-    line = [its for its, curve, place in zip(results, at.curve_of, at.places, strict=True) if curve == own and place[1:] == places]
-    return sorted(line, key=lambda its: its.ranks)
+    line = [result for result, curve, place in zip(results, at.curve_of, at.places, strict=True) if curve == own and place[1:] == places]
+    return sorted(line, key=lambda result: result.ranks)
 
 
 def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
@@ -349,15 +343,15 @@ def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -
     line = line_of(results, at, answer.index)
     if len(line) < _PAIR:
         return ""
-    if all(its.job is not None for its in line):
+    if all(result.job is not None for result in line):
         return _jobs_to_stop_at(line)
-    last = pays_until([(its.ranks, its.throughput_samples_per_s.mean) for its in line])
-    thing = "replica" if all(its.ranks == its.replicas for its in line) else "rank"
-    one, other = line[max(last - 1, 0)] if last == len(line) - 1 else line[last], line[min(last + 1, len(line) - 1)]
-    step = f"from {one.ranks:,} to {other.ranks:,} brings {_more(compare(other, one).ratio)} for {_times(one, other)}"
+    last = pays_until([(result.ranks, result.throughput_samples_per_s.mean) for result in line])
+    thing = "replica" if all(result.ranks == result.replicas for result in line) else "rank"
+    fewer, other = line[max(last - 1, 0)] if last == len(line) - 1 else line[last], line[min(last + 1, len(line) - 1)]
+    step = f"from {fewer.ranks:,} to {other.ranks:,} brings {_more(compare(other, fewer).ratio)} for {_times(fewer, other)}"
     if last == len(line) - 1:
         return f"not before {counted(other.ranks, thing)}: {step}"
-    return f"at {counted(one.ranks, thing)}: {step}"
+    return f"at {counted(fewer.ranks, thing)}: {step}"
 
 
 _PAIR = 2
@@ -371,23 +365,23 @@ def _more(ratio: Estimate) -> str:
     return f"{format_share(abs(change))} {'more' if change > 0 else 'less'}"
 
 
-def _times(one: Result, other: Result) -> str:
+def _times(fewer: Result, other: Result) -> str:
     """How many times the machines, or where these are as many the devices."""
-    nodes, more = (placement_of(its.scenario).nodes for its in (one, other))
-    things, times = ("machines", more / nodes) if more != nodes else ("devices", other.ranks / one.ranks)
+    nodes, more = (placement_of(result.scenario).nodes for result in (fewer, other))
+    things, times = ("machines", more / nodes) if more != nodes else ("devices", other.ranks / fewer.ranks)
     return f"twice the {things}" if times == 2 else f"{format_number(times, 2).removesuffix('.0')} times the {things}"
 
 
 def _jobs_to_stop_at(line: Sequence[Result]) -> str:
     """Of whole jobs the cheapest and the shortest."""
-    jobs = [(its.job, its.ranks) for its in line if its.job is not None]
-    shortest, most = min(jobs, key=lambda its: its[0].time_s.mean)
+    jobs = [(result.job, result.ranks) for result in line if result.job is not None]
+    shortest, most = min(jobs, key=lambda pair: pair[0].time_s.mean)
     text = f"shortest with {most:,}: {format_seconds(shortest.time_s.mean)}"
     text += f" for {format_usd(shortest.cost_usd.mean)}" if shortest.cost_usd is not None else ""
     priced = [(job.cost_usd.mean, job, ranks) for job, ranks in jobs if job.cost_usd is not None]
     if not priced:
         return text
-    cost, cheapest, ranks = min(priced, key=lambda its: its[0])
+    cost, cheapest, ranks = min(priced, key=lambda pair: pair[0])
     if ranks == most:
         return f"{text}, which is also cheapest"
     return f"cheapest with {ranks:,}: {format_seconds(cheapest.time_s.mean)} for {format_usd(cost)}; {text}"
@@ -395,8 +389,8 @@ def _jobs_to_stop_at(line: Sequence[Result]) -> str:
 
 def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:
     """Why there is no cost, for each cluster without a price; of many, the first."""
-    found = {result.scenario.cluster.name: why_no_cost(result.scenario) for result in results if usd_per_hour(result.scenario) is None}
-    texts = tuple(found.values())
+    reasons = {result.scenario.cluster.name: why_no_cost(result.scenario) for result in results if usd_per_hour(result.scenario) is None}
+    texts = tuple(reasons.values())
     more = len(texts) - _MOST_EXPLAINED
     return texts if more <= 0 else (*texts[:_MOST_EXPLAINED], f"{more} more clusters have no price either")
 
@@ -442,17 +436,17 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         return results[index].throughput_samples_per_s.mean
 
     most = next((result.ranks for result in results if result.scenario_hash == asked), None) or _compared_at(results, at)
-    found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
-    there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
-    if chosen is not None and found is None:
+    planned = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
+    there = [index for index, result in enumerate(results) if result.ranks == (most if planned is None else results[planned].ranks)]
+    if chosen is not None and planned is None:
         raise ResultsError(
             f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
         )
     first = next((index for index in there if results[index].scenario_hash == asked), there[0])
-    there = [index for index in there if at.conditions[index] == at.conditions[first if found is None else found]]
-    best = found if found is not None else min(there, key=lambda index: rank(results[index]))
+    there = [index for index in there if at.conditions[index] == at.conditions[first if planned is None else planned]]
+    best = planned if planned is not None else min(there, key=lambda index: rank(results[index]))
     top = max((index for index in range(len(results)) if at.conditions[index] == at.conditions[best]), key=rate)
-    elsewhere = found is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
+    elsewhere = planned is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
     return Answer(
         index=best,
         result=results[best],
@@ -484,11 +478,11 @@ def _global_batch(result: Result) -> int:
 
 def _fastest_of_each_batch(compared: Sequence[tuple[int, str, float]]) -> tuple[tuple[int, str, float], ...]:
     """Of each global batch the fastest; nothing where all have the same."""
-    found: dict[int, tuple[int, str, float]] = {}
-    for its in compared:
-        if its[0] not in found or its[2] > found[its[0]][2]:
-            found[its[0]] = its
-    return tuple(found[batch] for batch in sorted(found)) if len(found) > 1 else ()
+    fastest: dict[int, tuple[int, str, float]] = {}
+    for candidate in compared:
+        if candidate[0] not in fastest or candidate[2] > fastest[candidate[0]][2]:
+            fastest[candidate[0]] = candidate
+    return tuple(fastest[batch] for batch in sorted(fastest)) if len(fastest) > 1 else ()
 
 
 def trust_of(results: Sequence[Result]) -> Trust:
@@ -502,7 +496,7 @@ def trust_of(results: Sequence[Result]) -> Trust:
         assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
         uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None and not load.is_computed),
         computed=tuple(name for name, load in loads.items() if load.is_computed),
-        disturbed=any(its.code == "disturbed-calibration" for result in results for its in result.warnings),
+        disturbed=any(warned.code == "disturbed-calibration" for result in results for warned in result.warnings),
         unfitted=any(load.uncertainty is None for load in loads.values()),
         workers=(int(first.workers[0]), int(first.workers[1])) if first else None,
         batch=(int(first.batch[0]), int(first.batch[1])) if first else None,
@@ -577,3 +571,85 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
 
 def _written(value: float | str) -> str:
     return value if isinstance(value, str) else written(value, "setting")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change to the configuration that the report answers with.
+
+    Attributes
+    ----------
+    name
+        Such as ``2x network``.
+    text
+        What was changed, in a sentence.
+    gain
+        Throughput over that without the change, run by run, less 1: the mean; none where it is not known.
+    low, high
+        Ends of its 90% prediction interval.
+    reason
+        What limits it then; or why it is not known.
+    row
+        What is changed, such as ``network``: a change up and one down share a row of the tornado.
+    run
+        How long was simulated, with and without the change, where that is less than the result itself rests on.
+    """
+
+    name: str
+    text: str
+    gain: float | None
+    low: float | None
+    high: float | None
+    reason: str
+    row: str
+    run: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the throughput changes on average, as far as anybody reads."""
+        return self.gain is not None and abs(self.gain) >= NOTHING
+
+    @property
+    def seen(self) -> bool:
+        """Whether the runs show an effect: the interval of the gain leaves out nought."""
+        if self.gain is None or self.low is None or self.high is None:
+            return False
+        return has_effect(Estimate(mean=1 + self.gain, low=1 + self.low, high=1 + self.high))
+
+
+def helpful(changes: Sequence[Change]) -> list[Change]:
+    """Those that gain something on average, what helps most first, whether that is certain or not."""
+    gaining = [change for change in changes if change.gain is not None and change.gain >= LITTLE]
+    return sorted(gaining, key=lambda change: -helpfulness(change.name, change.gain or 0.0))
+
+
+_MOST_NAMED = 2
+
+
+def most_helpful_in_words(changes: Sequence[Change]) -> str:
+    """What helps most for certain, and what may help more but is not certain; empty where nothing was tried."""
+    if not any(change.gain is not None for change in changes):
+        return ""
+    gaining = helpful(changes)
+    certain = next((change for change in gaining if change.seen), None)
+    if certain is None:
+        maybe = gaining[:_MOST_NAMED]
+        if not maybe:
+            return f"None of the changes tried one at a time brings more than {format_share(LITTLE)}."
+        return f"No change that was tried helps for certain; {listed([_with_ends(change) for change in maybe])} may."
+    text = f"Of the changes tried one at a time, {clean(certain.name)} helps most: throughput {_ends(certain)}."
+    more = [change for change in gaining[: gaining.index(certain)] if not change.seen][:_MOST_NAMED]
+    return text + (f" {listed([_with_ends(change) for change in more])} may help more, but not for certain." if more else "")
+
+
+def _with_ends(change: Change) -> str:
+    return f"{clean(change.name)} {_ends(change)}"
+
+
+def _ends(change: Change) -> str:
+    """The gain with its interval, where its ends can be told apart."""
+    assert change.gain is not None
+    assert change.low is not None
+    assert change.high is not None
+    gain, low, high = (written(each, "change") for each in (change.gain, change.low, change.high))
+    return gain if low == high else f"{gain} ({low} to {high})"

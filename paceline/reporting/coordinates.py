@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from paceline.comparing import is_condition
-from simulator.base.table import Column
 from simulator.base.text import clean, format_hourly, kind_of_setting, listed, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
@@ -25,9 +24,6 @@ _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.globa
 
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
-
-CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
-"""The column that says which result a row is of."""
 
 _OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "run.seed", "workload.name"}
 """Settings that the replicas, a label or a key of their own say already."""
@@ -190,9 +186,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
-    found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
+    swept = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
     met = [[repr(each.get(path)) for path in (*keys, *named_too) if is_condition(path)] for each in settings]
-    at = _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+    at = _assembled(_distinct_names(swept), columns, rows, _words_for_files(rows, settings))
     return replace(at, conditions=tuple(map(met.index, met)))
 
 
@@ -369,13 +365,13 @@ def _curve_name(groups: Sequence[Group], labels: Sequence[int]) -> str:
 
 def varied_settings(results: Sequence[Result]) -> list[str]:
     """Dotted names of the settings that are not the same in all results, those left out that the name of a section says already."""
-    found = _varied([settings_of(result.scenario) for result in results])
-    if any(path.startswith("workload.moved") for path in found):  # with another device all times are others; the cluster's name says it
-        found = [path for path in found if not path.startswith("workload.") or path in _OF_ANY_DEVICE]
+    varied = _varied([settings_of(result.scenario) for result in results])
+    if any(path.startswith("workload.moved") for path in varied):  # with another device all times are others; the cluster's name says it
+        varied = [path for path in varied if not path.startswith("workload.") or path in _OF_ANY_DEVICE]
     for section in ("workload", "cluster"):
-        if f"{section}.name" in found:  # another workload differs in everything; its name says it
-            found = [path for path in found if path == f"{section}.name" or not path.startswith(f"{section}.")]
-    return found
+        if f"{section}.name" in varied:  # another workload differs in everything; its name says it
+            varied = [path for path in varied if path == f"{section}.name" or not path.startswith(f"{section}.")]
+    return varied
 
 
 def settings_of(scenario: Scenario, *, idle: bool = True) -> dict[str, Any]:
@@ -385,7 +381,7 @@ def settings_of(scenario: Scenario, *, idle: bool = True) -> dict[str, Any]:
     def walk(prefix: str, value: Any) -> None:
         if isinstance(value, BaseModel):
             beside = getattr(value, "goes_with", {})
-            unused = {name for name, (other, its) in beside.items() if not idle and getattr(value, other) not in its}
+            unused = {name for name, (other, values) in beside.items() if not idle and getattr(value, other) not in values}
             value = {name: getattr(value, name) for name in type(value).model_fields if name not in unused}
         if isinstance(value, Mapping):
             for key, inner in value.items():

@@ -1,7 +1,7 @@
 """Writes a report of whatever has results: a result, several, a sweep, a plan, results files.
 
-It collects the results, has what-ifs and a timeline simulated (simulated.py), and has page, images and tables written (render.py,
-exporting.py, tables.py).
+It collects the results, has what-ifs and a timeline simulated (simulated.py), and has page, card and images written (render.py, card.py,
+exporting.py); of the tables it says which there are (:mod:`paceline.tables`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,42 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from paceline.learning.learned import Learned, is_learned, read_learned
 from paceline.planning.answer import Plan, read_plan
-from paceline.reporting.card import CARD, render_card
-from paceline.reporting.content import content_of
+from paceline.planning.tables import candidates_table, plan_tables
+from paceline.reporting.content import Content, content_of
 from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
-from paceline.reporting.render import REPORT, render
+from paceline.reporting.render import CARD, REPORT, render, render_card
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
-from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
 from paceline.sweeping import ResultsFile, Sweep
+from paceline.tables import (
+    CONFIGURATION,
+    EPOCH_COLUMNS,
+    EXCHANGE_COLUMNS,
+    MEASUREMENT_COLUMNS,
+    PART_COLUMNS,
+    SENSITIVITY_COLUMNS,
+    STAGE_COLUMNS,
+    TIMELINE_COLUMNS,
+    calibration_table,
+    check_tables,
+    job_epochs,
+    job_parts,
+    measured_table,
+    numbered_stages,
+    sensitivity_table,
+    timeline_table,
+    write_tables,
+)
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.files import Output, check_apart
 from simulator.base.spec import Spec
-from simulator.base.table import Row, Table, frame_of
+from simulator.base.table import Column, Row, Table, frame_of
 from simulator.base.text import Short, counted, format_bytes
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Failure, Outcome, Result
+from simulator.results.rows import COLUMNS
 from simulator.run import simulate
+from simulator.spec.figures import Breakdown, Utilisation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,57 +172,50 @@ def report(
     progress: Progress | None = None,
 ) -> Report:
     """Write a report; parameters and errors as of :func:`paceline.report`."""
-    its = _with_plan(_source_of(source), plan)
+    shown = _with_plan(_source_of(source), plan)
     if learned is not None:
-        its = replace(its, learned=read_learned(learned) if isinstance(learned, Path) else learned)
-    overlay = overlay_of(measured, its.results, its.labels) if measured is not None else None
+        shown = replace(shown, learned=read_learned(learned) if isinstance(learned, Path) else learned)
+    overlay = overlay_of(measured, shown.results, shown.labels) if measured is not None else None
     reads = [path for path in (measured, plan, learned) if isinstance(path, Path)]
-    target = _target(its.files, out, force=force, reads=reads)
+    target = _target(shown.files, out, force=force, reads=reads)
+    reads += shown.files
     check_apart([("`out`", target), ("`card`", card)])
-    picture = Output(card, CARD, force=force, argument="card", reads=[*its.files, *reads]) if card is not None else None
+    picture = Output(card, CARD, force=force, argument="card", reads=reads) if card is not None else None
     if figures is not None:
         check_browser()
         check_images(figures, formats, force=force)
+    content = content_of(
+        shown.results, shown.notes, labels=shown.labels, plan=shown.plan, measured=overlay, learned=shown.learned, failures=shown.failures,
+        title=title,
+    )  # fmt: skip
     outputs: dict[str, Output] = {}
     if tables is not None:
-        known = tables_of(its.results, labels=its.labels, plan=its.plan, measured=overlay, failures=its.failures)
-        outputs = check_tables([*known, *(SIMULATED_TABLES if what_ifs else ())], tables, force=force, reads=[*its.files, *reads])
-    simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
-    notes = (*its.notes, *simulated.notes)
-    arranged = content_of(
-        its.results, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures,
-        of_layouts=simulated.of_layouts, title=title,
+        outputs = check_tables([*tables_of(content), *(_SIMULATED if what_ifs else ())], tables, force=force, reads=reads)
+    simulated = SimulatedSections()
+    if what_ifs:
+        simulated = simulated_sections(content, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
+    content = replace(
+        content, notes=(*content.notes, *simulated.notes), timeline=simulated.timeline, sensitivity=simulated.sensitivity,
+        of_layouts=simulated.of_layouts,
     )  # fmt: skip
-    Output(target, REPORT, force=force).write(render(arranged))
+    Output(target, REPORT, force=force).write(render(content))
     if picture is not None:
-        picture.write(render_card(arranged))
+        picture.write(render_card(content))
     unmatched = tuple(
-        f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
+        f"{measured}:{row.line}: {row.setting}: stands beside no prediction: {row.why}" for row in (overlay.unmatched if overlay else ())
     )
-    done = Report(target, target.stat().st_size, notes, unmatched, card=card, outcomes=(*its.results, *its.failures))
+    notes = (*shown.notes, *simulated.notes)
+    done = Report(target, target.stat().st_size, notes, unmatched, card=card, outcomes=(*shown.results, *shown.failures))
     if simulated.stopped is not None:
         raise StoppedReport(done) from simulated.stopped
-    written: tuple[Path, ...] = ()
-    if tables is not None:
-        content = tables_of(
-            its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
-            failures=its.failures,
-        )  # fmt: skip
-        written = write_tables({table.name: table for table in content}, outputs)
+    written = write_tables({table.name: table for table in tables_of(content)}, outputs) if tables is not None else ()
     images = export_figures(target, figures, formats, _part(progress, "figures"), force=force) if figures is not None else ()
     return replace(done, tables=written, figures=images)
 
 
-def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+def _part(progress: Progress | None, part: str) -> Callable[[int, int], None] | None:
     """Progress of a part of the work."""
-    return None if progress is None else lambda done, total: progress(done, total, what)
-
-
-def _simulated(its: Source, jobs: int, progress: Progress | None) -> SimulatedSections:
-    return simulated_sections(
-        its.results, its.labels, its.plan, jobs, failures=its.failures, progress=_part(progress, "what-ifs"), stoppable=True
-    )
+    return None if progress is None else lambda done, total: progress(done, total, part)
 
 
 def _source_of(source: object) -> Source:
@@ -286,21 +300,21 @@ def _names(paths: Sequence[Path]) -> list[str]:
     stems = [path.with_suffix("") for path in whole]
     # where two files of a folder differ in the ending alone it is part of the name
     parts = [(path if stems.count(stem) > 1 else stem).parts for path, stem in zip(whole, stems, strict=True)]
-    return ["/".join(its[-_depth(its, parts) :]) for its in parts]
+    return ["/".join(own[-_depth(own, parts) :]) for own in parts]
 
 
 def _depth(mine: tuple[str, ...], all_parts: Sequence[tuple[str, ...]]) -> int:
     """How many parts of a path, from its end, no other path has as well."""
-    return next(depth for depth in range(1, len(mine) + 1) if sum(its[-depth:] == mine[-depth:] for its in all_parts) == 1)
+    return next(depth for depth in range(1, len(mine) + 1) if sum(parts[-depth:] == mine[-depth:] for parts in all_parts) == 1)
 
 
-def _with_plan(its: Source, plan: Plan | Path | None) -> Source:
-    """Results with the plan that they are of; what it simulated for its improvements alone is left out."""
+def _with_plan(shown: Source, plan: Plan | Path | None) -> Source:
+    """Results with the plan that they are of; what it simulated for shown improvements alone is left out."""
     if plan is None:
-        return its
+        return shown
     answer = read_plan(plan) if isinstance(plan, Path) else plan
-    results, labels = _without_what_ifs(its.results, its.labels, answer)
-    return replace(its, results=results, labels=labels, plan=answer)
+    results, labels = _without_what_ifs(shown.results, shown.labels, answer)
+    return replace(shown, results=results, labels=labels, plan=answer)
 
 
 def _without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:
@@ -325,7 +339,7 @@ def _without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, p
             scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None, "available": None}).model_dump_json()
         )
 
-    real = {had(its.result) for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
+    real = {had(candidate.result) for candidate in (plan.chosen, *plan.runners_up, *plan.candidates)}
     kept = [index for index, result in enumerate(results) if had(result) in real]
     if not kept:
         return list(results), list(labels) if labels is not None else None
@@ -365,3 +379,108 @@ def _beside(files: Sequence[Path]) -> Path:
     stems = [path.stem for path in files]
     name = "-".join(stems) if len(stems) <= _MOST_NAMED else f"{first.stem}-and-{len(stems) - 1}-more"
     return first.with_name(f"{name[:120]}.html")
+
+
+# -- all tables of a report, as CSV files with numbers as they are -----------------------------
+
+_ENDS = (("", "mean"), ("_low", "low"), ("_high", "high"))
+_KEYS = (CONFIGURATION, *(COLUMNS[name] for name in ("scaling", "replicas", "ranks", "scenario_hash")))
+"""What tells the rows of one result from those of the others."""
+_OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")
+"""Tables of a plan that are files of their own: those of candidates are part of one."""
+_SIMULATED = (Table("", SENSITIVITY_COLUMNS, (), "sensitivity"), Table("", TIMELINE_COLUMNS, (), "timeline"))
+"""Without rows: what is simulated for a report alone, and not known before."""
+_OF_EACH: dict[str, tuple[tuple[Column, ...], Callable[[Result], Iterable[object]]]] = {
+    "breakdown": (
+        (
+            *(Column(f"{part}_s", "seconds", of=f"breakdown_s.{part}") for part in Breakdown.model_fields),
+            Column("hidden_communication_s", "seconds"),
+            Column("step_mean_s", "seconds", of="step_time_s.mean"),
+        ),
+        lambda result: [result],
+    ),
+    "utilisation": (tuple(Column(name) for name in Utilisation.model_fields), lambda result: [result.utilisation]),
+    "staleness": (
+        (Column("staleness", "count"), Column("updates", "count"), Column("share", "share")),
+        lambda result: _staleness(result),
+    ),
+    "replications": (
+        (Column("replication", "count"), Column("samples_per_s", "throughput")),
+        lambda result: (
+            {"replication": number, "samples_per_s": rate} for number, rate in enumerate(result.throughput_of_each_replication)
+        ),
+    ),
+    "all_reduces": (
+        (Column("size_bytes", "count"), Column("algorithm", "text"), Column("protocol", "text")),
+        lambda result: result.all_reduces,
+    ),
+    "stages": (STAGE_COLUMNS, numbered_stages),
+    "exchanges": (EXCHANGE_COLUMNS, lambda result: result.exchanges),
+    "job_parts": (PART_COLUMNS, job_parts),
+    "job_epochs": (EPOCH_COLUMNS, job_epochs),
+    "contributions": (
+        (
+            Column("quantity", "text", of="name"),
+            Column("kind", "text"),
+            *(Column(name + end, "share", of=f"{name}.{of}") for name in ("first", "total") for end, of in _ENDS),
+        ),
+        lambda result: width_of(result).contributions,
+    ),
+    "measurements": (MEASUREMENT_COLUMNS, lambda result: width_of(result).measure_next),
+    "warnings": (
+        (
+            Column("code", "text"),
+            Column("path", "text"),
+            Column("value"),
+            Column("low", by=lambda warned: warned.range and warned.range[0]),
+            Column("high", by=lambda warned: warned.range and warned.range[1]),
+            Column("text", "text"),
+        ),
+        lambda result: result.warnings,
+    ),
+}
+"""Tables with some rows, or none, for each result, by their names: their columns, and what these read."""
+_FAILURES = (
+    COLUMNS["scenario_hash"],
+    Column("strategy", "text", COLUMNS["strategy"].heading, by=lambda failure: failure.scenario.strategy.title()),
+    COLUMNS["cluster"],
+    COLUMNS["replicas"],
+    Column("kind", "text", of="failed.kind"),
+    Column("text", "text", of="failed.text"),
+)
+
+
+def tables_of(content: Content) -> tuple[Table, ...]:
+    """The tables of a report; those that would have no row are left out."""
+    results, at, plan = content.results, content.at, content.plan
+    names = [at.title_of(index) for index in range(len(results))]
+    rows = Result.rows_of(results)
+    columns = (CONFIGURATION, *(COLUMNS.get(name, Column(name)) for name in rows[0]))
+    cells = tuple((name, *row.values()) for name, row in zip(names, rows, strict=True))
+    tables = [Table("Results", columns, cells, "results")]
+    for name, (own, items_of) in _OF_EACH.items():
+        keyed = (
+            (configuration, result.scenario.scaling, result.replicas, result.ranks, result.scenario_hash, *row)
+            for configuration, result in zip(names, results, strict=True)
+            for row in Table.reading("", own, items_of(result)).rows
+        )
+        tables.append(Table(name.replace("_", "-").capitalize(), (*_KEYS, *own), tuple(keyed), name))
+    loads = {result.scenario.workload.name: result.scenario.workload for result in results}
+    tables += [calibration_table(loads.values()), Table.reading("Scenarios that failed", _FAILURES, content.failures, "failures")]
+    if plan is not None:
+        tables.append(candidates_table(plan))
+        tables += [replace(table, name=table.name.replace("-", "_")) for table in plan_tables(plan) if table.name in _OF_PLAN]
+    if content.measured is not None:
+        tables.append(measured_table(content.measured, results))
+    tables.append(sensitivity_table(content.sensitivity, content.answer.result.scenario.scaling))
+    if content.timeline is not None:
+        tables.append(timeline_table(content.timeline))
+    return tuple(table for table in tables if table.rows)
+
+
+def _staleness(result: Result) -> Iterator[Row]:
+    """The histogram of an asynchronous training; any other has no staleness."""
+    histogram = result.staleness.histogram
+    total = sum(histogram.counts)
+    for value, count in zip(histogram.values, histogram.counts, strict=True) if result.scenario.strategy.pace.asynchronous else ():
+        yield {"staleness": value, "updates": count, "share": count / total if total else None}

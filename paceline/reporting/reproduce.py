@@ -130,14 +130,14 @@ class _Part:
 
 def _differing(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
     """Values in order of occurrence of each setting that is not the same in all of these results."""
-    found: dict[str, list[Any]] = {}
+    seen: dict[str, list[Any]] = {}
     for index in indices:
         for path, value in settings[index].items():
-            values = found.setdefault(path, [])
+            values = seen.setdefault(path, [])
             if value not in values:
                 values.append(value)
-    absent = {path for index in indices for path in found if path not in settings[index]}
-    return {path: values for path, values in found.items() if len(values) > 1 or path in absent}
+    absent = {path for index in indices for path in seen if path not in settings[index]}
+    return {path: values for path, values in seen.items() if len(values) > 1 or path in absent}
 
 
 def _grid(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> _Part | None:
@@ -150,7 +150,7 @@ def _grid(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> _Part |
         return None
     # the axis that changes most often from result to result is the last, as in the sweep that they come from
     pairs = list(pairwise(indices))
-    changes = {path: sum(settings[one][path] != settings[other][path] for one, other in pairs) for path in varied}
+    changes = {path: sum(settings[before][path] != settings[after][path] for before, after in pairs) for path in varied}
     varied = {path: varied[path] for path in sorted(varied, key=changes.__getitem__)}
     ranks = {path: {value: rank for rank, value in enumerate(values)} for path, values in varied.items()}
     places = {tuple(ranks[path][settings[index][path]] for path in varied): index for index in indices}
@@ -213,18 +213,18 @@ def _value(value: Any) -> str:
 
 
 def _origins(results: Sequence[Result]) -> tuple[Origin, ...]:
-    found: dict[tuple[str, str], Origin] = {}
+    origins: dict[tuple[str, str], Origin] = {}
     for result in results:
         load, cluster = result.scenario.workload, result.scenario.cluster
         basis = "computed, not measured" if load.is_computed else "calibrated" if load.calibrated else "not calibrated"
-        found.setdefault(
+        origins.setdefault(
             ("workload", load.name), Origin("Workload", load.name, load.description, basis, tuple(sorted(load.provenance.items())))
         )
-        found.setdefault(
+        origins.setdefault(
             ("cluster", cluster.name),
             Origin("Cluster", cluster.name, cluster.description, cluster.basis, tuple(sorted(cluster.provenance.items()))),
         )
-    return tuple(sorted(found.values(), key=lambda origin: origin.what, reverse=True))
+    return tuple(sorted(origins.values(), key=lambda origin: origin.what, reverse=True))
 
 
 def _plain(value: Any) -> Any:

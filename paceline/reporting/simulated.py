@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from paceline.comparing import compare
 from paceline.planning.improvements import Worse, improved, worsened
 from paceline.reporting.columns import differ_in_layout
-from paceline.reporting.content import answer_of
-from paceline.reporting.coordinates import Coordinates, coordinates_of
-from paceline.reporting.sensitivity import Change
+from paceline.reporting.content import Change, Content
+from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.timeline import Timeline, laid_out
 from paceline.sweeping import Outcome, Runner, Simulations
 from simulator.base.errors import SimulationError
@@ -27,12 +26,12 @@ from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import FEWEST_REPLICATIONS
-from simulator.results.results import Failure, Result
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
-    from paceline.planning.answer import Improvement, Plan
+    from paceline.planning.answer import Improvement
 
 _MOST_RECORDS = 300_000
 """Some seconds of simulation, and some hundred megabytes of records."""
@@ -78,45 +77,30 @@ class SimulatedSections:
 
 
 def simulated_sections(
-    results: Sequence[Result],
-    labels: Sequence[str] | None,
-    plan: Plan | None,
-    jobs: int,
-    *,
-    failures: Sequence[Failure] = (),
-    progress: Callable[[int, int], None] | None = None,
-    stoppable: bool = False,
+    content: Content, jobs: int, *, progress: Callable[[int, int], None] | None = None, stoppable: bool = False
 ) -> SimulatedSections:
     """Simulate the report's answer again: three of its steps for the timeline, and one change at a time; what fails is noted.
 
     Parameters
     ----------
-    results, labels, plan
-        As :func:`paceline.reporting.write_report` takes them.
+    content
+        The report without these sections.
     jobs
         Processes for the what-ifs; 0 takes all cores.
-    failures
-        Scenarios that have no result.
     progress
         Called with what-ifs done and in all.
     stoppable
         Whether Ctrl-C only ends the simulating, so that the report is written without the rest.
-
-    Raises
-    ------
-    ResultsError
-        The plan's answer is not among the results.
     """
-    at = coordinates_of(results, labels)
-    answer = answer_of(results, at, plan.chosen.result.scenario_hash if plan is not None else None)
+    answer = content.answer
     timeline: Timeline | None = None
     of_layouts: dict[str, Timeline] = {}
     changes: tuple[Change, ...] = ()
     notes: list[str] = []
     stopped: KeyboardInterrupt | None = None
     try:
-        if differ_in_layout(results, at, failures):
-            of_layouts = _of_layouts(results, at)
+        if differ_in_layout(content.results, content.at, content.failures):
+            of_layouts = _of_layouts(content.results, content.at)
         try:
             timeline = of_layouts.get(answer.result.scenario_hash) or timeline_of(answer.result.scenario, answer.name)
         except SimulationError as error:
@@ -135,13 +119,13 @@ def simulated_sections(
 
 def _of_layouts(results: Sequence[Result], at: Coordinates) -> dict[str, Timeline]:
     """Some steps of each layout, of as many as a page holds; one that cannot be made small enough has none."""
-    found: dict[str, Timeline] = {}
+    timelines: dict[str, Timeline] = {}
     for index, result in enumerate(results[:_MOST_LAYOUTS]):
         with contextlib.suppress(SimulationError):
             timeline = timeline_of(result.scenario, at.title_of(index))
             if timeline is not None:
-                found[result.scenario_hash] = timeline
-    return found
+                timelines[result.scenario_hash] = timeline
+    return timelines
 
 
 # -- some steps in time ----------------------------------------------------------------------
@@ -290,11 +274,11 @@ def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], Non
         (base,) = run([scenario])
         if not isinstance(base, Result):
             raise SimulationError(base.failed.text)
-        better = [_of_improvement(what, its, run_in_words) for what, its in improved(scenario, base, run)]
+        better = [_of_improvement(row, improvement, run_in_words) for row, improvement in improved(scenario, base, run)]
         worse = worsened(scenario)
-        outcomes = run([its.scenario for its in worse])
-    changes = better + [_of_worse(its, outcome, base, run_in_words) for its, outcome in zip(worse, outcomes, strict=True)]
-    return tuple(sorted(changes, key=lambda its: (its.gain is None, -abs(its.gain or 0.0), its.name)))
+        outcomes = run([change.scenario for change in worse])
+    changes = better + [_of_worse(change, outcome, base, run_in_words) for change, outcome in zip(worse, outcomes, strict=True)]
+    return tuple(sorted(changes, key=lambda change: (change.gain is None, -abs(change.gain or 0.0), change.name)))
 
 
 def _affordable(result: Result) -> tuple[Scenario, str]:
@@ -329,16 +313,16 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
     return scenario.model_copy(update={"run": short}), run_in_words
 
 
-def _of_improvement(what: str, its: Improvement, run: str) -> Change:
-    if its.effect is None:
-        return Change(its.name, "", None, None, None, its.text, what)
-    return _changed(its.name, its.text, its.effect, its.bottleneck, what, run)
+def _of_improvement(row: str, change: Improvement, run: str) -> Change:
+    if change.effect is None:
+        return Change(change.name, "", None, None, None, change.text, row)
+    return _changed(change.name, change.text, change.effect, change.bottleneck, row, run)
 
 
-def _of_worse(its: Worse, outcome: Outcome, base: Result, run: str) -> Change:
+def _of_worse(change: Worse, outcome: Outcome, base: Result, run: str) -> Change:
     if not isinstance(outcome, Result):
-        return Change(its.name, its.text, None, None, None, outcome.failed.text, its.what)
-    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.what, run)
+        return Change(change.name, change.text, None, None, None, outcome.failed.text, change.what)
+    return _changed(change.name, change.text, compare(outcome, base).ratio, outcome.bottleneck.label, change.what, run)
 
 
 def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, run: str) -> Change:

@@ -6,16 +6,16 @@ The run is simulated in simulated.py, the chart drawn in figures.py. Critical pa
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from paceline.reporting.pieces import Kind, Piece, Spans, clipped, coarse, joined
-from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, begin_of
+from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, Work, begin_of
 from simulator.base.text import digits, format_bytes, format_seconds
 from simulator.observing.recording import (
     CriticalPath,
@@ -27,6 +27,116 @@ from simulator.observing.recording import (
     replica_place,
     waits_for_others,
 )
+
+Kind = Literal["input", "compute", "forward", "backward", "weights", "communication", "waiting", "bubble", "apply"]
+"""What a piece of time goes into: of micro-batches each pass is a kind of its own, and so is what stages wait for each other."""
+
+
+@dataclass
+class Piece:
+    """A piece of time in one lane; ``what`` is made of the same words for pieces that may become one."""
+
+    start_s: float
+    end_s: float
+    kind: Kind
+    what: str
+    critical: bool = False
+    works: list[Work] = field(default_factory=list)
+    """The records that it is made of, each once."""
+
+    @property
+    def length_s(self) -> float:
+        """From start to end."""
+        return self.end_s - self.start_s
+
+
+class Spans:
+    """Intervals of time, those that overlap joined."""
+
+    def __init__(self, intervals: Iterable[tuple[float, float]]) -> None:
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        for start_s, end_s in sorted(intervals):
+            if end_s <= start_s:
+                continue
+            if self._ends and start_s <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end_s)
+            else:
+                self._starts.append(start_s)
+                self._ends.append(end_s)
+
+    def covers(self, time_s: float) -> bool:
+        """Whether a moment lies inside one of them."""
+        index = bisect.bisect_right(self._starts, time_s) - 1
+        return index >= 0 and time_s < self._ends[index]
+
+    def cuts(self, start_s: float, end_s: float) -> list[float]:
+        """Their ends strictly between two times."""
+        return [
+            at for ends in (self._starts, self._ends) for at in ends[bisect.bisect_right(ends, start_s) : bisect.bisect_left(ends, end_s)]
+        ]
+
+
+def clipped(pieces: Iterable[Piece], start_s: float, end_s: float) -> list[Piece]:
+    """What of the pieces lies between two times, in order of time."""
+    kept = []
+    for piece in sorted(pieces, key=lambda piece: (piece.start_s, piece.end_s)):
+        low, high = max(piece.start_s, start_s), min(piece.end_s, end_s)
+        if low < high:
+            kept.append(Piece(low, high, piece.kind, piece.what, piece.critical, piece.works))
+    return kept
+
+
+def joined(pieces: Sequence[Piece], gap_s: float) -> list[Piece]:
+    """Pieces that overlap, or are closer than ``gap_s``, as one, where they are alike; what is critical is cut out of the rest.
+
+    No two of those returned overlap.
+    """
+    ends = sorted({at for piece in pieces for at in (piece.start_s, piece.end_s)})
+    order = sorted(pieces, key=lambda piece: piece.start_s)
+    joint: list[Piece] = []
+    under_way: list[Piece] = []
+    begun = 0
+    for low, high in pairwise(ends):
+        while begun < len(order) and order[begun].start_s <= low:
+            under_way.append(order[begun])
+            begun += 1
+        under_way = [piece for piece in under_way if piece.end_s > low]
+        if not under_way:
+            continue
+        critical = [piece for piece in under_way if piece.critical]
+        shown = (critical or under_way)[0]
+        works = [work for piece in critical or under_way for work in piece.works]
+        _append(joint, Piece(low, high, shown.kind, shown.what, bool(critical), works), gap_s)
+    for piece in joint:
+        piece.works = list({id(work): work for work in piece.works}.values())
+    return joint
+
+
+def _append(joint: list[Piece], piece: Piece, gap_s: float) -> None:
+    """Add a piece, to the last one if that is alike and near."""
+    last = joint[-1] if joint else None
+    alike = last is not None and (last.kind, last.what, last.critical) == (piece.kind, piece.what, piece.critical)
+    if last is None or not alike or piece.start_s - last.end_s > gap_s:
+        joint.append(piece)
+        return
+    last.end_s = piece.end_s
+    last.works.extend(piece.works)
+
+
+def coarse(pieces: Sequence[Piece], smallest_s: float) -> list[Piece]:
+    """The same time in fewer pieces: one that is shorter than ``smallest_s`` and touches the one before becomes part of it."""
+    coarser: list[Piece] = []
+    for piece in pieces:
+        last = coarser[-1] if coarser else None
+        touches = last is not None and last.end_s == piece.start_s and last.critical == piece.critical
+        if last is not None and touches and (piece.length_s < smallest_s or last.length_s < smallest_s):
+            larger = max(last, piece, key=lambda piece: piece.length_s)
+            coarser[-1] = Piece(last.start_s, piece.end_s, larger.kind, larger.what, last.critical, larger.works)
+        else:
+            coarser.append(piece)
+    return coarser
+
 
 _STEPS = 3
 _MOST_REPLICAS = 8
@@ -173,7 +283,7 @@ def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = ""
 def _staged(recording: Recording, name: str, path: CriticalPath, stages: Sequence[int], note: str) -> Timeline:
     """One step of a pipeline, from when its first stage begins it to when its last one has ended it; some stages where there are many."""
     steps = {stage: [step for step in recording.steps if step.replica == stage] for stage in stages}
-    these = [its[min(path.number, len(its)) - 1] for its in steps.values() if its]
+    these = [own[min(path.number, len(own)) - 1] for own in steps.values() if own]
     start_s, end_s = min(step.start_s for step in these), max(step.end_s for step in these)
     window = _Window(recording, path, start_s, end_s)
     count, last = len(stages), len(stages) - 1
@@ -202,8 +312,8 @@ class _Drawn:
         if stages:
             self.lanes |= window.collectives(set(stages))
         carried = {} if stages else window.connections()
-        near = {lane: its for lane, its in carried.items() if any(_touches(piece, set(shown)) for piece in its)}
-        mine = {lane for lane, its in near.items() if any(_touches(piece, {path.step.replica}) for piece in its)}
+        near = {lane: pieces for lane, pieces in carried.items() if any(_touches(piece, set(shown)) for piece in pieces)}
+        mine = {lane for lane, pieces in near.items() if any(_touches(piece, {path.step.replica}) for piece in pieces)}
         self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
         served = window.servers()
         self._add(served, {lane for lane in served if through.issuperset(lane.places)}, _MOST_SERVERS, len(served), "servers")
@@ -213,7 +323,7 @@ class _Drawn:
             if len(pieces) > most and lane.kind != "critical path":
                 self.lanes[lane] = coarse(pieces, window_s / most)
                 merged = f"Pieces shorter than {format_seconds(window_s / most)} are joined to those beside them."
-                self.left_out = [*(one for one in self.left_out if one != merged), merged]
+                self.left_out = [*(note for note in self.left_out if note != merged), merged]
 
     @property
     def bars(self) -> tuple[Bar, ...]:
@@ -235,9 +345,12 @@ class _Drawn:
         start_s = self._window.start_s
         lanes = {stage: self._window.place(stage) for stage in self._stages}
         return tuple(
-            Arrow(str(lanes[sent]), str(lanes[came]), its.sent_s - start_s, its.arrived_s - start_s)
-            for its in self._window.messages()
-            if (sent := its.source.replica) in lanes and (came := its.target.replica) in lanes and sent is not None and came is not None
+            Arrow(str(lanes[sent]), str(lanes[came]), message.sent_s - start_s, message.arrived_s - start_s)
+            for message in self._window.messages()
+            if (sent := message.source.replica) in lanes
+            and (came := message.target.replica) in lanes
+            and sent is not None
+            and came is not None
         )
 
     def _replicas(self, through: set[int | None]) -> list[int]:
@@ -248,12 +361,13 @@ class _Drawn:
             return replicas
         length = {
             replica: (
-                digits(statistics.fmean(step.end_s - step.start_s for step in its), 9),
-                statistics.fmean(step.compute_s for step in its),
+                digits(statistics.fmean(step.end_s - step.start_s for step in own), 9),
+                statistics.fmean(step.compute_s for step in own),
             )
-            for replica, its in steps.items()
+            for replica, own in steps.items()
         }
-        fastest, slowest = min(replicas, key=lambda one: (length[one], one)), max(replicas, key=lambda one: (length[one], -one))
+        fastest = min(replicas, key=lambda replica: (length[replica], replica))
+        slowest = max(replicas, key=lambda replica: (length[replica], -replica))
         others = [replica for replica in replicas if replica in through]
         spread = [replicas[round(place * (len(replicas) - 1) / (_MOST_REPLICAS - 1))] for place in range(_MOST_REPLICAS)]
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
@@ -394,7 +508,7 @@ class _Window:
             if segment.kind in ("input", "wait") and segment.places == here
         )
         held = self._stood[step]
-        stood = Spans((its.start_s, its.end_s) for its in held)
+        stood = Spans((wait.start_s, wait.end_s) for wait in held)
         waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("waiting", stood), ("communication", carried), ("apply", served))
         pieces = []
         for start_s, end_s, cause in gaps:
@@ -402,11 +516,11 @@ class _Window:
             cuts = sorted({start_s, end_s, *(at for some in (fed, stood, carried, served, critical) for at in some.cuts(start_s, end_s))})
             for low, high in pairwise(cuts):
                 middle = (low + high) / 2
-                kind: Kind = next((kind for kind, its in waits if its.covers(middle)), last)
+                kind: Kind = next((kind for kind, spans in waits if spans.covers(middle)), last)
                 what = _WAITS[kind]
                 if kind == "waiting":
                     kind = "bubble" if self._recording.beside(step.replica) else kind
-                    what = next((f"waits for {self._whom(its)}" for its in held if its.start_s <= middle < its.end_s), what)
+                    what = next((f"waits for {self._whom(wait)}" for wait in held if wait.start_s <= middle < wait.end_s), what)
                 pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
         return joined(pieces, 0.0)
 
@@ -432,20 +546,21 @@ class _Window:
     def collectives(self, replicas: set[int]) -> dict[_Lane, list[Piece]]:
         """What some replicas do with others of their groups, a lane for each kind."""
         held: dict[_Lane, list[Piece]] = defaultdict(list)
-        for its in self._within():
-            if its.target == EVERYBODY and its.source.replica in replicas:
-                lane = _Lane("connection", (its.target,), its.kind)
-                held[lane].append(Piece(begin_of(its), its.arrived_s, "communication", its.kind, id(its) in self._critical, [its]))
+        for transfer in self._within():
+            if transfer.target == EVERYBODY and transfer.source.replica in replicas:
+                lane = _Lane("connection", (transfer.target,), transfer.kind)
+                critical = id(transfer) in self._critical
+                held[lane].append(Piece(begin_of(transfer), transfer.arrived_s, "communication", transfer.kind, critical, [transfer]))
         return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
 
     def messages(self) -> Iterator[Transfer]:
         """From one replica to another."""
-        return (its for its in self._within() if its.target != EVERYBODY)
+        return (transfer for transfer in self._within() if transfer.target != EVERYBODY)
 
     def _within(self) -> Iterator[Transfer]:
-        for its in self._recording.transfers:
-            if its.arrived_s > self.start_s and begin_of(its) < self.end_s:
-                yield its
+        for transfer in self._recording.transfers:
+            if transfer.arrived_s > self.start_s and begin_of(transfer) < self.end_s:
+                yield transfer
 
     # -- connections and servers ---------------------------------------------------------
 

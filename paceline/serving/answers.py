@@ -21,7 +21,7 @@ from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line
 from paceline.reporting.axes import series_colour
 from paceline.reporting.content import content_of
-from paceline.reporting.figures import plain, timeline_figure
+from paceline.reporting.figures import timeline_figure
 from paceline.reporting.render import render
 from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Timeline
@@ -299,7 +299,7 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
         return {"note": "There is no timeline: no step ended."}
     return {
         "timeline": pickle.dumps(timeline),
-        "figure": plain(timeline_figure(timeline)),
+        "figure": timeline_figure(timeline),
         "sentence": timeline.sentence,
         "note": timeline.note,
     }

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from paceline.reporting.axes import what_scripts_need
+from paceline.reporting.axes import part_colour, what_scripts_need
 from paceline.reporting.figures import KIND_LABELS
-from paceline.reporting.render import PART_OF_KIND, SCRIPTS, environment
+from paceline.reporting.render import SCRIPTS, environment, plotly_script
 from paceline.serving.answers import Conversation
 from paceline.serving.processes import Processes
 from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, MOST_WORKERS, PlanQuestion, Question, Served
@@ -53,7 +53,7 @@ def page_html(served: Served) -> str:
         "most_workers": MOST_WORKERS,
         "most_bytes": MOST_BYTES,
         "needed": what_scripts_need(),
-        "kinds": [(kind, PART_OF_KIND[kind], label) for kind, label in KIND_LABELS.items()],
+        "kinds": [(kind, part_colour(kind), label) for kind, label in KIND_LABELS.items()],
     }
     lists = {"strategies": list(SHORT_NAMES), "clusters": list(entries("clusters"))}
     template, plan_most = environment().get_template("live.html"), format_rough_seconds(MOST_PLAN_S)
@@ -71,14 +71,6 @@ def style() -> str:
     """The report's styles, and what the page has beside it."""
     made = environment()
     return "".join(made.get_template(name).render() for name in ("report.css", "page.css", "live.css"))
-
-
-@lru_cache(maxsize=1)
-def plotly_script() -> str:
-    """Plotly."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
 
 
 AskedT = TypeVar("AskedT", bound=BaseModel)

@@ -12,7 +12,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,6 +55,12 @@ class Column:
         What a reader sees above them; the name where it is left out.
     meaning
         A sentence on what the values are.
+    of
+        Which figure of an item it is, as a dotted name; the column's own name where it is left out.
+    by
+        What reads the value of an item, where no name says it.
+    short
+        What stands above them where there is little room, as on a terminal.
     left
         Whether they begin at the left; as the kind has it where it is left out.
     """
@@ -63,12 +69,30 @@ class Column:
     kind: Kind = "any"
     heading: str = ""
     meaning: str = ""
+    of: str = ""
+    by: Callable[[Any], Cell] | None = None
+    short: str = ""
     left: bool | None = None
 
     @property
     def title(self) -> str:
         """Heading for a reader."""
         return self.heading or self.name
+
+    def read(self, item: object, facts: Mapping[str, Any] | None = None) -> Cell:
+        """The value for an item, which may be a mapping: one of the facts that follow from it, else its own; None where there is none.
+
+        A dotted name ends where something is None.
+        """
+        if self.by is not None:
+            return self.by(item)
+        first, *rest = (self.of or self.name).split(".")
+        known = facts if facts is not None else item if isinstance(item, Mapping) else {}
+        value: Any = known[first] if first in known else getattr(item, first, None)
+        for part in rest:
+            value = None if value is None else getattr(value, part)
+        cell: Cell = value
+        return cell
 
     @property
     def at_left(self) -> bool:
@@ -123,6 +147,16 @@ class Table:
         cells = tuple(tuple(row.get(column) for column in names) for row in rows)
         return cls(title, tuple(Column(column) for column in names), cells, name, note, more)
 
+    @classmethod
+    def reading(cls, title: str, columns: Iterable[Column], items: Iterable[object], name: str = "", note: str = "") -> Table:
+        """A table of items, of which each column reads its value.
+
+        >>> Table.reading("", (Column("half", by=lambda number: number / 2), Column("part", of="imag")), [3, 1j]).rows
+        ((1.5, 0), (0.5j, 1.0))
+        """
+        held = tuple(columns)
+        return cls(title, held, tuple(tuple(column.read(item) for column in held) for item in items), name, note)
+
     def only(self, *names: str) -> Table:
         """The table with these columns alone, in this order.
 
@@ -134,6 +168,12 @@ class Table:
         return replace(
             self, columns=tuple(self.columns[index] for index in kept), rows=tuple(tuple(row[index] for index in kept) for row in self.rows)
         )
+
+    def narrow(self, *names: str) -> Table:
+        """For a place with little room: those of these columns that it has, and that say anything, with short headings."""
+        there = {column.name for column in self.columns}
+        kept = self.only(*(name for name in names if name in there)).without_empty_columns()
+        return replace(kept, columns=tuple(replace(column, heading=column.short or column.heading) for column in kept.columns))
 
     def without_empty_columns(self) -> Table:
         """The table without columns in which no row has a value."""

@@ -16,9 +16,9 @@ from support.pages import Page
 from support.results import sweep
 
 from paceline.reporting import write_report
+from paceline.reporting.content import Change
 from paceline.reporting.exporting import check_images, export_figures, open_page
 from paceline.reporting.render import figure_names
-from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from simulator.base.errors import InputError, PacelineError
 

@@ -14,7 +14,7 @@ from evidence.published.hybrid_prediction import WAYS, fitted_constants, hybrid_
 from evidence.published.hybrid_validation import _Kept, outline_of, validate_hybrids
 from evidence.published.hybrids import HybridTables, alpha_beta, base_of_rules, linear, load_hybrids, roofline
 from evidence.published.tables import load_tables
-from paceline.reporting.validation.files import kinds_of_tables
+from paceline.reporting.validation.page import kinds_of_tables
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.files import with_checksum
 

@@ -10,7 +10,7 @@ from evidence.published.device_transfer import BY_RATIO
 from evidence.published.tables import Excluded
 from evidence.published.validation import Coverage, PublishedValidation, outlines_of
 from paceline.reporting.validation import ValidationFiles, as_data, render_validation, section
-from paceline.reporting.validation.files import kinds_of_tables
+from paceline.reporting.validation.page import kinds_of_tables
 from simulator.spec.constants import Constant, Prior
 
 PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")

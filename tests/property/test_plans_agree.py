@@ -20,7 +20,7 @@ from support.written_numbers import AMOUNT, read, rounds_to
 
 import paceline
 from paceline.planning.answer import Candidate
-from paceline.result_tables import checkpoints_in_words
+from paceline.sentences import checkpoints_in_words
 from simulator.base.text import format_seconds
 from simulator.spec.uncertainty import between
 

@@ -12,11 +12,12 @@ from support.scenarios import scenario_table
 
 from paceline.cli.showing_results import show_result
 from paceline.reporting.columns import columns_of
+from paceline.reporting.content import content_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.measured import overlay_of
-from paceline.reporting.tables import tables_of
-from paceline.result_tables import exchanges_table, stages_table
+from paceline.reporting.report import tables_of
 from paceline.sentences import limit_in_words
+from paceline.tables import exchanges_table, stages_table
 from simulator import Result, scenario_from_table, simulate
 from simulator.base.records import EVERYBODY
 from simulator.engine.replication import replicate
@@ -254,7 +255,7 @@ def test_tables_hold_stages_and_exchanges() -> None:
     assert [row[0] for row in staged.rows] == [0, 1]
     assert {column.name for column in staged.columns}.isdisjoint({"input", "staleness"})
     assert len(exchanged.rows) == len(result.exchanges) == 3
-    named = {table.name: table for table in tables_of([result])}
+    named = {table.name: table for table in tables_of(content_of([result]))}
     assert len(named["stages"].rows) == 2
     assert len(named["exchanges"].rows) == 3
     late = stages_table(simulate(hybrid({**FOUR, "schedule": "pipedream"})))
@@ -268,7 +269,7 @@ def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path
     results = [simulate(hybrid({"workers": workers, "pipeline": 2}, 4)) for workers in (4, 8)]
     points = tmp_path / "points.csv"
     points.write_text("workers,throughput\n4,1000\n8,1500\n", encoding="utf-8")
-    tables = tables_of(results, measured=overlay_of(points, results))
+    tables = tables_of(content_of(results, measured=overlay_of(points, results)))
     counts = {"replicas": [2, 4], "ranks": [4, 8]}  # 4 devices hold 2 copies of a model in 2 stages
     for name, expected in counts.items():
         held = {table.name: [column.name for column in table.columns].index(name) for table in tables if table.name != "calibration"}

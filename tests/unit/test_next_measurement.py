@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
+from paceline.tables import measurements_table, width_table
 from simulator import load_scenario, simulate
 from simulator.memory import largest_batch
 from simulator.resolve.practice import COMPUTE

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import plotly.graph_objects as go
 import pytest
 
 import paceline
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, read_learned
 from paceline.reporting.axes import series_colour
-from paceline.reporting.learning_figures import curves_figure, target_figure
+from paceline.reporting.figures import curves_figure, target_figure
 from simulator.base.errors import ResultsError
 
 TRIED = TriedRate(rate=1.0, reached=0, diverged=0, time_s=None, last=None)
@@ -47,7 +48,7 @@ def learned() -> Learned:
 
 
 def test_curves_have_median_and_range(learned):
-    figure = curves_figure(learned, "accuracy", SERIES)
+    figure = go.Figure(curves_figure(learned, "accuracy", SERIES))
     assert len(figure.data) == 3 * 3 + 1  # range, median and end of each way, and the target
     band, median, end, *_ = figure.data
     assert len(band.x) == 2 * len(median.x)
@@ -57,12 +58,12 @@ def test_curves_have_median_and_range(learned):
     assert median.x[0] == pytest.approx(1.25 / 4)  # when both have been validated for the first time
     assert median.x[-1] == end.x[0] == pytest.approx(9 / 4)  # until the first of them ends
     assert list(figure.data[-1].y) == [0.8, 0.8]
-    assert curves_figure(learned, "loss", SERIES).layout.yaxis.type == "log"
-    assert len(curves_figure(learned, "no such", SERIES).data) == 0
+    assert curves_figure(learned, "loss", SERIES)["layout"]["yaxis"]["type"] == "log"
+    assert curves_figure(learned, "no such", SERIES)["data"] == []
 
 
 def test_time_cost_and_throughput_of_each_way(learned):
-    figure = target_figure(learned, SERIES)
+    figure = go.Figure(target_figure(learned, SERIES))
     names = figure.layout.yaxis.ticktext
     shown = {(trace.xaxis, names[trace.y[0]]): trace for trace in figure.data}
     assert shown["x", "async"].x[0] == pytest.approx((2.0 + 2.5) / 2)
@@ -71,7 +72,7 @@ def test_time_cost_and_throughput_of_each_way(learned):
     assert shown["x3", "ssp"].x[0] == 200.0
     assert ("x", "ssp") not in shown
     without = tuple(way(its.name, its.scenario, 1.0, priced=False) for its in learned.ways)
-    bare = target_figure(learned.model_copy(update={"ways": without}), SERIES)
+    bare = go.Figure(target_figure(learned.model_copy(update={"ways": without}), SERIES))
     assert {trace.xaxis for trace in bare.data} == {"x", "x2"}
 
 

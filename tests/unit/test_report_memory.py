@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 from support.scenarios import scenario_table
 
 from paceline.reporting.content import content_of
@@ -20,7 +21,7 @@ def scenario(**workload) -> Scenario:
 
 def test_parts_are_bars_against_what_the_device_has() -> None:
     found = memory(scenario(**PEAKS))
-    figure = memory_figure(found)
+    figure = go.Figure(memory_figure(found))
     assert [bar.name for bar in figure.data] == ["parameters", "gradients", "activations", "framework reserve"]
     assert sum(bar.x[0] for bar in figure.data) * 2**30 == found.tightest.need_bytes
     assert figure.layout.shapes[0].x0 * 2**30 == 80e9
@@ -34,5 +35,5 @@ def test_the_page_says_it_where_it_is_known() -> None:
 
 def test_a_page_of_what_is_not_known_is_as_before() -> None:
     content = content_of([simulate(scenario())])
-    assert "memory" not in sections_of(content).figures
+    assert "memory" not in sections_of(content).stills
     assert "What devices hold in memory" not in render(content)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import pytest
 from support.runs import FAST
 from support.scenarios import scenario_table
 
 from paceline.planning.improvements import worsened
+from paceline.reporting.content import Change
 from paceline.reporting.figures import sensitivity_figure
-from paceline.reporting.sensitivity import Change
 from paceline.reporting.simulated import changes_of
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import SimulationError
@@ -163,7 +164,7 @@ def test_where_nothing_happens_no_effect_is_seen() -> None:
     found = changes(scenario(workload=jitter, cluster=FAST, strategy=ring, run={"steps": 20, "replications": 19}))
     assert not found["2x network"].seen
     assert found["half device"].seen
-    drawn = sensitivity_figure(list(found.values()))
+    drawn = go.Figure(sensitivity_figure(list(found.values())))
     assert "half device" in drawn.layout.yaxis.ticktext
     assert "2x network" not in drawn.layout.yaxis.ticktext
 
@@ -205,7 +206,7 @@ def test_the_tornado_draws_what_does_anything_opposites_together_the_largest_on_
         Change("half latency", "e", 0.001, -0.1, 0.1, "compute", "latency"),
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     ]
-    drawn = sensitivity_figure(found)
+    drawn = go.Figure(sensitivity_figure(found))
     assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.3], [-0.2], [0.001]]
     assert [list(trace.y) for trace in drawn.data] == [[0], [1], [2], [3], [4]]
     assert list(drawn.layout.yaxis.ticktext) == ["2x device", "half device", "2x &lt;network&gt;", "half batch", "half latency"]

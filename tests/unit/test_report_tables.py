@@ -13,10 +13,11 @@ from support.scenarios import scenario_table
 
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
+from paceline.reporting.content import Change, content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
-from paceline.reporting.sensitivity import Change
+from paceline.reporting.report import tables_of
 from paceline.reporting.simulated import timeline_of
-from paceline.reporting.tables import check_tables, tables_of, write_tables
+from paceline.tables import check_tables, write_tables
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table, csv_cell
@@ -46,7 +47,7 @@ def named(tables: tuple[Table, ...], name: str) -> Rows:
 
 
 def test_results_come_back_as_they_are(results: list[Result]) -> None:
-    rows = named(tables_of(results), "results")
+    rows = named(tables_of(content_of(results)), "results")
     assert set(COLUMNS) <= set(rows[0])
     for row, result in zip(rows, results, strict=True):
         rate = result.throughput_samples_per_s
@@ -60,7 +61,7 @@ def test_results_come_back_as_they_are(results: list[Result]) -> None:
 
 
 def test_breakdown_and_utilisation_come_back(results: list[Result]) -> None:
-    tables = tables_of(results)
+    tables = tables_of(content_of(results))
     for row, result in zip(named(tables, "breakdown"), results, strict=True):
         parts = ("input", "compute", "exposed_communication", "waiting", "apply")
         assert [float(row[f"{part}_s"]) for part in parts] == [getattr(result.breakdown_s, part) for part in parts]
@@ -71,7 +72,7 @@ def test_breakdown_and_utilisation_come_back(results: list[Result]) -> None:
 
 
 def test_the_histogram_of_staleness_comes_back(results: list[Result]) -> None:
-    rows = named(tables_of(results), "staleness")
+    rows = named(tables_of(content_of(results)), "staleness")
     for result in results:
         own = [row for row in rows if row["scenario_hash"] == result.scenario_hash]
         histogram = result.staleness.histogram
@@ -81,7 +82,7 @@ def test_the_histogram_of_staleness_comes_back(results: list[Result]) -> None:
 
 
 def test_replications_and_warnings_come_back(results: list[Result]) -> None:
-    tables = tables_of(results)
+    tables = tables_of(content_of(results))
     rates = [float(row["samples_per_s"]) for row in named(tables, "replications")]
     assert rates == [rate for result in results for rate in result.throughput_of_each_replication]
     warned = [(row["scenario_hash"], row["code"], row["text"]) for row in named(tables, "warnings")]
@@ -89,7 +90,7 @@ def test_replications_and_warnings_come_back(results: list[Result]) -> None:
 
 
 def test_a_synchronous_training_has_no_table_of_staleness() -> None:
-    tables = tables_of([plausible(scenario_of(STRATEGIES[0], 4))])
+    tables = tables_of(content_of([plausible(scenario_of(STRATEGIES[0], 4))]))
     assert "staleness" not in [table.name for table in tables]
     points = named(tables, "calibration")
     assert [int(row["batch"]) for row in points] == [8, 16, 32, 64]
@@ -98,7 +99,7 @@ def test_a_synchronous_training_has_no_table_of_staleness() -> None:
 
 
 def test_files_that_are_compared_are_named(results: list[Result]) -> None:
-    rows = named(tables_of([results[0], results[0]], labels=["old", "new"]), "results")
+    rows = named(tables_of(content_of([results[0], results[0]], labels=["old", "new"])), "results")
     assert [row["configuration"].endswith(label) for row, label in zip(rows, ("old", "new"), strict=True)] == [True, True]
 
 
@@ -145,7 +146,7 @@ def test_the_plan_comes_back(results: list[Result]) -> None:
         discarded=3,
         simulated=2,
     )
-    tables = tables_of(results, plan=plan)
+    tables = tables_of(content_of(results, plan=plan))
     rows = named(tables, "plan")
     assert [(row["rank"], row["name"], row["scaling"], row["meets"], row["pareto"]) for row in rows] == [
         ("1", "2 workers", "weak", "1", "1"),
@@ -162,7 +163,7 @@ def test_measured_points_keep_those_without_a_prediction(results: list[Result]) 
     rate = results[0].throughput_samples_per_s
     beside = Beside("2 workers", "async", 0, "abc", 2, 2, rate, 1500.0, (1400.0, 1600.0), rate.mean / 1500 - 1, True, 1.0, 0.9, 2)
     overlay = Overlay("points.csv", (beside,), (Unmatched("9 workers", 100.0, 3, "no result has workers 9"),))
-    known, unknown = named(tables_of(results, measured=overlay), "measured")
+    known, unknown = named(tables_of(content_of(results, measured=overlay)), "measured")
     assert float(known["error"]) == rate.mean / 1500 - 1
     assert (known["inside"], known["repeats"], known["line"]) == ("1", "2", "2")
     assert (unknown["predicted_samples_per_s"], unknown["why_not"], unknown["line"]) == ("", "no result has workers 9", "3")
@@ -172,7 +173,7 @@ def test_timeline_and_what_ifs_come_back(results: list[Result]) -> None:
     timeline = timeline_of(results[0].scenario, "async")
     assert timeline is not None
     change = Change("2x network", "doubled", 0.5, 0.25, 0.75, "compute", "network", "5 replications of 20 steps")
-    tables = tables_of(results, timeline=timeline, sensitivity=[change])
+    tables = tables_of(content_of(results, timeline=timeline, sensitivity=[change]))
     assert [(row["lane"], float(row["start_s"]), float(row["end_s"])) for row in named(tables, "timeline")] == [
         (bar.lane, bar.start_s, bar.end_s) for bar in timeline.bars
     ]
@@ -194,9 +195,9 @@ def test_timeline_and_what_ifs_come_back(results: list[Result]) -> None:
 def test_scenarios_that_failed_are_listed(results: list[Result]) -> None:
     scenario = scenario_of(STRATEGIES[1], 4)
     failure = Failure(scenario_hash=scenario.hash, scenario=scenario, failed=Failed(kind="DeadlockError", text="=nothing moves"))
-    (row,) = named(tables_of(results, failures=[failure]), "failures")
+    (row,) = named(tables_of(content_of(results, failures=[failure])), "failures")
     assert (row["scenario_hash"], row["replicas"], row["kind"], row["text"]) == (scenario.hash, "4", "DeadlockError", "'=nothing moves")
-    assert "failures" not in [table.name for table in tables_of(results)]
+    assert "failures" not in [table.name for table in tables_of(content_of(results))]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
@@ -214,14 +215,14 @@ def test_numbers_keep_their_sign_and_all_their_digits() -> None:
 
 def test_hostile_names_stay_in_their_cells() -> None:
     results = hostile_sweep()
-    for table in tables_of(results):
+    for table in tables_of(content_of(results)):
         for row in read(table):
             assert None not in row
             assert not any(value.startswith(("=", "+", "@")) for value in row.values() if value)
 
 
 def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
-    tables = tables_of(results)
+    tables = tables_of(content_of(results))
     files = write_tables({table.name: table for table in tables}, check_tables(tables, tmp_path / "new" / "folder"))
     assert [file.name for file in files] == [f"{table.name}.csv" for table in tables]
     for file, table in zip(files, tables, strict=True):
@@ -232,4 +233,4 @@ def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file_is_refused(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match=r"^`tables`: .*/file': is a file, not a folder"):
-        check_tables(tables_of(results), tmp_path / "file")
+        check_tables(tables_of(content_of(results)), tmp_path / "file")

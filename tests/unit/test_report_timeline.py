@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import groupby, pairwise
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +15,8 @@ from support.runs import recorded
 from support.scenarios import scenario_table
 
 from paceline.reporting.figures import timeline_figure
-from paceline.reporting.pieces import Piece, Spans, coarse, joined
 from paceline.reporting.simulated import records_a_step, shortened, timeline_of
-from paceline.reporting.timeline import PATH_KINDS, Bar, Timeline
+from paceline.reporting.timeline import PATH_KINDS, Bar, Piece, Spans, Timeline, coarse, joined
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.observing.recording import bound_of_step, critical_path, median_step
 
@@ -143,9 +143,9 @@ def test_what_stages_hand_on_leads_from_lane_to_lane() -> None:
     ways = {(arrow.source, arrow.target) for arrow in timeline.arrows}
     assert ways == {("stage 0", "stage 1"), ("stage 1", "stage 0")}
     assert all(arrow.arrived_s - arrow.sent_s >= 1e-3 for arrow in timeline.arrows)
-    lines = next(trace for trace in timeline_figure(timeline).data if trace.type == "scatter")
+    lines = next(trace for trace in go.Figure(timeline_figure(timeline)).data if trace.type == "scatter")
     assert len(lines.x) == 3 * len(timeline.arrows)
-    labels = [text for trace in timeline_figure(timeline).data if trace.type == "bar" for text in trace.text or ()]
+    labels = [text for trace in go.Figure(timeline_figure(timeline)).data if trace.type == "bar" for text in trace.text or ()]
     assert {"0", "1", "2", "3"} <= set(labels)
 
 
@@ -263,7 +263,7 @@ def test_a_short_run_stays_as_it_is() -> None:
 
 def test_the_figure_holds_every_bar_once_in_the_page_s_colours() -> None:
     timeline = drawn(mode("sync, backups finish"))
-    chart = timeline_figure(timeline)
+    chart = go.Figure(timeline_figure(timeline))
     places = {(round(base + length, 9), y) for trace in chart.data for base, length, y in zip(trace.base, trace.x, trace.y, strict=True)}
     assert len(places) == len(timeline.bars) == sum(len(trace.x) for trace in chart.data)
     assert {trace.marker.color for trace in chart.data} <= {

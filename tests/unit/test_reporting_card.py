@@ -10,8 +10,8 @@ import pytest
 from support.results import HOSTILE, STRATEGIES, hostile_sweep, sweep
 
 import paceline
-from paceline.reporting.card import CARD, render_card
 from paceline.reporting.content import content_of
+from paceline.reporting.render import CARD, render_card
 from simulator.base.errors import InputError
 from simulator.base.text import format_interval, format_throughput
 

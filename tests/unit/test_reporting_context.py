@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.results import PRICE, STRATEGIES, grid, sweep
 
-from paceline.reporting.columns import MOST_RUNS, columns_of
+from paceline.comparing import compare
+from paceline.reporting.columns import columns_of
 from paceline.reporting.content import content_of
 from paceline.reporting.coordinates import coordinates_of
 from simulator.base.errors import ResultsError
@@ -49,20 +50,20 @@ def test_the_answer_is_compared_with_the_next_fastest_there() -> None:
 
 
 def test_many_runs_are_compared_in_the_text_as_on_the_page() -> None:
-    """The other wins each of the runs that the page does not have."""
     fast, slow = sweep((SYNC, ASYNC), (256,))
-    if fast.throughput_samples_per_s.mean < slow.throughput_samples_per_s.mean:
-        fast, slow = slow, fast
-    rate = fast.throughput_samples_per_s.mean
 
     def with_runs(result: Result, first: float, rest: float) -> Result:
-        runs = (first,) * MOST_RUNS + (rest,) * MOST_RUNS
+        runs = (first,) * 101 + (rest,) * 99
         return result.model_copy(update={"throughput_of_each_replication": runs, "throughput_samples_per_s": prediction_interval(runs)})
 
-    results = [with_runs(fast, 2 * rate, rate), with_runs(slow, rate, 1.5 * rate)]
+    results = [with_runs(fast, 200.0, 100.0), with_runs(slow, 100.0, 110.0)]
     report = content_of(results)
-    assert "there in 100 of 100 runs, 2.00 times as fast (2.00 to 2.00) (the first 100 of 200 runs are compared)" in report.against
-    assert [len(runs) for runs in columns_of(report.results, report.at)["runs"]] == [100, 100]
+    assert "it is in 101 of 200 simulated runs" in report.against
+    page = columns_of(report.results, report.at)["pairs"]
+    expected = compare(*report.results)
+    assert [page[0][0][0], *page[0][0][-2:]] == [1, 101, 200]
+    assert page[0][0][1:4] == pytest.approx([getattr(expected.ratio, end) - 1 for end in ("mean", "low", "high")], rel=1e-4)
+    assert page[1][0][-2:] == [99, 200]
 
 
 def test_a_peak_at_fewer_replicas_is_told() -> None:

@@ -13,10 +13,9 @@ import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 from syrupy.assertion import SnapshotAssertion
 
-from paceline.reporting.content import content_of
+from paceline.reporting.content import Change, content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
-from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
 from simulator.base.text import format_share, format_usd, written

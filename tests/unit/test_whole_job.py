@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from support.jobs import STARTUP_S, TRACING_S, with_job
 from support.results import PRICE, sweep
@@ -15,9 +16,10 @@ from paceline.cli.showing_results import show_result, show_table
 from paceline.planning import Goal, length_of
 from paceline.planning.goal import confidence_of, cost_of, off_by, rates_of, sample_s_of, time_of
 from paceline.reporting.content import content_of
-from paceline.reporting.job_figures import job_timeline_figure, strips_of
-from paceline.reporting.tables import tables_of
-from paceline.result_tables import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table
+from paceline.reporting.figures import job_timeline_figure, strips_of
+from paceline.reporting.report import tables_of
+from paceline.sentences import job_in_words
+from paceline.tables import PART_LABELS, epochs_table, jobs_table, parts_table
 from simulator import Result, load_scenario, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
@@ -46,7 +48,7 @@ def test_every_part_has_a_label_in_its_order() -> None:
 
 
 def test_the_parts_that_take_time_add_up_to_the_job() -> None:
-    rows = list(part_rows(LONG))
+    rows = parts_table(LONG).rows
     assert [row[0] for row in rows] == [label for name, label in PART_LABELS.items() if getattr(job_of(LONG).parts_s, name) > 0]
     assert math.fsum(row[1] for row in rows if isinstance(row[1], float)) == pytest.approx(job_of(LONG).time_s.mean)
     assert math.fsum(row[2] for row in rows if isinstance(row[2], float)) == pytest.approx(1.0)
@@ -89,7 +91,7 @@ def test_a_sweep_shows_jobs_below_its_steps(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_job_of_nothing_else_is_steps_alone() -> None:
     plain = with_job(RESULT, plain=True)
-    assert [row[0] for row in part_rows(plain)] == ["Steps"]
+    assert [row[0] for row in parts_table(plain).rows] == ["Steps"]
     assert jobs_table([plain]).rows[0][-1] == "nothing"
 
 
@@ -110,10 +112,10 @@ def test_columns_of_jobs_are_shown_where_a_result_has_one() -> None:
 
 
 def test_csv_files_hold_parts_and_epochs_of_every_job() -> None:
-    named = {table.name: table for table in tables_of([with_job(result) for result in sweep()[:3]])}
+    named = {table.name: table for table in tables_of(content_of([with_job(result) for result in sweep()[:3]]))}
     assert {row[2] for row in named["job_parts"].rows} == {1, 2, 4}
     assert len(named["job_epochs"].rows) == 6
-    assert not {"job_parts", "job_epochs"} & {table.name for table in tables_of(sweep()[:3])}
+    assert not {"job_parts", "job_epochs"} & {table.name for table in tables_of(content_of(sweep()[:3]))}
 
 
 # -- the timeline --------------------------------------------------------------------------
@@ -129,7 +131,7 @@ def test_strips_are_as_long_as_what_they_show() -> None:
     assert start.pieces[1].seconds == pytest.approx(TRACING_S)
     assert [piece.part for piece in fault.pieces] == ["checkpoints", "lost_work", "down", "steps"]
     assert strips_of(RESULT) == ()
-    drawn = job_timeline_figure((whole, start, later, fault))
+    drawn = go.Figure(job_timeline_figure((whole, start, later, fault)))
     assert all(drawn.layout[axis].range[1] > 0 for axis in ("xaxis", "xaxis2", "xaxis3"))
     places = [drawn.layout[axis].domain for axis in ("yaxis", "yaxis2", "yaxis3")]
     assert all(low < high for low, high in places)

@@ -65,21 +65,13 @@ function showLegends(view) {
   });
 }
 
-function jobCards(point) {
-  const known = value("job_time_s", point) !== null;
-  return {
-    job: known ? shown("job_time_s", point) : data.none,
-    "job-more": known ? interval("job_time_low_s", "job_time_high_s", point) : "no whole job here",
-  };
-}
-
 // of the whole job, of the training that a plan is for, or else of a million samples
-function costCard(point, priced) {
+function costCard(point) {
   const hourly = `${shown("usd_per_hour", point)} an hour`;
   if (document.getElementById("card-job") && value("job_cost_usd", point) !== null) {
     return { cost: shown("job_cost_usd", point), hourly: `${interval("job_cost_low_usd", "job_cost_high_usd", point)}; ${hourly}` };
   }
-  if (!priced) {
+  if (value("usd_per_million_samples", point) === null) {
     return { cost: "not known", hourly: "no price with a source" };
   }
   if (data.trained_samples) {
@@ -91,33 +83,29 @@ function costCard(point, priced) {
 
 // the key figures of a point, by the card that shows them
 function cardsOf(point) {
-  const priced = value("usd_per_million_samples", point) !== null,
-    limit = value("bottleneck_label", point);
+  const limit = value("bottleneck_label", point),
+    ofJob = document.getElementById("card-job") && value("job_time_s", point) !== null;
   return {
     throughput: shown("throughput_samples_per_s", point),
     interval: `samples/s; ${interval("throughput_low", "throughput_high", point)}`,
     efficiency: shown("scaling_efficiency", point),
     speedup: `${interval("scaling_efficiency_low", "scaling_efficiency_high", point)}; ${shown("speedup", point)} times one replica alone`,
-    ...costCard(point, priced),
+    ...costCard(point),
     step: shown("step_mean_s", point),
     p95: `95% below ${shown("step_p95_s", point)}`,
     limit: limit.charAt(0).toUpperCase() + limit.slice(1),
     range: value("standing", point),
-    ...(document.getElementById("card-job") ? jobCards(point) : {}),
+    ...(ofJob ? { job: shown("job_time_s", point), "job-more": interval("job_time_low_s", "job_time_high_s", point) } : { "job-more": "no whole job here" }),
   };
 }
 
 function showCards(view) {
-  const none = "no result at these settings",
-    job = document.getElementById("card-job") ? { job: data.none, "job-more": none } : {},
-    empty = { interval: none, speedup: none, hourly: none, p95: none, range: none, ...job };
-  ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => Object.assign(empty, { [id]: data.none }));
   const at = `at ${view.here < 0 ? settingsText(view.state.at) : pointSettings(view.here)}`,
     alone = keys.filter((_, key) => swept(key)).length < 2,
     where = view.here < 0 ? at : (alone ? "" : at + ": ") + value("placement", view.here);
-  const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? empty : cardsOf(view.here)) };
-  Object.entries(cards).forEach(([id, words]) => {
-    document.getElementById("card-" + id).textContent = words;
+  const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? { range: "no result at these settings" } : cardsOf(view.here)) };
+  document.querySelectorAll("[id^=card-]").forEach((card) => {
+    card.textContent = cards[card.id.slice("card-".length)] || (card.classList.contains("small") ? "no result at these settings" : data.none);
   });
 }
 

@@ -278,7 +278,7 @@ function drawInTime() {
   drawPlot("now", inTime.figure);
   place.setAttribute("aria-label", inTime.sentence);
   const used = begins.kinds.filter(([kind]) => traces.some((trace) => trace.legendgroup === kind));
-  byId("steps-legend").replaceChildren(...used.map(([, part, label]) => legendItem(`var(--part-${part})`, label)));
+  byId("steps-legend").replaceChildren(...used.map(([, colour, label]) => legendItem(colour, label)));
   performance.mark("timeline");
 }
 

@@ -65,6 +65,12 @@ function whose(view, point) {
   return view.lines.length > 1 ? ` – ${nameOf(point)}` : "";
 }
 
+// what is seen of a column at the sliders: its most
+function mostTold(view, column, tell) {
+  const point = extreme(view.chosen.map((each) => each.chosen), column);
+  return point === undefined ? "" : `With ${whereText(view)}, ${tell(shown(column, point))}${whose(view, point)}`;
+}
+
 function cheapest(view, column, what) {
   const point = extreme(ranking(view, view.lines.flatMap((each) => each.points)), column, -1);
   return point === undefined ? "" : `Cheapest with ${pointSettings(point, (key) => !key.condition)}${metText(view)}: ${shown(column, point)} ${what}${whose(view, point)}`;
@@ -173,10 +179,7 @@ const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s",
 
 const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
   what: "Scaling efficiency",
-  title(view) {
-    const best = extreme(view.chosen.map((each) => each.chosen), "scaling_efficiency");
-    return best === undefined ? "" : `With ${whereText(view)}, scaling efficiency is ${shown("scaling_efficiency", best)}${whose(view, best)}`;
-  },
+  title: (view) => mostTold(view, "scaling_efficiency", (most) => `scaling efficiency is ${most}`),
   hover: rateText,
   ends: ["scaling_efficiency_low", "scaling_efficiency_high"],
   ticks: { tickformat: ".0%" },
@@ -201,11 +204,7 @@ const costFigure = figureOverKey("cost", "usd_per_million_samples", {
 
 const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
   what: "Mean staleness in updates",
-  title(view) {
-    const stale = extreme(view.chosen.map((each) => each.chosen), "staleness_mean");
-    const age = stale === undefined ? "" : `${shown("staleness_mean", stale)} updates old on average`;
-    return age && `With ${whereText(view)}, gradients are ${age}${whose(view, stale)}`;
-  },
+  title: (view) => mostTold(view, "staleness_mean", (most) => `gradients are ${most} updates old on average`),
   hover: (point) =>
     hoverText(
       point,
@@ -222,11 +221,7 @@ const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
 
 const linkFigure = figureOverKey("links", "busiest_link_busy", {
   what: "Busy share of the busiest link",
-  title(view) {
-    const busiest = extreme(view.chosen.map((each) => each.chosen), "busiest_link_busy");
-    const words = busiest === undefined ? "" : `the busiest link is in use ${shown("busiest_link_busy", busiest)} of the time`;
-    return words && `With ${whereText(view)}, ${words}${whose(view, busiest)}`;
-  },
+  title: (view) => mostTold(view, "busiest_link_busy", (most) => `the busiest link is in use ${most} of the time`),
   hover(point) {
     const name = value("busiest_link", point);
     const busiest = `busiest link ${shown("busiest_link_busy", point)} busy${name ? ": " + plotText(cut(name, 60)) : ""}`;

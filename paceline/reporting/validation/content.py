@@ -89,18 +89,18 @@ def csv_tables(validation: Validation) -> dict[str, Table]:
 
     Numbers have eight digits: fits end in others from machine to machine.
     """
-    found: dict[str, Table] = {}
-    for family, its in validation.by_family().items():
-        table = its.to_table().without_empty_columns()
+    tables: dict[str, Table] = {}
+    for family, part in validation.by_family().items():
+        table = part.to_table().without_empty_columns()
         table = table.only(*(column.name for column in table.columns if column.name not in _ONCE))
-        found[settings_file(validation.key, family)] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
+        tables[settings_file(validation.key, family)] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
     for table in validation.details:
-        found[details_file(validation.key, table)] = table
+        tables[details_file(validation.key, table)] = table
     return {
         name: replace(
             table, rows=tuple(tuple(digits(cell, _DIGITS) if isinstance(cell, float) else cell for cell in row) for row in table.rows)
         )
-        for name, table in found.items()
+        for name, table in tables.items()
     }
 
 
@@ -175,12 +175,12 @@ _OF_ROWS = (
     Column("measured", "throughput"),
     Column("repeats", "text", left=False),
     Column("predicted", "throughput"),
-    Column("90% interval", "text", left=False),
+    Column("90% interval", "text", left=False, short="90%"),
     Column("error", "error"),
     Column("noise", "share"),
     Column("staleness", "updates"),
     Column("predicted staleness", "updates"),
-    Column("error of staleness", "difference"),
+    Column("error of staleness", "difference", short="stale"),
     Column("distance", "updates"),
 )
 

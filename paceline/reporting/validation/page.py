@@ -6,36 +6,55 @@ It uses ``templates/validation.html``, and filters and styles of the report (:mo
 from __future__ import annotations
 
 import base64
+import csv
 import math
+import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from markupsafe import Markup
 
-from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score, Validation
+from calibrate.testbed.platform import MACHINE
+from calibrate.validation.comparison import Compared, rows_to_csv
+from calibrate.validation.validation import Outline, Score, Validation
 from paceline.reporting.axes import (
     INK,
     MUTED,
     PAPER,
-    band_colour,
-    layout,
+    Figure,
+    band,
+    bars,
+    figure,
     linear_axis,
     log_axis,
     marker_symbol,
+    rows_axis,
+    scatter,
     series_colour,
+    upright,
     what_scripts_need,
+    whiskers,
     workers_axis,
 )
-from paceline.reporting.figures import plain
 from paceline.reporting.render import environment
-from paceline.reporting.validation.content import brief_tables, csv_tables, details_file, rows_table, scores_table, summaries
-from simulator.base.files import Output, marked_kind
+from paceline.reporting.validation.content import (
+    brief_tables,
+    check_document,
+    csv_tables,
+    details_file,
+    place_section,
+    rows_table,
+    scores_table,
+    settings_file,
+    summaries,
+)
+from paceline.tables import write_tables
+from simulator.base.errors import InputError
+from simulator.base.files import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of, marked_kind
 from simulator.base.table import Table
 from simulator.base.text import NONE, clean, format_number, format_share, listed, plot_text, written
 
@@ -58,9 +77,9 @@ def write_validation(validation: Validation, out: Path, *, force: bool = False) 
 def render_validation(validation: Validation) -> str:
     """The page as text: the same for the same validation, byte for byte."""
     curves, lines = curves_of(validation), lines_of(validation)
-    drawn = {"scatter": scatter(validation), "ratios": ratios(lines, validation.groups)} if validation.rows else {}
+    drawn = {"scatter": scatter_figure(validation), "ratios": ratios_figure(lines, validation.groups)} if validation.rows else {}
     if curves:
-        drawn["overlay"] = overlay(curves)
+        drawn["overlay"] = overlay_figure(curves)
     every, tables = rows_table(validation), brief_tables(validation)
     details = [_detail(validation, table) for table in validation.details if table.rows]
     contents = [("ratios", "Predicted over measured")] if validation.rows else []
@@ -89,9 +108,9 @@ def render_validation(validation: Validation) -> str:
             beyond=any(_is_beyond(row) for row in validation.rows),
             cut=is_cut(lines),
             fitted=any(row.fitted for row in validation.rows),
-            ratios_px=drawn["ratios"].layout.height if validation.rows else 0,
+            ratios_px=drawn["ratios"]["layout"]["height"] if validation.rows else 0,
             needed=what_scripts_need(),
-            figures={name: plain(figure) for name, figure in drawn.items()},
+            figures=drawn,
             generator=Markup(_GENERATOR),  # noqa: S704
         )
     )
@@ -111,9 +130,9 @@ _MOST_ROWS = 60
 
 def _parts(validation: Validation, every: Table) -> list[Table]:
     """The table of every setting, cut into those of each group and source, with the same numbers."""
-    its: dict[tuple[str, str], list[int]] = {}
+    parts: dict[tuple[str, str], list[int]] = {}
     for place, row in enumerate(validation.rows):
-        its.setdefault((row.group, source_of(row)), []).append(place)
+        parts.setdefault((row.group, source_of(row)), []).append(place)
     return [
         replace(
             every,
@@ -122,7 +141,7 @@ def _parts(validation: Validation, every: Table) -> list[Table]:
             note="",
             rows=tuple(every.rows[place] for place in places),
         ).without_empty_columns()
-        for number, (key, places) in enumerate(its.items(), start=1)
+        for number, (key, places) in enumerate(parts.items(), start=1)
     ]
 
 
@@ -149,10 +168,10 @@ _NEAR = 1.1
 def _figures_of(validation: Validation, score: Score) -> dict[str, str]:
     """What the cards of a headline show, by the name of the measure; ``simpler``: what simpler rules are off by; ``cause`` of the worst."""
     table = scores_table(Validation("", "", (), (score,)))
-    found = dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
+    measures = dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
     cause = next((row.note for row in validation.rows if row.name == score.worst_setting and row.error == score.worst_error), "")
     rules = sorted(score.baselines.items(), key=lambda item: item[1])
-    return {"noise floor": NONE, **found, "cause": cause, "simpler": listed([f"{name} {format_share(error)}" for name, error in rules])}
+    return {"noise floor": NONE, **measures, "cause": cause, "simpler": listed([f"{name} {format_share(error)}" for name, error in rules])}
 
 
 # -- figures: colours are left as names for the page ---------------------------------------
@@ -163,46 +182,48 @@ _MOST_CURVES = 7
 _SPAN_FOR_LOG = 10.0
 
 
-def scatter(validation: Validation) -> go.Figure:
+def scatter_figure(validation: Validation) -> Figure:
     """Predicted against measured: a point a setting, the range of repeats across, the 90% interval up and down."""
     rows = validation.rows
     seen = [value for row in rows for value in (*row.measured, row.predicted.mean, row.predicted.high, _above_zero(row))]
     low, high = min(seen), max(seen)
     logarithmic = high > _SPAN_FOR_LOG * low
     ends = [low / 1.15, high * 1.15] if logarithmic else [0.0, high * 1.08]
-    figure = go.Figure()
-    for factor, text, dash in ((1.0, "predicted = measured", "solid"), (1.1, "10% too fast", "dot"), (1 / 1.1, "10% too slow", "dot")):
-        figure.add_scatter(
-            x=ends,
-            y=[end * factor for end in ends],
-            mode="lines",
-            line={"color": MUTED, "width": 1.25, "dash": dash},
-            hoverinfo="text",
-            hovertext=[text] * 2,
+    drawn = [
+        scatter(
+            ends, [end * factor for end in ends], mode="lines", line={"color": MUTED, "width": 1.25, "dash": dash}, hovertext=[text] * 2,
             legendgroup="lines",
         )
+        for factor, text, dash in ((1.0, "predicted = measured", "solid"), (1.1, "10% too fast", "dot"), (1 / 1.1, "10% too slow", "dot"))
+    ]  # fmt: skip
     for index, group in enumerate(validation.groups):
-        its = [row for row in rows if row.group == group]
-        colour = series_colour(index)
-        figure.add_scatter(
-            x=[row.mean for row in its],
-            y=[row.predicted.mean for row in its],
-            mode="markers",
-            name=plot_text(group),
-            legendgroup=f"s{index}",
-            hoverinfo="text",
-            hovertext=[_hover(row) for row in its],
-            error_x=_bars(colour, [max(row.measured) - row.mean for row in its], [row.mean - min(row.measured) for row in its]),
-            error_y=_bars(
-                colour, [row.predicted.high - row.predicted.mean for row in its], [row.predicted.mean - _above_zero(row) for row in its]
-            ),
-            marker=_marker(index, [(row,) for row in its]),
+        own = [row for row in rows if row.group == group]
+        measured, predicted = [row.mean for row in own], [row.predicted.mean for row in own]
+        look = series_colour(index), 1.25, 0
+        drawn.append(
+            scatter(
+                measured,
+                predicted,
+                **_named(index, group),
+                hovertext=[_hover(row) for row in own],
+                error_x=whiskers(measured, [min(row.measured) for row in own], [max(row.measured) for row in own], *look),
+                error_y=whiskers(predicted, [_above_zero(row) for row in own], [row.predicted.high for row in own], *look),
+                marker=_marker(index, [(row,) for row in own]),
+            )
         )
     units = {row.unit for row in rows}
     unit = plot_text(next(iter(units))) if len(units) == 1 else "each in its own unit"
-    axes = {name: _axis(seen, ends, f"{name} ({unit})", logarithmic=logarithmic) for name in ("Measured", "Predicted")}
-    figure.update_layout(layout(xaxis=axes["Measured"], yaxis=axes["Predicted"], margin={"l": 56, "r": 12, "t": 12, "b": 48}))
-    return figure
+    axes = {
+        f"{name}axis": log_axis([*seen, *ends], f"{title} ({unit})")
+        if logarithmic
+        else linear_axis(ends[1] / 1.08, f"{title} ({unit})", tickformat="~s" if ends[1] >= 10_000 else "")
+        for name, title in (("x", "Measured"), ("y", "Predicted"))
+    }
+    return figure(drawn, **axes, margin={"l": 56, "r": 12, "t": 12, "b": 48})
+
+
+def _named(index: int, name: str) -> dict[str, str]:
+    return {"name": plot_text(name), "legendgroup": f"s{index}"}
 
 
 @dataclass(frozen=True)
@@ -228,16 +249,16 @@ def lines_of(validation: Validation) -> tuple[Line, ...]:
     """Rows of the figure of ratios, group by group: settings, or if these are too many to be read, sources, groups, or all together."""
     rows, groups = validation.rows, validation.groups
     if len(rows) <= _MOST_LINES:
-        found = [Line(f"{row.name} *" if row.fitted else row.name, groups.index(row.group), (row,)) for row in rows]
-        return tuple(sorted(found, key=lambda line: line.group))
+        lines = [Line(f"{row.name} *" if row.fitted else row.name, groups.index(row.group), (row,)) for row in rows]
+        return tuple(sorted(lines, key=lambda line: line.group))
     scored = [row for row in rows if not row.fitted] or rows
     ways: tuple[Callable[[Compared], tuple[str, ...]], ...] = (lambda row: (row.group, source_of(row)), lambda row: (row.group,))
     for way in ways:
-        its: dict[tuple[str, ...], list[Compared]] = {}
+        sources: dict[tuple[str, ...], list[Compared]] = {}
         for row in scored:
-            its.setdefault(way(row), []).append(row)
-        if len(its) <= _MOST_LINES:
-            lines = [Line(_of_several(key, some), groups.index(key[0]), tuple(some)) for key, some in its.items()]
+            sources.setdefault(way(row), []).append(row)
+        if len(sources) <= _MOST_LINES:
+            lines = [Line(_of_several(key, some), groups.index(key[0]), tuple(some)) for key, some in sources.items()]
             return tuple(sorted(lines, key=lambda line: line.group))
     return (Line(_of_several(("all",), scored), 0, tuple(scored)),)
 
@@ -252,7 +273,7 @@ def _of_several(names: Sequence[str], rows: Sequence[Compared]) -> str:
     return f"{', '.join(filter(None, names))}: {inside:,} of {runs:,} inside"
 
 
-def ratios(lines: Sequence[Line], groups: Sequence[str]) -> go.Figure:
+def ratios_figure(lines: Sequence[Line], groups: Sequence[str]) -> Figure:
     """Predicted over measured on a logarithmic axis, a row for each line; its height is in the layout.
 
     Of a setting the 90% interval as whisker, which is dark where it holds none of the repeats, and behind it the noise of these; of
@@ -260,56 +281,25 @@ def ratios(lines: Sequence[Line], groups: Sequence[str]) -> go.Figure:
     pale. What lies beyond the axis is drawn at its edge.
     """
     edge = edge_of(lines)
-    figure = go.Figure()
-    if are_settings(lines):
-        _add_noise(figure, lines, edge)
-    _add_rules(figure, lines, edge)
+    drawn = [*(_noise(lines, edge) if are_settings(lines) else ()), *_rules(lines, edge)]
     for index, group in enumerate(groups):
-        its = [(place, line) for place, line in enumerate(lines) if line.group == index]
-        missed = [place for place, line in its if len(line.rows) == 1 and not line.rows[0].inside]
-        _add_lines(figure, {place: line for place, line in its if place not in missed}, edge, group, series_colour(index))
-        _add_lines(figure, {place: line for place, line in its if place in missed}, edge, group, INK)
+        own = {place: line for place, line in enumerate(lines) if line.group == index}
+        missed = {place: line for place, line in own.items() if len(line.rows) == 1 and not line.rows[0].inside}
+        drawn += _points({place: line for place, line in own.items() if place not in missed}, edge, group, series_colour(index))
+        drawn += _points(missed, edge, group, INK)
     ticks = [tick for tick in next(some for some in _RATIO_TICKS if edge <= 1.3 * some[-1]) if 1 / edge <= tick <= edge]
-    figure.update_layout(
-        layout(
-            barmode="overlay",
-            bargap=0.0,
-            height=_FRAME_PX + _LINE_PX * len(lines),
-            margin={"l": 8, "r": 12, "t": 6, "b": 46},
-            shapes=[
-                {
-                    "type": "line",
-                    "x0": 1,
-                    "x1": 1,
-                    "xref": "x",
-                    "y0": 0,
-                    "y1": 1,
-                    "yref": "paper",
-                    "layer": "below",
-                    "line": {"color": MUTED, "width": 1},
-                }
-            ],
-            xaxis={
-                **log_axis([1 / edge, edge], "Predicted over measured"),
-                "tickmode": "array",
-                "tickvals": ticks,
-                "ticktext": [f"{tick:.3g}" for tick in ticks],
-                "fixedrange": True,
-            },
-            yaxis={
-                "range": [len(lines) - 0.5, -0.75],
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickmode": "array",
-                "tickvals": list(range(len(lines))),
-                "ticktext": [plot_text(_shortened(line.name)) for line in lines],
-                "ticklabelposition": "inside top",
-                "tickfont": {"size": 11, "color": INK},
-            },
-        )
+    texts = {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    inside = {"ticklabelposition": "inside top", "tickfont": {"size": 11, "color": INK}, "range": [len(lines) - 0.5, -0.75]}
+    return figure(
+        drawn,
+        barmode="overlay",
+        bargap=0.0,
+        height=_FRAME_PX + _LINE_PX * len(lines),
+        margin={"l": 8, "r": 12, "t": 6, "b": 46},
+        shapes=[{**upright(1, color=MUTED), "layer": "below"}],
+        xaxis={**log_axis([1 / edge, edge], "Predicted over measured"), **texts, "fixedrange": True},
+        yaxis={**rows_axis([_shortened(line.name) for line in lines]), **inside},
     )
-    return figure
 
 
 def are_settings(lines: Sequence[Line]) -> bool:
@@ -337,40 +327,28 @@ def _at(ratio: float, edge: float) -> float:
     return min(max(ratio, 1 / edge), edge)
 
 
-def _add_noise(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
+def _noise(lines: Sequence[Line], edge: float) -> Iterator[dict[str, Any]]:
     """The noise of each setting's repeats, behind what is drawn of it."""
-    noisy = [(place, _at(1.0 + line.rows[0].noise, edge)) for place, line in enumerate(lines) if line.rows[0].noise is not None]
+    noisy = {place: _at(1.0 + line.rows[0].noise, edge) for place, line in enumerate(lines) if line.rows[0].noise is not None}
     if noisy:
-        figure.add_bar(
-            x=[high - 1 / high for _, high in noisy],
-            base=[1 / high for _, high in noisy],
-            y=[place for place, _ in noisy],
-            orientation="h",
-            width=1.0,
-            hoverinfo="skip",
-            legendgroup="noise",
-            marker={"color": "var(--grid)", "line": {"width": 0}},
-        )
+        marker = {"color": "var(--grid)", "line": {"width": 0}}
+        widths, lows = [high - 1 / high for high in noisy.values()], [1 / high for high in noisy.values()]
+        yield bars(widths, list(noisy), base=lows, width=1.0, hoverinfo="skip", legendgroup="noise", marker=marker)
 
 
-def _add_rules(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
+def _rules(lines: Sequence[Line], edge: float) -> Iterator[dict[str, Any]]:
     """What simpler rules give, pale."""
+    several = "" if are_settings(lines) else " in the median"
     for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
-        its = [(place, line, _of_rules(line)[rule]) for place, line in enumerate(lines) if rule in _of_rules(line)]
-        several = "" if are_settings(lines) else " in the median"
-        figure.add_scatter(
-            x=[_at(ratio, edge) for _, _, ratio in its],
-            y=[place for place, _, _ in its],
-            mode="markers",
-            name=plot_text(rule),
-            legendgroup=f"rule{number}",
-            hoverinfo="text",
-            hovertext=[
-                f"<b>{plot_text(line.name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}" for _, line, ratio in its
-            ],
-            marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED},
-            opacity=0.6,
-        )
+        ratios = {place: _of_rules(line)[rule] for place, line in enumerate(lines) if rule in _of_rules(line)}
+        texts = [
+            f"<b>{plot_text(lines[place].name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}"
+            for place, ratio in ratios.items()
+        ]
+        yield scatter(
+            [_at(ratio, edge) for ratio in ratios.values()], list(ratios), name=plot_text(rule), legendgroup=f"rule{number}",
+            hovertext=texts, marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED}, opacity=0.6,
+        )  # fmt: skip
 
 
 def _of_rules(line: Line) -> dict[str, float]:
@@ -379,30 +357,20 @@ def _of_rules(line: Line) -> dict[str, float]:
     return {rule: statistics.median(row.baselines[rule] / row.mean for row in line.rows) for rule in shared}
 
 
-def _add_lines(figure: go.Figure, its: Mapping[int, Line], edge: float, group: str, whisker: str) -> None:
+def _points(own: Mapping[int, Line], edge: float, group: str, whisker: str) -> Iterator[dict[str, Any]]:
     """Lines of a group by their places, with whiskers of a colour."""
-    if not its:
+    if not own:
         return
-    spans = [[_at(ratio, edge) for ratio in _span(line)] for line in its.values()]
-    index = next(iter(its.values())).group
-    common: dict[str, Any] = {
-        "y": list(its),
-        "mode": "markers",
-        "name": plot_text(group),
-        "legendgroup": f"s{index}",
-        "hoverinfo": "text",
-        "hovertext": [_hover(line.rows[0]) if len(line.rows) == 1 else _hover_of_several(line) for line in its.values()],
-    }
-    up, down = [high - middle for _, middle, high, *_ in spans], [middle - low for low, middle, *_ in spans]
-    figure.add_scatter(
-        x=[middle for _, middle, *_ in spans],
-        error_x=_bars(whisker, up, down) | {"thickness": 2.5 if whisker == INK else 1.5},
-        marker=_marker(index, [line.rows for line in its.values()]),
-        **common,
-    )
-    if any(len(line.rows) > 1 for line in its.values()):
+    index = next(iter(own.values())).group
+    spans = [[_at(ratio, edge) for ratio in _span(line)] for line in own.values()]
+    low, middle, high = ([span[end] for span in spans] for end in range(3))
+    texts = [_hover(line.rows[0]) if len(line.rows) == 1 else _hover_of_several(line) for line in own.values()]
+    common = {**_named(index, group), "hovertext": texts}
+    errors = whiskers(middle, low, high, whisker, 2.5 if whisker == INK else 1.5, 0)
+    yield scatter(middle, list(own), **common, error_x=errors, marker=_marker(index, [line.rows for line in own.values()]))
+    if any(len(line.rows) > 1 for line in own.values()):
         short = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
-        figure.add_scatter(x=[span[-1] if len(span) > 3 else None for span in spans], marker=short, **common)
+        yield scatter([span[-1] if len(span) > 3 else None for span in spans], list(own), marker=short, **common)
 
 
 FARTHEST = 8.0
@@ -505,24 +473,6 @@ def _above_zero(row: Compared) -> float:
     return max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN)
 
 
-def _bars(colour: str, up: Sequence[float], down: Sequence[float]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(0.0, value) for value in up],
-        "arrayminus": [max(0.0, value) for value in down],
-        "color": colour,
-        "thickness": 1.25,
-        "width": 0,
-    }
-
-
-def _axis(seen: Sequence[float], ends: Sequence[float], title: str, *, logarithmic: bool) -> dict[str, Any]:
-    if logarithmic:
-        return log_axis([*seen, *ends], title)
-    return linear_axis(ends[1] / 1.08, title, tickformat="~s" if ends[1] >= 10_000 else "")
-
-
 @dataclass(frozen=True)
 class Curve:
     """Predictions of one group that differ in the number of workers alone, ascending."""
@@ -552,68 +502,152 @@ def curves_of(validation: Validation) -> tuple[Curve, ...]:
     return tuple(curves) if len(curves) <= _MOST_CURVES else ()
 
 
-def overlay(curves: tuple[Curve, ...]) -> go.Figure:
+def overlay_figure(curves: Sequence[Curve]) -> Figure:
     """A curve with its 90% interval a group, and every repeat that was measured as a point."""
-    figure = go.Figure()
-    for curve in curves:
-        workers = [float(row.settings["workers"]) for row in curve.rows]
-        colour = series_colour(curve.index)
-        low = [max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN) for row in curve.rows]
-        high = [row.predicted.high for row in curve.rows]
-        if len(workers) > 1:
-            figure.add_scatter(
-                x=workers + workers[::-1],
-                y=high + low[::-1],
-                mode="lines",
-                fill="toself",
-                fillcolor=band_colour(curve.index),
-                line={"width": 0, "color": band_colour(curve.index)},
-                hoverinfo="skip",
-                legendgroup=f"s{curve.index}",
-            )
-        figure.add_scatter(
-            x=workers,
-            y=[row.predicted.mean for row in curve.rows],
-            mode="lines+markers",
-            name=plot_text(curve.name),
-            legendgroup=f"s{curve.index}",
-            hoverinfo="text",
-            hovertext=[_hover(row) for row in curve.rows],
-            line={"color": colour, "width": 2.25},
-            marker={"symbol": marker_symbol(curve.index), "size": 8, "color": colour},
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [top - row.predicted.mean for top, row in zip(high, curve.rows, strict=True)],
-                "arrayminus": [row.predicted.mean - bottom for bottom, row in zip(low, curve.rows, strict=True)],
-                "color": colour,
-                "thickness": 1.25,
-                "width": 5,
-                "visible": len(workers) == 1,
-            },
-        )
+    drawn, values = [], []
     seen: dict[tuple[float, float], str] = {}
     for curve in curves:
-        for row in curve.rows:
-            for value in row.measured:
-                seen.setdefault((float(row.settings["workers"]), value), _hover(row))
-    figure.add_scatter(
-        x=[workers for workers, _ in seen],
-        y=[value for _, value in seen],
-        mode="markers",
-        legendgroup="measured",
-        hoverinfo="text",
-        hovertext=list(seen.values()),
-        marker={"symbol": "x-thin", "size": 9, "color": PAPER, "line": {"color": INK, "width": 2}},
-    )
-    counts = [round(workers) for workers, _ in seen]
-    values = [value for _, value in seen] + [
-        end for curve in curves for row in curve.rows for end in (row.predicted.high, row.predicted.mean)
-    ]
-    values += [max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN) for curve in curves for row in curve.rows]
-    figure.update_layout(layout(xaxis=workers_axis(counts), yaxis=log_axis(values)))
-    return figure
+        workers, colour = [float(row.settings["workers"]) for row in curve.rows], series_colour(curve.index)
+        low, middle = [_above_zero(row) for row in curve.rows], [row.predicted.mean for row in curve.rows]
+        high, texts = [row.predicted.high for row in curve.rows], [_hover(row) for row in curve.rows]
+        if len(workers) > 1:
+            drawn.append(band(workers, low, high, curve.index, legendgroup=f"s{curve.index}"))
+        line, marker = {"color": colour, "width": 2.25}, {"symbol": marker_symbol(curve.index), "size": 8, "color": colour}
+        errors = {**whiskers(middle, low, high, colour, 1.25, 5), "visible": len(workers) == 1}
+        named = _named(curve.index, curve.name)
+        drawn.append(scatter(workers, middle, mode="lines+markers", **named, hovertext=texts, line=line, marker=marker, error_y=errors))
+        values += [*low, *middle, *high]
+        for row, text in zip(curve.rows, texts, strict=True):
+            seen |= {place: text for value in row.measured if (place := (float(row.settings["workers"]), value)) not in seen}
+    counts, measured = [workers for workers, _ in seen], [value for _, value in seen]
+    cross = {"symbol": "x-thin", "size": 9, "color": PAPER, "line": {"color": INK, "width": 2}}
+    drawn.append(scatter(counts, measured, legendgroup="measured", hovertext=list(seen.values()), marker=cross))
+    return figure(drawn, xaxis=workers_axis([round(workers) for workers in counts]), yaxis=log_axis([*measured, *values]))
 
 
 def _plain(value: float | str) -> str:
     return f"{value:g}" if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class ValidationFiles:
+    """What is to be written of a validation; None: not that.
+
+    Attributes
+    ----------
+    out
+        A page, HTML.
+    markdown
+        A Markdown file whose section of this kind of validation is replaced.
+    rows
+        CSV.
+    tables
+        A folder of CSV files, which the section in ``markdown`` then has links to.
+    scenario, platform, matrix
+        Files that are written beside these, by somebody else.
+    force
+        Whether files may be replaced that are something else.
+    """
+
+    out: Path | None = None
+    markdown: Path | None = None
+    rows: Path | None = None
+    tables: Path | None = None
+    scenario: Path | None = None
+    platform: Path | None = None
+    matrix: Path | None = None
+    force: bool = False
+    _tables: dict[str, Output] = field(default_factory=dict, init=False, repr=False)
+
+    def check(self, outlines: Sequence[Outline], reads: Sequence[Path] = ()) -> None:
+        """Make sure, before the work, that all can be written and replace nothing of anybody else's.
+
+        Parameters
+        ----------
+        outlines
+            Of each validation that it may become, what its tables are.
+        reads
+            Files that are read.
+
+        Raises
+        ------
+        InputError
+            One cannot, or two are the same.
+        """
+        for name, path in self._paths():
+            self._output(name, path, reads)
+        if self.tables is not None:
+            check_folder(self.tables, "tables")
+            for outline in outlines:
+                for name, kind in kinds_of_tables(outline).items():
+                    self._tables[name] = Output(self.tables / name, kind, force=self.force, argument="tables", reads=reads)
+        if self.markdown is not None:
+            check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
+        tables = [("tables", output.path) for output in self._tables.values()]
+        check_apart((f"`{name}`", path) for name, path in (*self._paths(), *tables))
+
+    def _paths(self) -> Iterator[tuple[str, Path]]:
+        named = (
+            ("out", self.out),
+            ("markdown", self.markdown),
+            ("rows", self.rows),
+            ("out_scenario", self.scenario),
+            ("out_matrix", self.matrix),
+            ("platform", self.platform),
+        )
+        yield from ((name, path) for name, path in named if path is not None)
+
+    def _output(self, name: str, path: Path, reads: Sequence[Path] = ()) -> Output:
+        return Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
+
+    def write(self, validation: Validation) -> None:
+        """Write what was asked for, and :meth:`check` found to be possible, but the files of somebody else; the tables last.
+
+        Raises
+        ------
+        InputError
+            A file cannot be written, or something else has come to lie there.
+        """
+        made = {} if self.tables is None else csv_tables(validation)
+        if self.out is not None:
+            write_validation(validation, self.out, force=self.force)
+        if self.markdown is not None:
+            links = {name: Path(os.path.relpath(self._tables[name].path, self.markdown.parent)).as_posix() for name in made}
+            section = place_section(_document(self.markdown), validation, links if made else None)
+            self._output("markdown", self.markdown).write(section)
+        if self.rows is not None:
+            self._output("rows", self.rows).write(rows_to_csv(validation.rows))
+        write_tables(made, self._tables)
+
+
+def kinds_of_tables(outline: Outline) -> dict[str, OutputKind]:
+    """What each file may replace that a table becomes, by its name: of settings, only the validation tells all columns."""
+    settings = {settings_file(outline.key, family): _OF_SETTINGS for family in outline.families}
+    return settings | {details_file(outline.key, table): csv_kind([column.name for column in table.columns]) for table in outline.details}
+
+
+_SETTINGS = ["name", "group", "fitted", "unit", "repeats", "measured"]
+"""What the heading of a table of settings begins with."""
+_OF_SETTINGS = OutputKind("is no table of a validation's settings", lambda path: heading_of(path)[: len(_SETTINGS)] == _SETTINGS)
+
+
+def _is_markdown(path: Path) -> bool:
+    return path.suffix.lower() in (".md", ".markdown") or "<!-- begin paceline validate: " in _document(path)
+
+
+_KINDS = {
+    "out": VALIDATION_PAGE,
+    "markdown": OutputKind("is no Markdown file (NAME.md)", _is_markdown),
+    "rows": OutputKind("holds no such rows", lambda path: has_header(path, next(csv.reader([rows_to_csv(())])))),
+    "out_scenario": EDITED,
+    "out_matrix": EDITED,
+    "platform": MACHINE,
+}
+
+
+def _document(path: Path) -> str:
+    """What a Markdown file holds so far."""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
+        raise InputError(f"`markdown`: {str(path)!r}: is no text in UTF-8; choose another file") from None
