@@ -11,7 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -91,7 +91,7 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
     at_once = scenario.replicas if scenario.strategy.pace.asynchronous else 1
     waits_s = window.breakdown_s.input / at_once
     samples, fills = step_samples(scenario), [fill_of(scenario, first=filling) for filling in (False, True)]
-    crews = _Crews(scenario, rates, rates_of) if job.faults is not None else None
+    crew_of = _crews(scenario, job.faults, rates_of) if job.faults is not None else None
     courses, ends = [], []
     for replication, (rate, at_first) in enumerate(zip(rates, first, strict=True)):
         streams = Streams(scenario.run.seed, replication)
@@ -104,7 +104,7 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
         waits = [(fill, at_once * max(each_s - apart_s, 0.0)) for fill, each_s in zip(fills, (step_s, first_s), strict=True)]
         fillings_s = [max(fill.seconds - fill.batches * each_s, 0.0) for fill, each_s in waits]
         course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), fillings_s, streams)
-        crew = crews.of(replication) if crews is not None else None
+        crew = crew_of(replication) if crew_of is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
         courses.append(course)
         ends.append(Renewal(course, crew, faults).run())
@@ -206,60 +206,33 @@ def _at_most_1(estimate: Estimate) -> Estimate:
     return Estimate(mean=min(estimate.mean, 1.0), low=min(estimate.low, 1.0), high=min(estimate.high, 1.0))
 
 
-class _Crews:
+def _crews(scenario: Resolved, faults: Faults, rates_of: Rates) -> Callable[[int], Crew]:
     """Who trains in each replication, with throughputs for fewer workers as they are needed."""
+    pace, layout = scenario.strategy.pace, scenario.layout
+    needed = workers = layout.processes
+    if layout.servers:
+        needed = faults.min_workers if pace.asynchronous else -(-pace.awaited(layout.replicas) // layout.replicas_per_process)
+    elif faults.elastic:
+        needed = faults.min_workers
+    needed = min(needed, workers)
 
-    def __init__(self, scenario: Resolved, rates: Sequence[float], rates_of: Rates) -> None:
-        assert scenario.job is not None
-        assert scenario.job.faults is not None
-        self._scenario = scenario
-        self._faults: Faults = scenario.job.faults
-        self._rates_of = rates_of
-        self._workers = scenario.layout.processes
-        self._known: dict[int, Sequence[float]] = {self._workers: rates}
-        pace, layout = scenario.strategy.pace, scenario.layout
-        self._needed = self._workers
-        if layout.servers:
-            self._needed = (
-                self._faults.min_workers if pace.asynchronous else -(-pace.awaited(layout.replicas) // layout.replicas_per_process)
-            )
-        elif self._faults.elastic:
-            self._needed = self._faults.min_workers
+    @cache
+    def rates_without(missing: int) -> Sequence[float]:
+        """Of the same training by fewer workers, each with the batch that it has."""
+        strategy = scenario.strategy.fewer((workers - missing) * layout.replicas_per_process, layout.ranks)
+        batch = {"workload.batch_per_replica": scenario.batch, "workload.global_batch": None}
+        return rates_of(resolve(window_of(scenario).replaced({**batch, "strategy": strategy})))
 
-    def of(self, replication: int) -> Crew:
-        """Of one replication."""
-        return Crew(
-            faults=self._faults,
-            workers=self._workers,
-            needed=min(self._needed, self._workers),
-            effect_of=partial(effect_of, self._scenario),
-            step_s_with=partial(self._step_s, replication),
-        )
-
-    def _step_s(self, replication: int, present: int) -> float:
-        """Seconds of a step of the job with fewer workers.
-
-        Throughputs are simulated with 1, 2, 4, ... workers fewer, and between those taken on a straight line.
-        """
-        missing = self._workers - present
+    def step_s(replication: int, present: int) -> float:
+        """Seconds of a step: throughputs are simulated with 1, 2, 4, ... fewer, and between those taken on a straight line."""
+        missing = workers - present
         less = 1 << (missing.bit_length() - 1)
-        more = min(2 * less, self._workers - self._needed)
-        low, high = (self._with(self._workers - count)[replication] for count in (less, max(more, less)))
+        more = max(min(2 * less, workers - needed), less)
+        low, high = (rates_without(count)[replication] for count in (less, more))
         share = (missing - less) / (more - less) if more > less else 0.0
-        return step_samples(self._scenario) / (low + share * (high - low))
+        return step_samples(scenario) / (low + share * (high - low))
 
-    def _with(self, workers: int) -> Sequence[float]:
-        if workers not in self._known:
-            self._known[workers] = self._rates_of(_with_workers(self._scenario, workers))
-        return self._known[workers]
-
-
-def _with_workers(scenario: Resolved, workers: int) -> Resolved:
-    """The same training by fewer workers, each with the batch that it has."""
-    layout = scenario.layout
-    ranks = workers * layout.replicas_per_process
-    batch = {"workload.batch_per_replica": scenario.batch, "workload.global_batch": None}
-    return resolve(window_of(scenario).replaced({**batch, "strategy": scenario.strategy.fewer(ranks, layout.ranks)}))
+    return lambda replication: Crew(faults, workers, needed, partial(effect_of, scenario), partial(step_s, replication))
 
 
 def _evaluation_step_s(scenario: Resolved, step_s: float) -> float:
