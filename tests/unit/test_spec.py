@@ -12,6 +12,7 @@ from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, Link, NodeClass
 from simulator.spec.distributions import Empirical
+from simulator.spec.uncertainty import Uncertainty, with_times
 
 LINK = Link(bandwidth_bytes_per_s=1e9)
 RING, SERVERS = load_scenario("ring", [("strategy.workers", 4)]), load_scenario("async-ps", [("strategy.workers", 4)])
@@ -69,3 +70,22 @@ def test_a_copy_of_measured_values_has_their_mean() -> None:
     assert isinstance(law, Empirical)
     assert law.mean() == 2.0
     assert law.model_copy(update=changed).mean() == 5.0
+
+
+def test_values_are_read_and_replaced_by_their_dotted_keys() -> None:
+    rate, latency = "cluster.inter_node.bandwidth_bytes_per_s", "cluster.inter_node.latency_s"
+    before = RING.value_at(rate)
+    changed = RING.replaced({rate: 1e6, latency: 2e-3, "run.seed": 5, "strategy": SERVERS.strategy})
+    assert [changed.value_at(path) for path in (rate, latency, "run.seed", "strategy")] == [1e6, 2e-3, 5, SERVERS.strategy]
+    assert changed.cluster.intra_node is RING.cluster.intra_node
+    assert changed.hash != RING.hash
+    assert RING.value_at(rate) == before
+
+
+def test_a_number_is_multiplied_with_its_draws() -> None:
+    drawn = Uncertainty(parameters=("inter_node.latency_s", "intra_node.latency_s"), draws=((1e-3, 1e-4), (3e-3, 2e-4)))
+    cluster = RING.cluster.replaced({"uncertainty": drawn, "inter_node.latency_s": 2e-3})
+    twice = with_times(cluster, {"inter_node.latency_s": 2.0, "inter_node.bandwidth_bytes_per_s": 0.5})
+    assert twice.inter_node.latency_s == 4e-3
+    assert twice.inter_node.bandwidth_bytes_per_s == cluster.inter_node.bandwidth_bytes_per_s / 2
+    assert twice.value_at("uncertainty.draws") == ((2e-3, 1e-4), (6e-3, 2e-4))
