@@ -624,8 +624,8 @@ def preemptible_of(scenario: Scenario, preemption: Preemption) -> int:
 def _mean_life_s(preemption: Preemption, shape: float, nodes: int) -> float | None:
     """Mean time from when a node is there until it is taken; None where it is never.
 
-    Of a Weibull law that is cut at c: scale Gamma(1 + 1/k) P(1/k, (c / scale)^k), with the regularised incomplete gamma function P,
-    which is the integral of the share that lives. Of a trace: the time that nodes are there over the times that one goes.
+    Of a Weibull distribution that is cut at c: scale Gamma(1 + 1/k) P(1/k, (c / scale)^k), with the regularised incomplete gamma
+    function P, which is the integral of the share that lives. Of a trace: the time that nodes are there over the times that one goes.
     """
     if preemption.mtbf_s is None:
         spells = list(itertools.pairwise(preemption.available))

@@ -183,7 +183,7 @@ StepTime = Callable[[Drawn, Streams], float]
 
 
 def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates, teams as workers.
+    """What one replication simulates: one draw of all that fits leave open, achieved rates, devices that go together as one.
 
     What compression costs is in the times of its passes, and what a measured step held beside compute is not.
     What leaves nothing open is returned itself.

@@ -1,7 +1,7 @@
 """How fast others have trained published models on single devices: ``models/published/speeds.csv`` and ``speed_models.toml``.
 
 Columns are the fields of :class:`PublishedThroughput`, keys those of :class:`Model`. Here rows are read and paired; rules that
-move a workload by them are in device_transfer.py, roofline.py and precision.py.
+move a workload by them are in device_transfer.py.
 """
 
 from __future__ import annotations

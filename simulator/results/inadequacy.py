@@ -295,7 +295,7 @@ def _before_sending(scenario: Scenario) -> float:
     """Share of compute that is over before the first gradient can be sent: the forward pass, where replicas reduce."""
     if scenario.strategy.reduction is None:
         return 0.0
-    forward_s, backward_s = (law(scenario.batch) for law in (scenario.workload.forward, scenario.workload.backward))
+    forward_s, backward_s = (cost(scenario.batch) for cost in (scenario.workload.forward, scenario.workload.backward))
     return forward_s / (forward_s + backward_s) if forward_s else 0.0
 
 

@@ -1,7 +1,7 @@
 """Which uncertain quantity contributes how much to the variance of an answer, by the draws that its runs took.
 
 Sobol' indices from given runs, by a sparse polynomial expansion, with no further simulation; which quantities there are is said in
-:mod:`simulator.resolve.quantities`, what is made of them in :mod:`simulator.results.next_measurement`.
+``drawn_quantities`` of :mod:`simulator.resolve.drawing`, what is made of them in :mod:`simulator.results.next_measurement`.
 """
 
 from __future__ import annotations
