@@ -305,7 +305,7 @@ State = Literal["unclear", "inside", "beyond", "slower", "faster"]
 """``unclear``: cannot tell; ``beyond``: outside the 90% interval, as one run in ten is; ``slower``, ``faster``: outside."""
 
 _SURE = 0.99865
-"""Three standard deviations of a normal law, on one side."""
+"""Three standard deviations of a normal distribution, on one side."""
 _KNOWN = 0.1
 """A mean that is known to such a share of the predicted one can be judged, however narrow the interval."""
 _DIGITS = 1e-6
@@ -336,7 +336,7 @@ class Predicted:
     mean_s, low_s, high_s
         The mean step of a run, and its 90% interval.
     least_s, most_s
-        Between which ``coverage`` of runs as predicted lie: the same interval with logarithms stretched as those of a normal law.
+        Between which ``coverage`` of runs as predicted lie: the same interval with logarithms stretched as those of a normal distribution.
     p50_s, p95_s
         Quantiles of single steps.
     coverage

@@ -300,7 +300,7 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
     -------
     InputPipeline
         Serial and parallel seconds of a batch, in a first epoch and, where it caches, in later ones; calls, prefetch and
-        shuffle buffer as they were measured; law of a batch's time; 90% intervals in ``fit``. What is badly determined
+        shuffle buffer as they were measured; distribution of a batch's time; 90% intervals in ``fit``. What is badly determined
         stands in ``provenance["weak"]``.
 
     Raises

@@ -41,7 +41,7 @@ _LEAST_SHARE = 0.1
 _POOR = 0.25
 """Of the times of half of the pulls and pushes: a fit that is further off is warned about."""
 _SMALLEST = 1e-15
-"""Seconds of a draw at least: zero would mean that practice is to be taken."""
+"""Seconds of a draw at least: zero would mean that the measured default is to be taken."""
 _OF_LINK = "link_"
 """Begins what the provenance says of the cluster that the server was put into."""
 

@@ -89,7 +89,7 @@ def fit_workload(
     Returns
     -------
     Workload
-        Forward, backward and apply as affine functions of the batch, the law of step times,
+        Forward, backward and apply as affine functions of the batch, the distribution of step times,
         variables in the order in which their gradients become ready, 90% intervals and joint
         bootstrap draws.
 

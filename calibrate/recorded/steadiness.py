@@ -33,7 +33,7 @@ _FREEDOM = 8.0
 """Degrees of freedom of a standard deviation that can be used."""
 _AROUND, _CLIP = 31, 3.0
 _OF_NORMAL = 1.1503
-"""Quantile of 75% of distances from the median, of a normal law over its standard deviation: a quarter may be wild."""
+"""Quantile of 75% of distances from the median, of a normal distribution over its standard deviation: a quarter may be wild."""
 _MOST_VALUES = 5_000
 _MOST_LEVELS = 64
 _FIRST_LOOK, _GROWTH = 256, 1.15
@@ -239,7 +239,7 @@ class Periodic:
     extra_s
         What each takes beyond a step: the mean.
     error_s
-        Standard error of that mean; of few, as much larger as Student's quantile of 95% is beyond that of the normal law.
+        Standard error of that mean; of few, as much larger as Student's quantile of 95% is beyond that of the normal distribution.
     count
         How many there were.
     first_step
@@ -500,16 +500,13 @@ def _turned_back(run: RecordedRun) -> Bools:
     return back
 
 
-def _begins(run: RecordedRun) -> set[int]:
-    """Rows with which a process begins."""
-    return {0, *(mark.row for mark in run.marks if mark.what == "restart")} if run.kind != "profile" else set()
-
-
 def _first(run: RecordedRun, usable: Bools) -> Bools:
     """The first step of each process, and long ones right behind it; of means of several steps, long ones alone."""
     first = np.zeros(len(run), dtype=bool)
     median = float(np.median(run.duration_s[usable]))
-    for begin in _begins(run):
+    # rows with which a process begins
+    begins = {0, *(mark.row for mark in run.marks if mark.what == "restart")} if run.kind != "profile" else set()
+    for begin in begins:
         for row in range(begin, min(begin + _MOST_FIRST, len(run))):
             # behind a first step that is no longer than others nothing is of the beginning
             if run.duration_s[row] <= _LONG * median:

@@ -161,25 +161,32 @@ def steps_of(profile: Profile) -> StepsOfProfile:
         There are no steps.
     """
     device = profile.devices[0] if profile.devices else ""
-    own = _own_windows(profile, device)
+    own_line = next((line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE), None)
+    own = () if own_line is None else tuple(_windows_of(own_line.events)[0])
     try:
         marks = _host_marks(profile)
     except CalibrationError:
         if not own:
             raise
         marks = Marks(_STEP_LINE, own, 0, 0)
-    fetches = _fetches(profile.host_lines)
-    pipeline = _pipeline(profile.host_lines, marks, fetches)
+    # when a step asked tf.data for a batch, and had it
+    fetched = [event for line in profile.host_lines for event in line.events if _is_fetch(event.name)]
+    fetches = [(event.start_s, event.end_s) for event in fetched]
+    pipeline = _pipeline(profile.host_lines, marks, fetched)
     # where nothing is prefetched, preparing the input is a part of the step
     waits = fetches if pipeline.prefetched else []
-    if device:
-        ops = device_ops(line for line in profile.timelines if line.plane == device)
-        owned = _by_time(own, ops) if own else _launched_windows(profile, device, marks, ops)
-        steps = tuple(_on_device(window, ops, waits) for window, ops in owned.items())
-        return StepsOfProfile(profile, marks, device, steps, pipeline)
-    everything = host_ops(profile.host_lines)
-    steps = tuple(_on_host(window, everything, waits) for window in marks.windows)
-    return StepsOfProfile(profile, marks, "/host:CPU", steps, pipeline)
+    if not device:
+        ops = host_ops(profile.host_lines)
+        steps = tuple(_on_host(window, _within_window(window, ops), waits) for window in marks.windows)
+        return StepsOfProfile(profile, marks, "/host:CPU", steps, pipeline)
+    ops = device_ops(line for line in profile.timelines if line.plane == device)
+    owned = {window: _within_window(window, ops) for window in own} if own else _launched_windows(profile, device, marks, ops)
+    return StepsOfProfile(profile, marks, device, tuple(_on_device(window, ran, waits) for window, ran in owned.items()), pipeline)
+
+
+def _within_window(window: Window, ops: Sequence[Op]) -> Sequence[Op]:
+    """The operations, sorted by their beginning, that begin in a step."""
+    return ops[bisect_left(ops, window.start_s, key=begin) : bisect_left(ops, window.end_s, key=begin)]
 
 
 def _host_marks(profile: Profile) -> Marks:
@@ -206,14 +213,7 @@ def _host_marks(profile: Profile) -> Marks:
     return Marks(name, kept, len(windows) - len(kept), pauses)
 
 
-def _own_windows(profile: Profile, device: str) -> tuple[Window, ...]:
-    """The steps of a device's own line of steps; () where it has none."""
-    lines = [line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE]
-    events = lines[0].events if lines else ()
-    return tuple(_windows_of(events)[0])
-
-
-def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[Op]) -> dict[Window, list[Op]]:
+def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[Op]) -> dict[Window, Sequence[Op]]:
     """The steps of a device, and what it did in each.
 
     A kernel belongs to the step in which the host launched it (they share a correlation number),
@@ -242,12 +242,6 @@ def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence
     launches = sorted(owned.items(), key=lambda item: item[1][0].start_s)
     windows, _ = _windows([(window.number, ran[0].start_s, max(op.end_s for op in ran)) for window, ran in launches])
     return dict(zip(windows, (ran for _, ran in launches), strict=True))
-
-
-def _by_time(windows: Iterable[Window], ops: Sequence[Op]) -> dict[Window, list[Op]]:
-    return {
-        window: list(ops[bisect_left(ops, window.start_s, key=begin) : bisect_left(ops, window.end_s, key=begin)]) for window in windows
-    }
 
 
 def _marked(profile: Profile) -> tuple[str, Timeline, list[Event]]:
@@ -307,21 +301,19 @@ def _within(window: Window, spans: Sequence[tuple[float, float]]) -> list[tuple[
     return [(max(start, window.start_s), min(end, window.end_s)) for start, end in spans if start < window.end_s and end > window.start_s]
 
 
-def _on_host(window: Window, everything: Sequence[Op], waits: Sequence[tuple[float, float]]) -> MeasuredStep:
-    first, behind = (bisect_left(everything, bound, key=begin) for bound in (window.start_s, window.end_s))
-    ops = tuple(everything[first:behind])
+def _on_host(window: Window, ops: Sequence[Op], waits: Sequence[tuple[float, float]]) -> MeasuredStep:
     input_s = union_s(_within(window, waits))
     whole_s = window.end_s - window.start_s
     gradients = [op for op in ops if op.role == "gradient"]
     if not gradients:
-        return MeasuredStep(window.number, whole_s, input_s, whole_s - input_s, None, None, 0.0, ops)
+        return MeasuredStep(window.number, whole_s, input_s, whole_s - input_s, None, None, 0.0, tuple(ops))
     begun = min(op.start_s for op in gradients)
     ended = min(max(op.end_s for op in gradients), window.end_s)
     before = Window(window.number, window.start_s, begun)
     waited_before_s = union_s(_within(before, waits))
     forward_s = begun - window.start_s - waited_before_s
     apply_s = window.end_s - ended - union_s(_within(Window(window.number, ended, window.end_s), waits))
-    return MeasuredStep(window.number, whole_s, input_s, forward_s, whole_s - input_s - forward_s - apply_s, apply_s, 0.0, ops)
+    return MeasuredStep(window.number, whole_s, input_s, forward_s, whole_s - input_s - forward_s - apply_s, apply_s, 0.0, tuple(ops))
 
 
 def _on_device(window: Window, ops: Sequence[Op], waits: Sequence[tuple[float, float]]) -> MeasuredStep:
@@ -350,14 +342,8 @@ def _is_fetch(name: str) -> bool:
     return name.endswith("::DoCompute") and "Iterator" in name and "GetNext" in name
 
 
-def _fetches(lines: Sequence[Timeline]) -> list[tuple[float, float]]:
-    """When a step asked ``tf.data`` for a batch, and had it."""
-    return [(event.start_s, event.end_s) for line in lines for event in line.events if _is_fetch(event.name)]
-
-
-def _pipeline(lines: Sequence[Timeline], marks: Marks, fetches: Sequence[tuple[float, float]]) -> InputPipeline:
+def _pipeline(lines: Sequence[Timeline], marks: Marks, fetched: Sequence[Event]) -> InputPipeline:
     events = [event for line in lines for event in line.events if event.name.startswith("Iterator::")]
-    fetched = [event for line in lines for event in line.events if _is_fetch(event.name)]
     sizes = [size for event in fetched if (size := event.number("element_size")) is not None]
     stages: dict[str, list[float]] = defaultdict(list)
     shapes = ""
@@ -370,7 +356,7 @@ def _pipeline(lines: Sequence[Timeline], marks: Marks, fetches: Sequence[tuple[f
     prefetched = any("Prefetch" in name for name in stages)
     outermost = min(behind, key=lambda name: (name.count("::"), name), default=None)
     prepare_s = math.fsum(stages[outermost]) / len(stages[outermost]) if outermost is not None else 0.0
-    counts = [sum(window.start_s <= start < window.end_s for start, _ in fetches) for window in marks.windows]
+    counts = [sum(window.start_s <= event.start_s < window.end_s for event in fetched) for window in marks.windows]
     return InputPipeline(
         prepare_s=prepare_s if prefetched else 0.0,
         prefetched=prefetched,
