@@ -56,8 +56,8 @@ class Comparison(Short):
     losses: int = 0
 
     def _in_short(self) -> Iterator[str]:
-        its = self.ratio
-        yield f"{format_number(its.mean)} times the throughput (90% of runs: {format_interval(its.low, its.high)})"
+        ratio = self.ratio
+        yield f"{format_number(ratio.mean)} times the throughput (90% of runs: {format_interval(ratio.low, ratio.high)})"
         yield f"faster in {self.wins} of {self.runs} runs, slower in {self.losses}" if self.runs else _APART
         yield "" if self.clear else "not certain which is faster"
 
@@ -105,10 +105,10 @@ def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False, bounds: G
     if whole_jobs:  # whose faults are fewer the sooner they end
         ours, theirs, bounds = over_whole_job(ours), over_whole_job(theirs), NO_BOUNDS
     if not share_draws(ours, theirs):
-        one, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
+        rate, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
         # ends that a short run lets fall to zero would make the ratio infinite
-        low, high = one.low / max(other.high, other.mean), one.high / max(other.low, NOTHING * other.mean)
-        return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
+        low, high = rate.low / max(other.high, other.mean), rate.high / max(other.low, NOTHING * other.mean)
+        return Comparison(Estimate(mean=rate.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     if bounds is None:
         bounds = gain_bounds(ours.scenario, theirs.scenario)
@@ -224,22 +224,22 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
     '25g is faster than 1g at 2 workers in 19 of 19 runs'
     """
     jobs = None not in (ours.job, theirs.job)
-    found = compare(ours, theirs, whole_jobs=jobs)
-    if found.ratio.mean < 1.0:
-        ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
-        found = compare(ours, theirs, whole_jobs=jobs)
-    ratio = found.ratio
+    comparison = compare(ours, theirs, whole_jobs=jobs)
+    if comparison.ratio.mean < 1.0:
+        our_name, their_name = their_name, our_name
+        comparison = compare(theirs, ours, whole_jobs=jobs)
+    ratio = comparison.ratio
     where = f"{where} over the whole job" if jobs else where
     both = f"either of {our_name} and {their_name} may be the faster {where}"
-    if not found.runs:
-        if found.clear:
+    if not comparison.runs:
+        if comparison.clear:
             return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
         return f"{both}: {_between(ratio)}, {_APART}"
-    if found.clear:
-        return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
-    if found.wins == found.losses == 0:
-        return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {_between(ratio)}"
+    if comparison.clear:
+        return f"{our_name} is faster than {their_name} {where} in {comparison.wins} of {comparison.runs} runs, {_by(ratio)}"
+    if comparison.wins == comparison.losses == 0:
+        return f"{our_name} and {their_name} are equal {where} in {comparison.runs} of {comparison.runs} runs"
+    return f"{both}: {our_name} is in {comparison.wins} of {comparison.runs} simulated runs, and real ones may come out {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"
@@ -364,20 +364,20 @@ def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], ste
         Shape (results, draws).
     """
     streams = Streams(results[0].seed, 0)
-    parts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]
-    names = list(dict.fromkeys(part.name for its in parts for part in its))
+    parts = [result.discrepancy.parts if result.discrepancy is not None else () for result in results]
+    names = list(dict.fromkeys(part.name for of_result in parts for part in of_result))
     causes = {name: streams.of_the_seed("cause", number).standard_normal(_DRAWS) for number, name in enumerate(names)}
-    found = np.empty((len(results), _DRAWS))
-    for place, (its, own, shares) in enumerate(zip(results, rates, steps, strict=True)):
+    drawn = np.empty((len(results), _DRAWS))
+    for place, (result, own, shares) in enumerate(zip(results, rates, steps, strict=True)):
         runs = np.arange(_DRAWS) % len(own)
-        if place and not share_draws(results[0], its):
+        if place and not share_draws(results[0], result):
             runs = streams.of_the_seed("run", place).integers(len(own), size=_DRAWS)
         longer = np.zeros(_DRAWS)
         for part in parts[place]:
             longer += _longer(part, causes[part.name])
         share = np.asarray(shares)[runs]
-        found[place] = np.asarray(own)[runs] / (1.0 - share + share * np.exp(longer))
-    return found
+        drawn[place] = np.asarray(own)[runs] / (1.0 - share + share * np.exp(longer))
+    return drawn
 
 
 def fastest(results: Sequence[Result]) -> list[Stake]:

@@ -19,8 +19,8 @@ _PART = re.compile(r"\s*(\d{1,15})\s*(?:\.\.\s*(\d{1,15})\s*)?")
 
 def is_range(text: str) -> bool:
     """Whether a text is one range, such as ``1..64``."""
-    found = _PART.fullmatch(text)
-    return found is not None and found[2] is not None
+    match = _PART.fullmatch(text)
+    return match is not None and match[2] is not None
 
 
 def numbers_in(text: str, where: str = "") -> list[int] | None:
@@ -43,18 +43,17 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
     InputError
         A range ends before it begins, or there are too many numbers.
     """
-    parts = [_PART.fullmatch(part) for part in text.split(",")]
-    found: list[int] = []
-    for part in parts:
+    numbers: list[int] = []
+    for part in map(_PART.fullmatch, text.split(",")):
         if part is None:
             return None
         low, high = int(part[1]), int(part[2] or part[1])
         if low > high:
             raise InputError(f"{where}{part[0].strip()!r}: has nothing in it, since {low} is above {high}; write {high}..{low}")
-        if high - low + len(found) >= MOST:
+        if high - low + len(numbers) >= MOST:
             raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
-        found.extend(range(low, high + 1))
-    return found
+        numbers.extend(range(low, high + 1))
+    return numbers
 
 
 def doubled(least: int, most: int) -> list[int]:

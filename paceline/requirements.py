@@ -62,10 +62,10 @@ class Requirement:
         InputError
             It is none, names no column, or its value is not of the column's kind.
         """
-        found = _TEXT.fullmatch(text)
-        if not found:
+        match = _TEXT.fullmatch(text)
+        if not match:
             raise InputError(f"`require`: {quoted(text)} {_RULE}")
-        name, comparison, value = found.groups()
+        name, comparison, value = match.groups()
         column = COLUMNS.get(name) or _BY_HEADING.get(name.lower())
         where = f"`require`: {quoted(text)}"
         if column is None:

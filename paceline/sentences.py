@@ -120,15 +120,15 @@ def coverage_in_words(result: Result) -> str:
 
 def measure_next_in_words(result: Result, *, brief: bool = False) -> str:
     """The command that would narrow the interval most, and the one that is expected then; empty where none would by much."""
-    one = next((its for its in width_of(result).measure_next if its.left <= _WORTH_MEASURING), None)
-    if one is None:
+    best = next((measurement for measurement in width_of(result).measure_next if measurement.left <= _WORTH_MEASURING), None)
+    if best is None:
         return ""
-    expected = "could at best" if one.at_best else "should"
+    expected = "could at best" if best.at_best else "should"
     if brief:
-        return f"`{' '.join(one.command.split()[:2])}` {expected} leave {format_share(one.left)} of the width."
-    then = one.throughput_samples_per_s
+        return f"`{' '.join(best.command.split()[:2])}` {expected} leave {format_share(best.left)} of the width."
+    then = best.throughput_samples_per_s
     ends = format_interval(then.low, then.high, "throughput")
-    return f"`{one.command}` {expected} narrow the 90% interval to {ends} samples/s, {format_share(one.left)} as wide"
+    return f"`{best.command}` {expected} narrow the 90% interval to {ends} samples/s, {format_share(best.left)} as wide"
 
 
 _WORTH_MEASURING = 0.9
@@ -197,23 +197,23 @@ def staleness_in_words(result: Result) -> str:
     return f"gradients {written(stale.mean, 'updates')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
-def memory_in_words(found: Memory) -> list[str]:
+def memory_in_words(memory: Memory) -> list[str]:
     """Whether it fits, the largest batch that does, and what was not checked or not counted."""
     said = []
-    batch = f"{'a batch' if found.batch == found.micro_batch else 'micro-batches'} of {counted(found.micro_batch, 'sample')}"
-    if found.refused is not None:
-        said.append(f"Does not fit: {found.refused}.")
-    elif found.not_checked is not None:
-        said.append(f"Whether it fits was not checked: {found.not_checked}.")
-    elif found.free_bytes is not None:
-        needs = f"{batch} need{'s' if found.batch == found.micro_batch else ''} {found.tightest.need_in_words}"
-        said.append(f"It fits: {needs}, and at least {format_bytes(found.free_bytes)} of {found.device} are free.")
-    if found.largest_batch:
-        said.append(f"The largest batch of a replica that fits has {counted(found.largest_batch, 'sample')}.")
-    elif found.largest_batch == 0:
+    batch = f"{'a batch' if memory.batch == memory.micro_batch else 'micro-batches'} of {counted(memory.micro_batch, 'sample')}"
+    if memory.refused is not None:
+        said.append(f"Does not fit: {memory.refused}.")
+    elif memory.not_checked is not None:
+        said.append(f"Whether it fits was not checked: {memory.not_checked}.")
+    elif memory.free_bytes is not None:
+        needs = f"{batch} need{'s' if memory.batch == memory.micro_batch else ''} {memory.tightest.need_in_words}"
+        said.append(f"It fits: {needs}, and at least {format_bytes(memory.free_bytes)} of {memory.device} are free.")
+    if memory.largest_batch:
+        said.append(f"The largest batch of a replica that fits has {counted(memory.largest_batch, 'sample')}.")
+    elif memory.largest_batch == 0:
         said.append("No batch fits.")
     uncounted = [
-        f"{PARTS[part.name]} ({part.text})" for part in found.tightest.parts if part.size_bytes is None and part.name != "activations"
+        f"{PARTS[part.name]} ({part.text})" for part in memory.tightest.parts if part.size_bytes is None and part.name != "activations"
     ]
     if uncounted:
         said.append(f"Not counted: {', '.join(uncounted)}.")
@@ -303,15 +303,15 @@ def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str
     name, where
         What it is called, and what they have in common, such as ``at 16 workers``.
     """
-    runs = min(len(its.throughput_of_each_replication) for its in results)
+    runs = min(len(result.throughput_of_each_replication) for result in results)
     if runs < _PAIR or len(results) < _PAIR:
         return ""
     stakes = fastest(results)
-    its, often = stakes[best], max(each.best for each in stakes)
-    text = f"Of the {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(its.best, runs)}"
-    if its.where_not_best is not None:
-        text += f"; where it is not, it does {format_share(its.where_not_best)} less than the fastest on average"
-    if often > max(its.best, 0.5):
+    stake, often = stakes[best], max(each.best for each in stakes)
+    text = f"Of the {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(stake.best, runs)}"
+    if stake.where_not_best is not None:
+        text += f"; where it is not, it does {format_share(stake.where_not_best)} less than the fastest on average"
+    if often > max(stake.best, 0.5):
         text += f". Another is the fastest more often ({_shown_by(often, runs)}), yet slower on average"
     return f"{text}."
 
@@ -341,10 +341,10 @@ def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
     total = goal.samples
     if total is None:
         return ""
-    if any(its.result.job is not None for its in candidates):
+    if any(candidate.result.job is not None for candidate in candidates):
         return "Hours and cost are those of the whole job, with all that is no step; throughput is that of its steps."
-    longer = [its.time_s.mean * its.result.throughput_samples_per_s.mean / total - 1 for its in candidates if its.time_s is not None]
-    most = max(longer, default=0.0)
+    times = [(candidate.time_s, candidate.result.throughput_samples_per_s.mean) for candidate in candidates]
+    most = max((time_s.mean * rate / total - 1 for time_s, rate in times if time_s is not None), default=0.0)
     if most < _VISIBLE:
         return ""
     return (
@@ -361,9 +361,9 @@ def nodes_beyond(nodes: int | None, scenario: Scenario) -> str:
     return f"{counted(nodes - cluster.room, 'node')} more than {cluster.room_key} gives"
 
 
-def beyond_in_brackets(one: Improvement | ServerCount | WorkerCount, plan: Plan) -> str:
+def beyond_in_brackets(changed: Improvement | ServerCount | WorkerCount, plan: Plan) -> str:
     """The same of something around a plan's answer, to stand behind its name."""
-    text = nodes_beyond(one.nodes, plan.chosen.result.scenario)
+    text = nodes_beyond(changed.nodes, plan.chosen.result.scenario)
     return f" ({text})" if text else ""
 
 
@@ -411,15 +411,18 @@ def servers_note(plan: Plan) -> str:
 
 def work_note(plan: Plan) -> str:
     """What became of the configurations that the ranges name, and what was simulated besides."""
-    refused = sum(one.configurations for one in plan.refused)
+    refused = sum(refusal.configurations for refusal in plan.refused)
     parts = [f"{plan.discarded:,} were discarded by closed forms"]
     parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
     parts += [f"{refused:,} refused"] if refused else []
     others = plan.simulated - len(plan.candidates)
-    only = [f"{plan.for_each_cluster:,} of them only so that each cluster has its best"] if plan.for_each_cluster else []
-    only += [f"{plan.for_each_strategy:,} of them only so that each strategy has its best"] if plan.for_each_strategy else []
-    only += [f"{plan.for_tuning:,} of them to choose the size of buckets"] if plan.for_tuning else []
-    only += [f"{plan.for_each_way:,} of them only so that each way of training has its best"] if plan.for_each_way else []
+    reasons = (
+        (plan.for_each_cluster, "only so that each cluster has its best"),
+        (plan.for_each_strategy, "only so that each strategy has its best"),
+        (plan.for_tuning, "to choose the size of buckets"),
+        (plan.for_each_way, "only so that each way of training has its best"),
+    )
+    only = [f"{count:,} of them {why}" for count, why in reasons if count]
     each = f" ({', '.join(only)})" if only else ""
     return (
         f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
@@ -432,10 +435,9 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
     before = getattr(few, "workers", 0)  # servers are counted without
     most = getattr(many, "workers", 0) / before if before else math.inf
     jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)
+    runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     if jobs[0] is not None and jobs[1] is not None:
         runs, others = jobs[0].samples_per_s_of_each_replication, jobs[1].samples_per_s_of_each_replication
-        return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
-    runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
 
 
