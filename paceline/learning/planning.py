@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -287,30 +287,6 @@ def _row(considered: Considered) -> Row:
     }
 
 
-@dataclass
-class _Course:
-    """How the replays are made."""
-
-    problem: str
-    target: Target
-    epochs: float
-    seeds: int
-    rates: Sequence[float]
-    folder: Path
-    python: str | None
-    jobs: int
-    timeout_s: float
-    progress: Progress | None
-
-    def learn(self, contenders: Sequence[Contender]) -> Learned:
-        """Replay some."""
-        return learn(
-            contenders, self.problem, self.target, batch=None, epochs=self.epochs, seeds=self.seeds, rates=self.rates,
-            rate_scaling="same", by_staleness=False,
-            checkpoints=50, folder=self.folder, python=self.python, jobs=self.jobs, timeout_s=self.timeout_s, progress=self.progress,
-        )  # fmt: skip
-
-
 def plan_to_target(
     space: Space,
     target: Target,
@@ -352,10 +328,13 @@ def plan_to_target(
     CalibrationError
         The user's function or model failed.
     """
-    course = _Course(problem, target, epochs, seeds, rates, folder, python, jobs, timeout_s, progress)
     about = problem_of(problem, folder, python, timeout_s)  # refused before anything takes long
     configurations, too_large = _configurations(space)
     tell = progress if progress is not None else (lambda *_: None)
+    replay = partial(
+        learn, problem=problem, target=target, batch=None, epochs=epochs, seeds=seeds, rates=rates, rate_scaling="same",
+        by_staleness=False, checkpoints=50, folder=folder, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress,
+    )  # fmt: skip
     swept = sweep(
         [scenario for _, scenario in configurations], out, jobs=jobs, force=force,
         progress=lambda done, total: tell(done, total, "simulations"),
@@ -367,11 +346,21 @@ def plan_to_target(
     if not simulated:
         raise ScenarioError(*(f"{name}: {text}" for name, text in refused[:_MOST_REASONS]))
     batch = min(result.scenario.batch for _, result in simulated)
-    reference, learned = _reference(course, space.base, batch)
-    given = space.base.workload.noise_scale if is_workload(about.parameters, space.base) else None  # that of another model says nothing
-    noise = given or _measured(course, batch)
+    load = space.base.workload.model_copy(update={"batch_per_replica": batch})
+    alone = space.base.model_copy(update={"strategy": ALONE, "workload": load, "job": None})
+    learned = replay([Contender("one device", ((alone, 1.0),))])
+    (way,) = learned.ways
+    if not way.always or way.samples is None:
+        at = f"; it ends at {format_number(way.last.median)}" if way.last is not None else ""
+        raise InputError(
+            f"`target`: one device reaches {target.in_words} in {way.reached} of {len(way.runs)} runs within {epochs:g} "
+            f"epochs with a batch of {batch:,}{at}; give more `epochs`, other `rates`, or a target that it reaches"
+        )
+    reference = Estimate(mean=way.samples.median, low=way.samples.low, high=way.samples.high)
+    noise = space.base.workload.noise_scale if is_workload(about.parameters, space.base) else None  # that of another model says nothing
+    noise = noise or noise_scale_of(problem, folder, batch=batch, epochs=epochs, python=python, timeout_s=timeout_s, progress=progress)
     considered = [_considered(name, result, noise, batch, reference) for name, result in simulated]
-    considered, learned = _replayed(considered, learned, course, limits)
+    considered, learned = _replayed(considered, learned, replay, limits)
     plan = TargetPlan(
         target=target, limits=limits, reference_batch=batch, reference=reference, noise_scale=noise,
         considered=tuple(considered), refused=tuple(f"{name}: {text}" for name, text in refused), learned=learned,
@@ -400,29 +389,6 @@ def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tupl
     return fitting, too_large
 
 
-def _reference(course: _Course, base: Scenario, batch: int) -> tuple[Estimate, Learned]:
-    """Samples to the target on one device."""
-    load = base.workload.model_copy(update={"batch_per_replica": batch})
-    alone = base.model_copy(update={"strategy": ALONE, "workload": load, "job": None})
-    learned = course.learn([Contender("one device", ((alone, 1.0),))])
-    (way,) = learned.ways
-    if not way.always or way.samples is None:
-        at = f"; it ends at {format_number(way.last.median)}" if way.last is not None else ""
-        raise InputError(
-            f"`target`: one device reaches {course.target.in_words} in {way.reached} of {len(way.runs)} runs within {course.epochs:g} "
-            f"epochs with a batch of {batch:,}{at}; give more `epochs`, other `rates`, or a target that it reaches"
-        )
-    return Estimate(mean=way.samples.median, low=way.samples.low, high=way.samples.high), learned
-
-
-def _measured(course: _Course, batch: int) -> NoiseScale:
-    """The noise scale of the problem, measured now or before."""
-    return noise_scale_of(
-        course.problem, course.folder, batch=batch, epochs=course.epochs, python=course.python, timeout_s=course.timeout_s,
-        progress=course.progress,
-    )  # fmt: skip
-
-
 def _considered(name: str, result: Result, noise: NoiseScale, batch: int, reference: Estimate) -> Considered:
     scenario, pace = result.scenario, result.scenario.strategy.pace
     together = 1 if pace.asynchronous else result.replicas
@@ -436,14 +402,16 @@ def _considered(name: str, result: Result, noise: NoiseScale, batch: int, refere
     )  # fmt: skip
 
 
-def _replayed(considered: list[Considered], learned: Learned, course: _Course, limits: Limits) -> tuple[list[Considered], Learned]:
+def _replayed(
+    considered: list[Considered], learned: Learned, replay: Callable[[Sequence[Contender]], Learned], limits: Limits
+) -> tuple[list[Considered], Learned]:
     """Replay the best, and go on as long as one that was not is estimated to be better than the best that was."""
     done: dict[str, LearnedWay] = {}
     while len(done) < _MOST_REPLAYED:
         chosen = _next(considered, limits, first=not done)[: _MOST_REPLAYED - len(done)]
         if not chosen:
             break
-        more = course.learn([Contender(each.name, ((each.scenario, 1.0),)) for each in chosen])
+        more = replay([Contender(each.name, ((each.scenario, 1.0),)) for each in chosen])
         done |= {way.name: way for way in more.ways}
         warnings = tuple(dict.fromkeys((*learned.warnings, *more.warnings)))
         learned = more.model_copy(update={"ways": tuple(done.values()), "warnings": warnings})
