@@ -1,14 +1,16 @@
 """Simulates single changes to a configuration (twice the network, half the batch, ...): what each gains or loses, or why it is not known.
 
-A change is a ``_Lever``; its scenario is made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
+What can be changed is a ``_Lever``; its scenario is made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
 what-ifs (:mod:`paceline.reporting.simulated`) also the opposites.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
@@ -39,156 +41,91 @@ from simulator.results.what_if import (
     with_one_more_server,
 )
 from simulator.scenario import Scenario
+from simulator.spec.cluster import Link
 from simulator.spec.figures import Estimate
 from simulator.spec.paying import Upgrade, sets_of_nodes
 
 # -- what can be changed ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Lever:
-    """One thing that can be made twice as good, and half as good.
+class _Lever(NamedTuple):
+    """One thing that is made twice as good, or half as good.
 
     Attributes
     ----------
     what
         The thing, such as ``network``: a row of what changes do, for better and for worse.
-    better, worse
-        What the two changes are called.
-    said
-        What is changed, in words: of a scenario, and whether for better.
+    name, text
+        The change in few words, and in more.
     made
-        The scenario with the change, for better or for worse; None where there is none for worse.
+        Makes the scenario with it.
     idle
-        Why nothing is to be gained from it: a sentence without its end, or "" where it goes without saying; None where something may be.
+        Why nothing is to be gained from it, as a sentence without its end; empty where something may be.
     """
 
     what: str
-    better: str
-    worse: str
-    said: Callable[[Scenario, bool], str]
-    made: Callable[[Scenario, bool], Scenario | None]
-    idle: Callable[[Scenario], str | None] = lambda _: None
+    name: str
+    text: str
+    made: Callable[[], Scenario]
+    idle: str = ""
 
 
-def _factor(better: bool) -> float:
-    return 2.0 if better else 0.5
+def _levers(scenario: Scenario, *, better: bool) -> Iterator[_Lever]:
+    """Everything that is changed for better and for worse alike, but for what goes without saying: links that it does not use."""
+    cluster, load, sending = scenario.cluster, scenario.workload, scenario.strategy.sending(scenario)
+    between, inside, host, latency_s = cluster.inter_node, cluster.intra_node, cluster.host_link, cluster.inter_node.latency_s
+    factor, several = 2.0 if better else 0.5, scenario.nodes_needed > 1
+    twice = "2x" if better else "half"
 
+    def rates(link: Link) -> str:
+        return f"{format_rate(link.bandwidth_bytes_per_s)} to {format_rate(link.bandwidth_bytes_per_s * factor)}"
 
-def _rates(rate_bytes_per_s: float, better: bool) -> str:
-    return f"{format_rate(rate_bytes_per_s)} to {format_rate(rate_bytes_per_s * _factor(better))}"
-
-
-def _network_said(scenario: Scenario, better: bool) -> str:
-    cluster = scenario.cluster
     cap = cluster.transport.flow_cap_bytes_per_s if better else None
-    capped = f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
-    return f"links between nodes from {_rates(cluster.inter_node.bandwidth_bytes_per_s, better)}{capped}"
-
-
-def _latency_said(scenario: Scenario, better: bool) -> str:
-    latency_s = scenario.cluster.inter_node.latency_s
-    return f"latency between nodes from {written(latency_s, 'setting_s')} to {written(latency_s / _factor(better), 'setting_s')}"
-
-
-def _latency_idle(scenario: Scenario) -> str | None:
-    if scenario.nodes_needed <= 1:
-        return ""
-    return None if scenario.cluster.inter_node.latency_s > 0 else "nothing to gain: the cluster's latency between nodes is 0"
-
-
-def _inner_links_idle(scenario: Scenario) -> str | None:
-    return "" if scenario.servers or not scenario.strategy.sending(scenario).inside_nodes else None
-
-
-def _host_link_said(scenario: Scenario, better: bool) -> str:
-    link = scenario.cluster.host_link
-    assert link is not None, "a link that is not there is idle"
-    return f"links between device and host from {_rates(link.bandwidth_bytes_per_s, better)}"
-
-
-def _host_link_idle(scenario: Scenario) -> str | None:
-    return None if scenario.cluster.host_link is not None and scenario.strategy.sending(scenario).through_host else ""
-
-
-def _device_said(_: Scenario, better: bool) -> str:
-    takes, price = ("compute twice as fast", ", and so does the price") if better else ("take twice as long", "")
-    return f"devices {takes}; hosts, servers and links stay as they are{price}"
-
-
-def _server_said(scenario: Scenario, better: bool) -> str:
-    own = " on a node of its own" if better and server_nodes(scenario) else ""
-    return f"{scenario.servers} to {scenario.servers + (1 if better else -1)} parameter servers{own}"
-
-
-def _other_servers(scenario: Scenario, better: bool) -> Scenario | None:
+    text = f"links between nodes from {rates(between)}"
+    text += f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
+    idle = "" if several else "nothing to gain: everything is on one node"
+    yield _Lever("network", f"{twice} network", text, lambda: with_network(scenario, factor), idle)
+    if several:
+        text = f"latency between nodes from {written(latency_s, 'setting_s')} to {written(latency_s / factor, 'setting_s')}"
+        idle = "" if latency_s > 0 else "nothing to gain: the cluster's latency between nodes is 0"
+        yield _Lever("latency", "half latency" if better else "2x latency", text, lambda: with_latency(scenario, 1 / factor), idle)
+    if sending.inside_nodes and not scenario.servers:
+        text = f"links inside a node from {rates(inside)}"
+        yield _Lever("links in a node", f"{twice} links in a node", text, lambda: with_inner_links(scenario, factor))
+    if sending.through_host and host is not None:
+        text = f"links between device and host from {rates(host)}"
+        yield _Lever("host link", f"{twice} host link", text, lambda: with_host_link(scenario, factor))
+    text = "devices compute twice as fast" if better else "devices take twice as long"
+    text += f"; hosts, servers and links stay as they are{', and so does the price' if better else ''}"
+    yield _Lever("device", f"{twice} device", text, lambda: with_compute(scenario, 1 / factor))
+    servers = scenario.servers
+    text = f"{servers} to {servers + 1 if better else servers - 1} parameter servers"
     if better:
-        return with_one_more_server(scenario)
-    return changed(scenario, strategy=scenario.strategy.with_servers(scenario.servers - 1)) if scenario.servers > 1 else None
-
-
-def _batch_said(scenario: Scenario, better: bool) -> str:
-    load = scenario.workload
+        text += " on a node of its own" if server_nodes(scenario) else ""
+        idle = "" if servers else "nothing to gain: this strategy has no parameter servers"
+        yield _Lever("server", "one more PS", text, lambda: with_one_more_server(scenario), idle)
+    elif servers > 1:
+        yield _Lever("server", "one PS fewer", text, lambda: changed(scenario, strategy=scenario.strategy.with_servers(servers - 1)))
     whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
     assert size is not None, "a scenario has one of the two"
-    convergence = "; what that does to convergence is not predicted" if better else ""
-    return f"batch {whose} from {size:,} to {2 * size if better else size // 2:,} samples{convergence}"
-
-
-def _other_batch(scenario: Scenario, better: bool) -> Scenario | None:
+    text = f"batch {whose} from {size:,} to {2 * size if better else size // 2:,} samples"
     if better:
-        return with_batch(scenario, 2)
+        text += "; what that does to convergence is not predicted"
+        yield _Lever("batch", LARGER_BATCH, text, lambda: with_batch(scenario, 2))
+    elif scenario.batch % 2 == 0:
+        yield _Lever("batch", "half batch", text, lambda: _with_half_batch(scenario))
+
+
+def _with_half_batch(scenario: Scenario) -> Scenario:
     load = scenario.workload
     if load.global_batch is None:
-        half = load.model_copy(update={"batch_per_replica": scenario.batch // 2})
-    else:
-        half = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch // 2})
-    return changed(scenario, workload=half) if scenario.batch % 2 == 0 else None
+        return changed(scenario, workload=load.model_copy(update={"batch_per_replica": scenario.batch // 2}))
+    half = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch // 2})
+    return changed(scenario, workload=half)
 
 
-_LINKS = (
-    _Lever(
-        "network", "2x network", "half network", _network_said,
-        lambda scenario, better: with_network(scenario, _factor(better)),
-        lambda scenario: None if scenario.nodes_needed > 1 else "nothing to gain: everything is on one node",
-    ),
-    _Lever(
-        "latency", "half latency", "2x latency", _latency_said,
-        lambda scenario, better: with_latency(scenario, 1 / _factor(better)), _latency_idle,
-    ),
-    _Lever(
-        "links in a node", "2x links in a node", "half links in a node",
-        lambda scenario, better: f"links inside a node from {_rates(scenario.cluster.intra_node.bandwidth_bytes_per_s, better)}",
-        lambda scenario, better: with_inner_links(scenario, _factor(better)), _inner_links_idle,
-    ),
-    _Lever(
-        "host link", "2x host link", "half host link", _host_link_said,
-        lambda scenario, better: with_host_link(scenario, _factor(better)), _host_link_idle,
-    ),
-)  # fmt: skip
-_DEVICE = _Lever("device", "2x device", "half device", _device_said, lambda scenario, better: with_compute(scenario, 1 / _factor(better)))
-_SERVER = _Lever(
-    "server", "one more PS", "one PS fewer", _server_said, _other_servers,
-    lambda scenario: None if scenario.servers else "nothing to gain: this strategy has no parameter servers",
-)  # fmt: skip
-_BATCH = _Lever("batch", LARGER_BATCH, "half batch", _batch_said, _other_batch)
-_LEVERS = (*_LINKS, _DEVICE, _SERVER, _BATCH)
-"""Every thing that is changed for better and for worse alike; what is only ever improved has its function below."""
-
-
-@dataclass(frozen=True)
-class Worse:
-    """A change for the worse.
-
-    Attributes
-    ----------
-    what
-        What is changed, such as ``network``.
-    name, text
-        In few words, and in more.
-    scenario
-        The configuration with it.
-    """
+class Worse(NamedTuple):
+    """A change for the worse: of what (such as ``network``), in few words and in more, and the configuration with it."""
 
     what: str
     name: str
@@ -202,15 +139,10 @@ def worsened(scenario: Scenario) -> tuple[Worse, ...]:
     They undo what :func:`improvements` does; one that breaks a rule of scenarios is left out.
     """
     changes = []
-    for lever in _LEVERS:
-        if lever.idle(scenario) is not None:
-            continue
-        try:
-            made = lever.made(scenario, False)
-        except ScenarioError:
-            continue
-        if made is not None:
-            changes.append(Worse(lever.what, lever.worse, lever.said(scenario, False), made))
+    for lever in _levers(scenario, better=False):
+        if not lever.idle:
+            with suppress(ScenarioError):
+                changes.append(Worse(lever.what, lever.name, lever.text, lever.made()))
     return tuple(changes)
 
 
@@ -346,32 +278,22 @@ def _of_job(results: list[Result], goal: Goal | None) -> Estimate | None:
 
 
 def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change]:
-    for lever in _LINKS:
-        yield from _better(lever, scenario)
-    if fused := with_buckets(scenario):
-        yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
-    yield from _better(_DEVICE, scenario)
-    for change in _better(_SERVER, scenario):
-        beyond = [nodes_beyond(made.nodes_needed, scenario) for made in change.scenarios]
-        yield replace(change, text=", ".join(filter(None, (change.text, *beyond))))
-    if scenario.strategy.cuts_batches:
-        yield _larger_batch(scenario, beside)
-    else:
-        yield from _better(_BATCH, scenario)
+    for lever in _levers(scenario, better=True):
+        if lever.what == "device" and (fused := with_buckets(scenario)):
+            yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
+        if lever.what == "batch" and scenario.strategy.cuts_batches:
+            yield _larger_batch(lever, scenario, beside)
+        elif lever.idle:
+            yield _Change(lever.what, lever.name, lever.idle)
+        else:
+            change = _tried(lever.what, lever.name, lever.text, lever.made)
+            beyond = [nodes_beyond(made.nodes_needed, scenario) for made in change.scenarios if lever.what == "server"]
+            yield replace(change, text=", ".join(filter(None, (change.text, *beyond))))
     yield _mixed_precision(scenario)
     yield from _input(scenario)
     for upgrade in scenario.cluster.upgrades:
         change = _tried(upgrade.name, upgrade.name, _upgrade_said(upgrade), partial(upgraded, scenario, upgrade))
         yield replace(change, upgrade=upgrade)
-
-
-def _better(lever: _Lever, scenario: Scenario) -> Iterator[_Change]:
-    """A thing made better; nothing where it goes without saying that nothing is to be gained."""
-    idle = lever.idle(scenario)
-    if idle is None:
-        yield _tried(lever.what, lever.better, lever.said(scenario, True), lambda: lever.made(scenario, True))
-    elif idle:
-        yield _Change(lever.what, lever.better, idle)
 
 
 def _input(scenario: Scenario) -> Iterator[_Change]:
@@ -476,17 +398,15 @@ def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
     return compare(result, base, whole_jobs=whole_jobs).ratio
 
 
-def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None]) -> _Change:
+def _tried(what: str, name: str, text: str, change: Callable[[], Scenario]) -> _Change:
     """A change, unless a rule forbids it."""
     try:
-        made = change()
+        return _Change(what, name, text, (change(),))
     except ScenarioError as error:
         return _Change(what, name, f"not possible: {error.reasons[0]}")
-    assert made is not None, "whatever is not idle can be improved"
-    return _Change(what, name, text, (made,))
 
 
-def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
+def _larger_batch(lever: _Lever, scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
     """Of a model that is cut: in whichever way the larger batch is best taken."""
     fitting = []
     for cut in (scenario, *beside):
@@ -496,9 +416,8 @@ def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
             except ScenarioError:
                 continue
             fitting += [larger] if does_not_fit(resolve(larger)) is None else []
-    text = _BATCH.said(scenario, True)
-    text = text if fitting else f"not possible: {text}, which does not fit into memory"
-    return _Change(_BATCH.what, _BATCH.better, text, tuple(fitting), choice=True)
+    text = lever.text if fitting else f"not possible: {lever.text}, which does not fit into memory"
+    return _Change(lever.what, lever.name, text, tuple(fitting), choice=True)
 
 
 def _mixed_precision(scenario: Scenario) -> _Change:
