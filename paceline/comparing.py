@@ -146,8 +146,8 @@ def has_effect(ratio: Estimate) -> bool:
     return not ratio.low < 1.0 < ratio.high and abs(ratio.mean - 1.0) >= NOTHING
 
 
-def never_held(result: Result) -> bool:
-    """Whether nothing of a result's kind was held against real runs, so that how far it is off is not known."""
+def never_validated(result: Result) -> bool:
+    """Whether nothing of a result's kind was compared with real runs, so that its relative error is not known."""
     scenario, applied = result.scenario, result.discrepancy
     return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from paceline.comparing import compare, never_held, of_more_devices, pays_until
+from paceline.comparing import compare, never_validated, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
 from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
@@ -292,7 +292,7 @@ def _preferred(rows: Iterable[Advised]) -> Advised | None:
 def _unproven(result: Result) -> bool:
     """Whether nothing of its kind was compared with real runs, or its times were measured under a backend that does not run it."""
     able = result.scenario.strategy.software
-    return never_held(result) or (bool(able) and not {"keras", *TRAINS[result.scenario.workload.backend]} & {*able})
+    return never_validated(result) or (bool(able) and not {"keras", *TRAINS[result.scenario.workload.backend]} & {*able})
 
 
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
@@ -380,7 +380,9 @@ def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> 
     if alone is not None and not _is_faster(top, alone):
         yield sentence(f"{makes}, but is not for certain faster than one machine")
         return
-    why = "nothing of its kind was held against real runs" if never_held(top.result) else "its times were measured under another backend"
+    why = (
+        "nothing of its kind was held against real runs" if never_validated(top.result) else "its times were measured under another backend"
+    )
     yield sentence(f"{makes}, but {why}, and it is not for certain faster")
 
 

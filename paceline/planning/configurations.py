@@ -24,7 +24,7 @@ from paceline.planning.goal import (
     cost_of,
     enough_of,
     job_of,
-    off_by,
+    model_error,
     rates_of,
     reached_by,
     reached_with,
@@ -155,7 +155,7 @@ class Configuration:
         result, goal = self.result, self.goal
         if result is None:
             return 0.0
-        return confidence_of(rates_of(result, goal), self.needed, off_by(result, goal), shares_of(result, goal))
+        return confidence_of(rates_of(result, goal), self.needed, model_error(result, goal), shares_of(result, goal))
 
     @property
     def meets(self) -> bool:
@@ -183,7 +183,7 @@ class Configuration:
         """Samples/s that are reached with the confidence asked for."""
         result, goal = self.result, self.goal
         assert result is not None
-        return reached_with(goal.confidence, rates_of(result, goal), off_by(result, goal), shares_of(result, goal))
+        return reached_with(goal.confidence, rates_of(result, goal), model_error(result, goal), shares_of(result, goal))
 
     @property
     def margin(self) -> float:

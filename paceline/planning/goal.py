@@ -430,15 +430,15 @@ def job_of(result: Result, goal: Goal) -> JobOutcome | None:
 
 
 def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
-    """Samples a second of each replication that the goal is held against: of the whole job, or of the steps alone."""
+    """Samples a second of each replication that are compared with the goal: of the whole job, or of the steps alone."""
     job = job_of(result, goal)
     if job is None:
         return result.throughput_of_each_replication
     return tuple(max(rate, LEAST_PER_S) for rate in job.samples_per_s_of_each_replication)
 
 
-def off_by(result: Result, goal: Goal) -> RelativeError:
-    """What the model is off by, of the samples a second that the goal is held against: in a job, of its steps alone.
+def model_error(result: Result, goal: Goal) -> RelativeError:
+    """The model's relative error of the samples a second that are compared with the goal: in a job, of its steps alone.
 
     Where :func:`shares_of` has those of its runs, of a job of nothing but steps.
     """

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paceline.comparing import never_held
+from paceline.comparing import never_validated
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer
 from paceline.planning.around import break_even_of, count_servers, count_workers, enough_servers, paying_workers, payments_of, use_of
 from paceline.planning.bounds import Ceilings
@@ -115,9 +115,9 @@ def plan(
         search.run()
         counted = [search.simulated]
         ways: Sequence[Way] = WAYS if any(line.family is not None for line in space.lines) else ()
-        for names, name_of in ((space.clusters, _cluster), (space.strategies, _strategy), (ways, _way)):
+        for names, kind in ((space.clusters, "cluster"), (space.strategies, "asked"), (ways, "way")):
             for name in names if len(names) > 1 else ():
-                search.run_on([line for line in space.lines if name_of(line) == name])
+                search.run_on([line for line in space.lines if getattr(line, kind) == name])
             counted.append(search.simulated)
         tuned = _tuned(space, search, simulations)
         space.lines += tuned
@@ -189,18 +189,6 @@ def plan(
     notes = [*device_notes, *space.price_notes, price_note, *_memory_notes(space), *notes_of(answer, chosen, space)]
     said = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(filter(None, notes)))}
     return answer.model_copy(update=said)
-
-
-def _cluster(line: Line) -> str:
-    return line.cluster
-
-
-def _strategy(line: Line) -> str:
-    return line.asked
-
-
-def _way(line: Line) -> str:
-    return line.way
 
 
 # -- checks of what was asked --------------------------------------------------------------
@@ -346,7 +334,7 @@ def _compared_with_real_runs(meeting: Sequence[Configuration]) -> Configuration:
 
     The error of a kind that never was is not known: it has to be better in its worst case than the other in its best.
     """
-    best, first = meeting[0], next((row for row in meeting if row.result is not None and not never_held(row.result)), None)
+    best, first = meeting[0], next((row for row in meeting if row.result is not None and not never_validated(row.result)), None)
     if first is None or first.result is None or best.result is None or best.goal.prefer == "fewest-devices":
         return best
     rate, other = best.result.throughput_samples_per_s, first.result.throughput_samples_per_s
@@ -422,22 +410,15 @@ def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 # -- the best of each cluster, strategy and way of training --------------------------------
 
-_NAMES: Mapping[str, str] = {
-    "data parallel": "data parallelism",
-    "pipeline": "a pipeline",
-    "tensor": "splitting tensors",
-    "expert": "spreading experts",
-    "sharded": "sharded data parallelism",
-    "hybrid": "a hybrid of several ways",
+_IN_WORDS: Mapping[str, tuple[str, str]] = {
+    "data parallel": ("data parallelism", "reducing gradients"),
+    "pipeline": ("a pipeline", "handing on activations and reducing gradients"),
+    "tensor": ("splitting tensors", "exchanging partial results in every layer and reducing gradients"),
+    "expert": ("spreading experts", "sending tokens to experts and reducing gradients"),
+    "sharded": ("sharded data parallelism", "gathering and reducing what copies share"),
+    "hybrid": ("a hybrid of several ways", "what its parts exchange"),
 }
-_EXCHANGED: Mapping[str, str] = {
-    "data parallel": "reducing gradients",
-    "pipeline": "handing on activations and reducing gradients",
-    "tensor": "exchanging partial results in every layer and reducing gradients",
-    "expert": "sending tokens to experts and reducing gradients",
-    "sharded": "gathering and reducing what copies share",
-    "hybrid": "what its parts exchange",
-}
+"""Ways of training, each with what its devices exchange."""
 
 
 @dataclass
@@ -465,7 +446,7 @@ class _Groups:
         """One answer for each cluster that was asked for."""
         answers = []
         for name in asked:
-            own, met, missed = self._of(_cluster, name)
+            own, met, missed = self._of("cluster", name)
             best = next(iter([*met, *missed]), None)
             near = _near_miss(met[0], missed) if met else None
             texts = [self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.cluster == name])]
@@ -488,7 +469,7 @@ class _Groups:
         """One answer for each strategy that was asked for, with why not; none where only one was."""
         answers = []
         for name in asked if len(asked) > 1 else ():
-            own, met, missed = self._of(_strategy, name)
+            own, met, missed = self._of("asked", name)
             best = next((self.candidates[row] for row in (*met, *missed)), None)
             text = self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.asked == name])
             answers.append(StrategyAnswer(strategy=name, best=best, text=text))
@@ -498,7 +479,7 @@ class _Groups:
         """One answer for each way of training that was tried, best first; none where only one was."""
         answers: list[tuple[tuple[float | str | int, ...], WayAnswer]] = []
         for place, way in enumerate(WAYS):
-            own, met, missed = self._of(_way, way)
+            own, met, missed = self._of("way", way)
             excluded = [refusal for refusal in self.refused if refusal.way == way]
             if not own and not excluded:
                 continue
@@ -522,9 +503,9 @@ class _Groups:
             answers.append(((0, *best.rank) if met else (1, *best.nearness), answer))
         return tuple(answer for _, answer in sorted(answers, key=lambda pair: pair[0])) if len(answers) > 1 else ()
 
-    def _of(self, name_of: Callable[[Line], str], name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration]]:
+    def _of(self, kind: str, name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration]]:
         """All of a group, and of those simulated which reach the goal, best first, and which do not."""
-        own = [row for row in self.rows if name_of(row.line) == name]
+        own = [row for row in self.rows if getattr(row.line, kind) == name]
         return own, *ranked(own)
 
     def _standing(
@@ -572,7 +553,7 @@ def _limit(way: Way, result: Result) -> str:
         texts.append((waiting, f"{waits} for {written(waiting, 'share')} of a step"))
     if exchange >= _LITTLE:
         over = " between nodes" if result.scenario.nodes_needed > 1 else ""
-        texts.append((exchange, f"{_EXCHANGED[way]}{over} takes {written(exchange, 'share')} of a step that nothing hides"))
+        texts.append((exchange, f"{_IN_WORDS[way][1]}{over} takes {written(exchange, 'share')} of a step that nothing hides"))
     said = [text for _, text in sorted(texts, reverse=True)]
     if training.recompute != "none":
         said.append(f"it fits with {training.recompute} recomputation only")
@@ -602,10 +583,12 @@ def _best_way(ways: Sequence[WayAnswer], *, feasible: bool) -> str:
     scenario = first.best.result.scenario
     degrees = f" ({scenario.strategy.in_words})" if first.way != "data parallel" and scenario.strategy.in_words else ""
     stands = "is the best way of training" if feasible else "comes nearest of the ways of training"
-    reasons = [f"{_begun(_NAMES[answer.way])}: {answer.text}" for answer in others]
-    begins = f"{_begun(_NAMES[first.way])}{degrees} {stands} {scenario.workload.name} on {scenario.cluster.name}."
+    reasons = [f"{_begun(answer.way)}: {answer.text}" for answer in others]
+    begins = f"{_begun(first.way)}{degrees} {stands} {scenario.workload.name} on {scenario.cluster.name}."
     return f"{begins} {' / '.join(reasons)}." if reasons else begins
 
 
-def _begun(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
+def _begun(way: str) -> str:
+    """A way of training at the beginning of a sentence."""
+    name, _ = _IN_WORDS[way]
+    return f"{name[0].upper()}{name[1:]}"

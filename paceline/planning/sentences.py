@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from paceline.comparing import LITTLE, has_effect, never_held
+from paceline.comparing import LITTLE, has_effect, never_validated
 from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
 from paceline.planning.configurations import Configuration, behind
 from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
@@ -361,7 +361,7 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     does = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[best.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if not others else "reach"
     cheaper = [row for row in others if row.value < best.value]
-    untested = [row for row in cheaper if row.result is not None and never_held(row.result)]
+    untested = [row for row in cheaper if row.result is not None and never_validated(row.result)]
     fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
     rather = ["larger batches that are hardly better"] * bool(fuller)
     rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)

@@ -14,7 +14,7 @@ from support.scenarios import scenario_table
 
 from paceline.cli.showing_results import show_result, show_table
 from paceline.planning import Goal, length_of
-from paceline.planning.goal import confidence_of, cost_of, off_by, rates_of, sample_s_of, time_of
+from paceline.planning.goal import confidence_of, cost_of, model_error, rates_of, sample_s_of, time_of
 from paceline.reporting.content import content_of
 from paceline.reporting.figures import job_timeline_figure, strips_of
 from paceline.reporting.report import tables_of
@@ -168,12 +168,12 @@ def test_a_goal_with_samples_is_held_against_the_whole_job() -> None:
 
 def test_what_the_model_is_off_by_is_of_steps_alone() -> None:
     result = simulate(load_scenario("ring", {"run.steps": 10, "job.samples": 1e4, "job.startup": "10 min"}))
-    whole, of_job = relative_error_of(result.discrepancy), off_by(result, GOAL)
+    whole, of_job = relative_error_of(result.discrepancy), model_error(result, GOAL)
     share = job_of(result).parts_s.of_steps / job_of(result).time_s.mean
     assert share < 0.01
     assert of_job.high == pytest.approx(whole.high * share)
     assert of_job.high > 0
-    assert off_by(result, RATE) == whole
+    assert model_error(result, RATE) == whole
 
 
 def test_a_replication_that_is_given_up_reaches_no_goal() -> None:
