@@ -134,6 +134,12 @@ class TriedRate(Spec):
     last: float | None = Field(description="median of the target's metric at the end of the runs that did not diverge; null: all did")
     samples: float | None = Field(default=None, description="median of the samples to the target; null: no run reached it")
 
+    @classmethod
+    def of(cls, way: LearnedWay) -> TriedRate:
+        """What came of a way's rate."""
+        time_s, last, samples = (figure.median if figure is not None else None for figure in (way.time_s, way.last, way.samples))
+        return cls(rate=way.rate, reached=way.reached, diverged=way.diverged, time_s=time_s, last=last, samples=samples)
+
 
 class LearnedWay(Spec):
     """One way of training, at the rate with which it did best."""

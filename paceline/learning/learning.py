@@ -281,9 +281,7 @@ def learn(
         most = len(set(rates)) + MOST_WIDENED
         wider = [(place, wider_rate(tried, target, most)) for place, tried in enumerate(by_rate)]
         pending = [(place, rate) for place, rate in wider if rate is not None]
-    ways = [
-        _best(tried, target).model_copy(update={"tried": tuple(rate for way in tried.values() for rate in way.tried)}) for tried in by_rate
-    ]
+    ways = [_best(tried, target).model_copy(update={"tried": tuple(map(TriedRate.of, tried.values()))}) for tried in by_rate]
     return Learned(
         problem=problem,
         samples=about.samples,
@@ -391,21 +389,11 @@ def _way(prepared: _Prepared, rate: float, batch: int | None, samples: int, curv
     if contender.recorded:
         every = [schedules[0] for schedules in prepared.schedules]
         samples_per_s = statistics.fmean(len(schedule) / float(schedule.time_s[-1]) for schedule in every) * scenario.batch
-    ended = [run.last for run in runs if run.last is not None and not run.diverged]
-    samples_then = [float(run.reached_samples) for run in runs if run.reached_samples is not None]
-    tried = TriedRate(
-        rate=rate,
-        reached=sum(run.reached_s is not None for run in runs),
-        diverged=sum(run.diverged for run in runs),
-        time_s=times.median if times is not None else None,
-        last=statistics.median(ended) if ended else None,
-        samples=statistics.median(samples_then) if samples_then else None,
-    )
     return LearnedWay(
         name=contender.name,
         scenario=scenario,
         rate=rate,
-        tried=(tried,),
+        tried=(),
         workers=scenario.replicas,
         staleness=_staleness(prepared),
         batch=batch or scenario.batch,
@@ -417,8 +405,8 @@ def _way(prepared: _Prepared, rate: float, batch: int | None, samples: int, curv
         time_low_s=low,
         time_high_s=high,
         cost_usd=Range.of([cost for cost in costs if cost is not None]),
-        samples=Range.of(samples_then),
-        last=Range.of(ended),
+        samples=Range.of([float(run.reached_samples) for run in runs if run.reached_samples is not None]),
+        last=Range.of([run.last for run in runs if run.last is not None and not run.diverged]),
     )
 
 
