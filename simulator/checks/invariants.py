@@ -17,6 +17,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -270,10 +271,10 @@ def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> N
     reduction = scenario.strategy.reduction
     if reduction is None or scenario.ranks == 1:
         return
-    sent_s = _SendingTimes(scenario)
+    sent_s = _sending_times(scenario)
     for transfer in recording.transfers:
         if transfer.target == EVERYBODY:
-            least_s = sent_s(transfer.source.number, transfer.size_bytes)
+            least_s = sent_s(transfer.size_bytes)[transfer.source.number]
             if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
@@ -282,40 +283,33 @@ def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> N
     if reduction.compression is not None:
         sizes = reduction.as_one(scenario.workload, scenario.batch, scenario.replicas)
     for step in recording.steps:
-        least_s = step.input_s + step.compute_s + step.apply_s + math.fsum(sent_s(step.replica, size) for size in sizes)
+        least_s = step.input_s + step.compute_s + step.apply_s + math.fsum(sent_s(size)[step.replica] for size in sizes)
         if not _at_least(step.end_s - step.start_s, least_s):
             raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
 
 
-class _SendingTimes:
-    """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
+def _sending_times(scenario: Scenario) -> Callable[[float], list[float]]:
+    """By the size of a buffer, seconds that the links out of each rank need for it: the schedule's bytes, no simulated time."""
+    collective = collective_of(scenario, scenario.strategy.reduction, Streams(scenario.run.seed, 0))
+    assert collective is not None, "there is something to reduce"
+    background = scenario.cluster.background
+    varies = background is not None and (background.changes or background.each_link)
 
-    def __init__(self, scenario: Scenario) -> None:
-        collective = collective_of(scenario, scenario.strategy.reduction, Streams(scenario.run.seed, 0))
-        assert collective is not None, "there is something to reduce"
-        self._collective = collective
-        background = scenario.cluster.background
-        self._varies = background is not None and (background.changes or background.each_link)
-        self._known: dict[float, list[float]] = {}  # of all ranks, by size
-
-    def __call__(self, rank: int, size_bytes: float) -> float:
-        known = self._known.get(size_bytes)
-        if known is None:
-            known = self._known[size_bytes] = self._of_all(size_bytes)
-        return known[rank]
-
-    def _of_all(self, size_bytes: float) -> list[float]:
-        schedule, wire = self._collective.plan(size_bytes)
+    @cache
+    def sent_s(size_bytes: float) -> list[float]:
+        schedule, wire = collective.plan(size_bytes)
         source, target, _, messages, parts = columns(schedule)
         laid = wire.laid(source, target)
         carried = messages * (parts / schedule.parts) * size_bytes * wire.bytes_of(source, target)
         # where others take more at one time than at another, or on one link than on another, no more than the whole is known
-        capacity = laid.ports.whole if self._varies else laid.ports.capacity
+        capacity = laid.ports.whole if varies else laid.ports.capacity
         carried_s = carried[laid.path] / capacity[laid.paths.port]
         port_s = np.zeros((schedule.members, len(laid.ports.capacity)))
         np.add.at(port_s, (source[laid.path], laid.paths.port), carried_s)
         most_s: list[float] = port_s.max(axis=1, initial=0.0).tolist()
         return most_s
+
+    return sent_s
 
 
 def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording) -> None:

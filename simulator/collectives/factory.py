@@ -80,23 +80,11 @@ def collective_for(
         ranks = np.concatenate([each.numbers for each in (group, *beside)])
         if any(len(each) != len(group) or each.neighbours != group.neighbours for each in beside) or len(np.unique(ranks)) < len(ranks):
             raise ValueError("groups beside one another must have the same shape, and no rank in common")
-    transport = cluster.transport
-    wires = {
-        kind: Wire(
-            fresh,
-            getattr(cluster.protocols, kind) if kind != "none" else None,
-            group,
-            beside,
-            transport.cpu_per_message_s,
-            transport.copy_per_byte_s,
-            cluster.shared_cores,
-            cluster.time_slice_s,
-        )
-        for kind in (_sensible_protocols(cluster) if protocol == "auto" else (protocol,))
-    }
+    protocols = _sensible_protocols(cluster) if protocol == "auto" else (protocol,)
+    wires = {kind: Wire(fresh, getattr(cluster.protocols, kind) if kind != "none" else None, group, beside, cluster) for kind in protocols}
     algorithms = _sensible(operation, cluster, group, of_nccl=protocol != "none") if algorithm == "auto" else (algorithm,)
     candidates = [
-        _made(operation, name, kind, wire, chunk_bytes, cluster)
+        _made(operation, name, kind, wire, chunk_bytes)
         for name in algorithms
         for kind, wire in wires.items()
         if name not in IN_SWITCHES or kind in ("none", "simple")
@@ -150,9 +138,9 @@ def _rails(cluster: Cluster, group: Group) -> int:
     return math.gcd(group.neighbours, max(group.neighbours * cluster.rails // cluster.replicas_per_node, 1))
 
 
-def _made(operation: Does, algorithm: str, protocol: str, wire: Wire, chunk_bytes: float, cluster: Cluster) -> Collective:
+def _made(operation: Does, algorithm: str, protocol: str, wire: Wire, chunk_bytes: float) -> Collective:
     """An algorithm by a protocol: evaluated for all ranks at once where that is known, else from trial runs."""
-    group, ranks = wire.group, len(wire.group)
+    cluster, group, ranks = wire.cluster, wire.group, len(wire.group)
     both, rails = algorithm == "bidirectional-ring", _rails(cluster, group) if algorithm == "ring" else 1
     if algorithm == "sharp" and len(group) == group.neighbours:
         return Hierarchical(algorithm, protocol, wire)  # inside a node there is nothing for the fabric to add
@@ -161,7 +149,7 @@ def _made(operation: Does, algorithm: str, protocol: str, wire: Wire, chunk_byte
     if algorithm == "double-binary-tree" or alone:
         return InPieces(algorithm, protocol, wire, partial(double_tree_schedule, ranks), 2, chunk_bytes, 2 * ranks.bit_length())
     if algorithm in IN_SWITCHES:
-        return _in_switches(algorithm, protocol, wire, chunk_bytes, cluster, by_fabric=by_fabric or algorithm == "sharp")
+        return _in_switches(algorithm, protocol, wire, chunk_bytes, by_fabric=by_fabric or algorithm == "sharp")
     # hosts that work on each message meet in ways that no recurrence knows
     if not cluster.transport.works_on_messages or group.on_one_node:
         match algorithm:
@@ -185,15 +173,15 @@ def _made(operation: Does, algorithm: str, protocol: str, wire: Wire, chunk_byte
     return Collective(algorithm, protocol, lambda _: schedule, wire)
 
 
-def _in_switches(algorithm: str, protocol: str, wire: Wire, chunk_bytes: float, cluster: Cluster, *, by_fabric: bool) -> Collective:
+def _in_switches(algorithm: str, protocol: str, wire: Wire, chunk_bytes: float, *, by_fabric: bool) -> Collective:
     """Added by switches of the fabric, or inside nodes."""
+    cluster = wire.cluster
     trees = trees_of(cluster, wire.group) if by_fabric else ()
     if by_fabric:  # groups beside it whose nodes hang on other leaves have trees of another shape
         wire = replace(wire, beside=tuple(other for other in wire.beside if trees_of(cluster, other) == trees))
     if algorithm == "sharp" or wire.group.neighbours == 1:
         return Sharp(algorithm, protocol, replace(wire, switches=partial(switches_of_trees, cluster)), trees, chunk_bytes)
-    assert cluster.nvls is not None
-    wire = replace(wire, switches=partial(_switches_of_nodes, cluster, by_fabric), inner_share=cluster.nvls.efficiency)
+    wire = replace(wire, switches=partial(_switches_of_nodes, cluster, by_fabric))
     return nvls(algorithm, protocol, wire, trees, chunk_bytes)
 
 

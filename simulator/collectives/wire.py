@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from simulator.program.port_names import PortName, SwitchKind, kind_of
 from simulator.program.program import Exchange, Flags, Floats, Hosts, Integers, Paths, Ports
 from simulator.program.schedule import Columns, Schedule, columns, flattened
+from simulator.spec.cluster import Cluster
 from simulator.spec.cluster import Protocol as Cost
 
 
@@ -143,28 +143,18 @@ class Wire:
         in trial runs, they have their part of the ports that they share with this one; what
         else crosses these ports is not known there. Message by message each group is a
         collective of its own, and this plays no role.
-    message_s, copy_per_byte_s
-        Work of each of two hosts on a message between nodes, and on each of its bytes.
-    shared_cores
-        Cores that all hosts share; none if each has its own.
-    time_slice_s
-        How long one keeps a core while others wait.
+    cluster
+        Whose hosts work on messages between nodes, each on its own cores or all on shared ones.
     switches
         The switches of a group's schedule, as paths call them; none where it has none.
-    inner_share
-        Share of the bandwidth that switches inside a node get of the links to and from them.
     """
 
     fresh: Callable[[], Cabling]
     protocol: Cost | None
     group: Group
-    beside: tuple[Group, ...] = ()
-    message_s: float = 0.0
-    copy_per_byte_s: float = 0.0
-    shared_cores: float | None = None
-    time_slice_s: float = math.inf
+    beside: tuple[Group, ...]
+    cluster: Cluster
     switches: Callable[[Group], Integers] | None = None
-    inner_share: float = 1.0
 
     @property
     def bytes_per_byte(self) -> float:
@@ -197,9 +187,9 @@ class Wire:
     def bytes_of(self, source: Integers, target: Integers) -> Floats:
         """Bytes that cross for each byte of data, of each lane; shape (lanes,)."""
         cost = np.full(len(source), self.bytes_per_byte)
-        if self.inner_share < 1:
+        if self.switches is not None and (nvls := self.cluster.nvls) is not None and nvls.efficiency < 1:
             either = np.minimum(self.members[source], self.members[target])
-            cost[(either < 0) & (kind_of(either) == SwitchKind.INSIDE)] /= self.inner_share
+            cost[(either < 0) & (kind_of(either) == SwitchKind.INSIDE)] /= nvls.efficiency
         return cost
 
     def of_all(self) -> list[Wire]:

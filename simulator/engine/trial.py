@@ -66,7 +66,7 @@ def finish_s(plan: Plan, size_bytes: float) -> Floats:
 
 def trial_program(plan: Plan, size_bytes: float) -> Program:
     """Each rank enters the collective, once."""
-    wire, each = plan.wire, plan.schedule.ranks
+    wire, each, cluster = plan.wire, plan.schedule.ranks, plan.wire.cluster
     cabling = wire.fresh()
     exchanges = exchanges_of_groups(cabling, [plan], [size_bytes])
     ports, links, paths, hosts = cabling.tables()
@@ -86,8 +86,8 @@ def trial_program(plan: Plan, size_bytes: float) -> Program:
         ),
         routines=(_STEP,),
         rules=Rules(steps_each=1, reduction=Reduction()),
-        transport=Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s),
-        cores=None if wire.shared_cores is None else Cores(wire.shared_cores, wire.time_slice_s),
+        transport=Transport(cpu_per_message_s=cluster.transport.cpu_per_message_s, copy_per_byte_s=cluster.transport.copy_per_byte_s),
+        cores=None if (cores := cluster.shared_cores) is None else Cores(cores, cluster.time_slice_s),
         groups=tuple(groups),
         exchanges=exchanges,
     )  # fmt: skip
