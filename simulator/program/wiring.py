@@ -14,7 +14,7 @@ on the wire, a link has so much less of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -29,7 +29,7 @@ from simulator.base.rng import Streams
 from simulator.program.neighbours import Neighbours
 from simulator.program.port_names import Owner, PortKind, PortName, SwitchKind, is_switch, kind_of, place_of
 from simulator.program.program import Changes, Floats, Hosts, Integers, Paths, Ports
-from simulator.spec.cluster import Cluster
+from simulator.spec.cluster import Cluster, Link
 
 
 class End(IntEnum):
@@ -198,15 +198,11 @@ class Wiring:
 
     def on_device(self, device: Integers) -> Integers:
         """Seats on devices that several use: paths over the device's port, without latency."""
-        keys = np.full((len(device), _WIDEST), _NONE, dtype=np.int64)
-        keys[:, 0] = _key(PortKind.DEVICE, device)
-        return self._append(keys, np.zeros(len(device)))
+        return self._over(_key(PortKind.DEVICE, device))
 
     def on_host_cores(self, node: Integers, threads: Floats) -> Integers:
         """Paths over the cores of nodes that prepare batches: each thread gets at most a core, and as much as any other."""
-        keys = np.full((len(node), _WIDEST), _NONE, dtype=np.int64)
-        keys[:, 0] = _key(PortKind.HOST_CORES, node)
-        paths = self._append(keys, np.zeros(len(node)))
+        paths = self._over(_key(PortKind.HOST_CORES, node))
         self._weights.append((paths, threads))
         return paths
 
@@ -215,28 +211,29 @@ class Wiring:
         keys = np.full((len(links), max(map(len, links))), _NONE, dtype=np.int64)
         for row, crossed in zip(keys, links, strict=True):
             row[: len(crossed)] = _key(PortKind.SHARED_LINK, np.array(crossed))
-        return self._append(keys, np.zeros(len(keys)))
+        return self._over(keys)
 
     def from_storage(self, node: Integers) -> Integers:
         """Paths on which nodes read from storage."""
         storage = self._cluster.storage
         assert storage is not None
-        keys = np.full((len(node), _WIDEST), _NONE, dtype=np.int64)
+        keys = np.full((len(node), 3), _NONE, dtype=np.int64)
         if storage.bandwidth_bytes_per_s is not None:
             keys[:, 0] = _key(PortKind.STORAGE, 0)
         if storage.node_bandwidth_bytes_per_s is not None:
             keys[:, 1] = _key(PortKind.NODE_STORAGE, node)
         if storage.over_network:
             keys[:, 2] = _key(PortKind.NODE_IN, node, int(self._cluster.rails is not None))
-        return self._append(keys, np.full(len(node), storage.latency_s))
+        return self._over(keys, storage.latency_s)
 
     def _host_link(self, replica: Integers, kind: PortKind) -> Integers:
         link, cluster = self._cluster.host_link, self._cluster
         assert link is not None
-        number = replica // cluster.replicas_per_device // cluster.devices_per_host_link
-        keys = np.full((len(replica), _WIDEST), _NONE, dtype=np.int64)
-        keys[:, 0] = _key(kind, number)
-        return self._append(keys, np.full(len(replica), link.latency_s))
+        return self._over(_key(kind, replica // cluster.replicas_per_device // cluster.devices_per_host_link), link.latency_s)
+
+    def _over(self, keys: Integers, latency_s: float = 0.0) -> Integers:
+        """Paths over ports that no hosts work for; keys of shape (paths,) or (paths, ports)."""
+        return self._append(keys if keys.ndim > 1 else keys[:, None], np.full(len(keys), latency_s))
 
     def _add(
         self,
@@ -386,17 +383,18 @@ class Wiring:
     # -- figures of nodes ------------------------------------------------------------
 
     def _latency_s(self, nodes: Integers) -> NDArray[np.float64]:
-        if not self._cluster.node_classes:
-            return np.full(nodes.shape, self._cluster.inter_node.latency_s)
-        unique, which = np.unique(nodes, return_inverse=True)
-        return np.array([self._cluster.link_of(int(node)).latency_s for node in unique])[which].reshape(nodes.shape)
+        return self._of_links(nodes, lambda link: link.latency_s)
 
     def _bytes_per_s(self, nodes: Integers) -> NDArray[np.float64]:
         wire = self._cluster.transport.wire_bytes_per_byte
+        return self._of_links(nodes, lambda link: link.bandwidth_bytes_per_s / wire)
+
+    def _of_links(self, nodes: Integers, value_of: Callable[[Link], float]) -> NDArray[np.float64]:
+        """What is so of the link of each node."""
         if not self._cluster.node_classes:
-            return np.full(nodes.shape, self._cluster.link_of(0).bandwidth_bytes_per_s / wire)
+            return np.full(nodes.shape, value_of(self._cluster.link_of(0)))
         unique, which = np.unique(nodes, return_inverse=True)
-        return np.array([self._cluster.link_of(int(node)).bandwidth_bytes_per_s / wire for node in unique])[which].reshape(nodes.shape)
+        return np.array([value_of(self._cluster.link_of(int(node))) for node in unique])[which].reshape(nodes.shape)
 
     # -- tables ----------------------------------------------------------------------
 

@@ -209,46 +209,42 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 
     def _check_at_once(self, setup: Setup) -> None:
         """Rules of what is simulated for all ranks at once."""
-        cluster, at_once = setup.cluster, "is simulated for all ranks at once"
-        by_messages = setup.run.detail == "messages" or setup.follows_trace
-        cause = 'run.detail = "messages" goes' if setup.run.detail == "messages" else "cluster.background.trace is followed"
-        if setup.run.detail == "at-once" and setup.hosts_share_cores:
-            raise ValueError(
-                'run.detail = "at-once" evaluates an all-reduce without its single messages, for which the work of hosts on '
-                'cluster.shared_cores queues: leave it out, or give "messages"'
-            )
-        if setup.run.detail == "at-once" and setup.follows_trace:
-            raise ValueError(
-                'run.detail = "at-once" evaluates an all-reduce without its single messages, which cluster.background.trace slows down '
-                'one by one: leave it out, or give "messages", or a constant cluster.background.load'
-            )
-        if setup.run.detail == "at-once" and setup.reads_share_links:
-            raise ValueError(
-                'run.detail = "at-once" evaluates an all-reduce without its single messages, which share links with what pipelines read '
-                '(cluster.storage.over_network): leave it out, or give "messages"'
-            )
-        for key, given in (("fusion_cycle", self.fusion_cycle_s is not None), ('priority = "forward"', self.priority == "forward"),
-                           ("through_host", self.through_host)):  # fmt: skip
-            if given and setup.reads_share_links:
-                raise ValueError(f"strategy.{key} {at_once}, which cluster.storage.over_network rules out: keep one of them")
-            if given and feeds_in_turn(setup):
-                raise ValueError(f"strategy.{key} {at_once}, {_IN_TURN}")
-            if given and by_messages:
-                raise ValueError(f"{cause} rank by rank, but strategy.{key} {at_once}: keep one of them")
-            if given and cluster.replicas_per_device > 1:
-                raise ValueError(f"strategy.{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
-            if given and cluster.shared_cores is not None:
-                raise ValueError(f"strategy.{key} {at_once}, which cluster.shared_cores rules out: keep one of them")
-            if given and cluster.overlap_slowdown and key != "through_host":
-                raise ValueError(f"strategy.{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
-        if cluster.overlap_slowdown and cluster.shared_cores is not None:
-            raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
-        if cluster.overlap_slowdown and setup.reads_share_links:
-            raise ValueError(f"cluster.overlap_slowdown {at_once}, which cluster.storage.over_network rules out: keep one of them")
-        if cluster.overlap_slowdown and feeds_in_turn(setup):
-            raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, {_IN_TURN}")
-        if cluster.overlap_slowdown and by_messages:
-            raise ValueError(f"{cause} rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them")
+        cluster, run, at_once = setup.cluster, setup.run, "is simulated for all ranks at once"
+        by_messages = run.detail == "messages" or setup.follows_trace
+        cause = 'run.detail = "messages" goes' if run.detail == "messages" else "cluster.background.trace is followed"
+        constant = ", or a constant cluster.background.load"
+        for asked, single_messages, other in (
+            (setup.hosts_share_cores, "for which the work of hosts on cluster.shared_cores queues", ""),
+            (setup.follows_trace, "which cluster.background.trace slows down one by one", constant),
+            (setup.reads_share_links, "which share links with what pipelines read (cluster.storage.over_network)", ""),
+        ):
+            if asked and run.detail == "at-once":
+                raise ValueError(
+                    f'run.detail = "at-once" evaluates an all-reduce without its single messages, {single_messages}: leave it out, or give '
+                    f'"messages"{other}'
+                )
+        for key, asked, where in (
+            ("strategy.fusion_cycle", self.fusion_cycle_s is not None, ""),
+            ('strategy.priority = "forward"', self.priority == "forward", ""),
+            ("strategy.through_host", self.through_host, ""),
+            ("cluster.overlap_slowdown", bool(cluster.overlap_slowdown), " in an all-reduce"),
+        ):
+            if not asked:
+                continue
+            if where and cluster.shared_cores is not None:
+                raise ValueError(f"{key} {at_once}{where}, which cluster.shared_cores rules out: keep one of them")
+            if setup.reads_share_links:
+                raise ValueError(f"{key} {at_once}, which cluster.storage.over_network rules out: keep one of them")
+            if feeds_in_turn(setup):
+                raise ValueError(f"{key} {at_once}{where}, {_IN_TURN}")
+            if by_messages:
+                raise ValueError(f"{cause} rank by rank, but {key} {at_once}{where}: keep one of them")
+            if cluster.replicas_per_device > 1 and not where:
+                raise ValueError(f"{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
+            if cluster.shared_cores is not None:
+                raise ValueError(f"{key} {at_once}, which cluster.shared_cores rules out: keep one of them")
+            if cluster.overlap_slowdown and key != "strategy.through_host" and not where:
+                raise ValueError(f"{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
 
     def _check_compression(self) -> None:
         """What compressed gradients exclude."""
