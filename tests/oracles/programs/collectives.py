@@ -43,8 +43,8 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
         _shards_make_up_all(program, scenario)
         return
     for walk in walks_of(program):
-        reduced = [(index, its) for index, its in walk.of_kind("collective") if its.partition == 0]
-        if [its.bucket for _, its in reduced] != list(range(len(reduced))) or any(its.every != every for _, its in reduced):
+        reduced = [(index, each) for index, each in walk.of_kind("collective") if each.partition == 0]
+        if [each.bucket for _, each in reduced] != list(range(len(reduced))) or any(each.every != every for _, each in reduced):
             raise broken(law, f"routine {walk.number}: buckets are not numbered in their order, or not reduced every {every} steps")
         if bool(reduced) != (scenario.strategy.reduction is not None and ranks > 1):
             raise broken(law, f"routine {walk.number}: has {len(reduced)} buckets among {ranks} ranks")
@@ -61,12 +61,12 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
             continue
         # (n - 1) S of a sparse gradient are gathered, 2 (n - 1) / n S of a dense one reduced
         sizes = _sizes(scenario, ranks)
-        wanted = _together(reduced) if len(reduced) > 1 and _rounds(scenario) > 1 else [its.size_bytes for _, its in reduced]
+        wanted = _together(reduced) if len(reduced) > 1 and _rounds(scenario) > 1 else [each.size_bytes for _, each in reduced]
         last = 0
-        for (index, its), wanted_bytes in zip(reduced, wanted, strict=True):
+        for (index, each), wanted_bytes in zip(reduced, wanted, strict=True):
             compute = walk.compute_before(index)
-            if compute is None or not same(walk.backward_by[compute], its.ready):
-                raise broken(law, f"{walk.place(index)} does not begin when {its.ready:g} of the backward pass are done")
+            if compute is None or not same(walk.backward_by[compute], each.ready):
+                raise broken(law, f"{walk.place(index)} does not begin when {each.ready:g} of the backward pass are done")
             if not wanted_bytes:
                 continue  # of gradients that another one is of too
             first, size_bytes = last, 0.0
@@ -75,7 +75,7 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
                 last += 1
             if not same(size_bytes, wanted_bytes) or last == first:
                 raise broken(law, f"{walk.place(index)} has {wanted_bytes:g} bytes, which are no gradients from number {first} on")
-            if its.ready < load.variables[last - 1].ready - SLACK:
+            if each.ready < load.variables[last - 1].ready - SLACK:
                 raise broken(law, f"{walk.place(index)} begins before its last gradient is ready")
         if last < len(sizes):
             raise broken(law, f"routine {walk.number}: gradients from number {last} on enter no bucket")
@@ -100,10 +100,10 @@ def _together(reduced: Sequence[tuple[int, Operation]]) -> list[float]:
     """Sizes of collectives of the same gradients, ready at the same time, at the first of them; nothing at the others."""
     sizes: list[float] = []
     first = 0
-    for number, (_, its) in enumerate(reduced):
-        sizes.append(its.size_bytes)
-        if number and its.ready == reduced[first][1].ready:
-            sizes[first] += its.size_bytes
+    for number, (_, operation) in enumerate(reduced):
+        sizes.append(operation.size_bytes)
+        if number and operation.ready == reduced[first][1].ready:
+            sizes[first] += operation.size_bytes
             sizes[number] = 0.0
         else:
             first = number
@@ -118,7 +118,7 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
         if sorted(copy[program.groups[number]].tolist()) != list(range(copies)):
             raise broken(law, f"group {number} does not have one rank of each of the {copies} copies")
     of_routine = np.array(
-        [math.fsum(its.size_bytes for _, its in walk.of_kind("collective") if its.partition == 0) for walk in walks_of(program)]
+        [math.fsum(each.size_bytes for _, each in walk.of_kind("collective") if each.partition == 0) for walk in walks_of(program)]
     )
     reduced_bytes = np.bincount(copy, of_routine[program.ranks.routine])
     wanted_bytes = math.fsum(_sizes(scenario, copies))
@@ -137,23 +137,23 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
     wanted = {False: 0.0, True: 0.0}
     for stage in scenario.strategy.held(scenario):
         for chunk in stage:
-            for one in (one for layer in layers_of(scenario.workload, chunk) for one in layer):
-                if chunk.sharing(1, experts=one.experts).copies > 1:
-                    size_bytes = one.variable.gradient_bytes(scenario.batch) * one.share * chunk.tensor * chunk.reduced
-                    wanted[one.experts and chunk.expert > 1] += size_bytes
+            for owned in (owned for layer in layers_of(scenario.workload, chunk) for owned in layer):
+                if chunk.sharing(1, experts=owned.experts).copies > 1:
+                    size_bytes = owned.variable.gradient_bytes(scenario.batch) * owned.share * chunk.tensor * chunk.reduced
+                    wanted[owned.experts and chunk.expert > 1] += size_bytes
     group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
     copies_in = {key: len(np.unique(copy_of[group])) for key, group in group_of.items()}
     for copy in range(int(copy_of.max()) + 1):
         reduced_bytes = 0.0
         for rank in np.flatnonzero(copy_of == copy).tolist():
             operations = program.routines[int(program.ranks.routine[rank])].operations
-            for its in operations:
-                if its.kind != "collective" or its.does not in ("all-reduce", "reduce-scatter") or its.name != its.does:
+            for each in operations:
+                if each.kind != "collective" or each.does not in ("all-reduce", "reduce-scatter") or each.name != each.does:
                     continue
-                scattered = [operations[before] for before in its.after if operations[before].does == "reduce-scatter"]
-                of_shares = any(same(its.size_bytes * len(group_of[one.partition, rank]), one.size_bytes) for one in scattered)
-                if copies_in[its.partition, rank] > 1 and not of_shares:
-                    reduced_bytes += its.size_bytes
+                scattered = [operations[before] for before in each.after if operations[before].does == "reduce-scatter"]
+                of_shares = any(same(each.size_bytes * len(group_of[owned.partition, rank]), owned.size_bytes) for owned in scattered)
+                if copies_in[each.partition, rank] > 1 and not of_shares:
+                    reduced_bytes += each.size_bytes
         counts = (1, scenario.training.micro_batches)
         if not any(same(reduced_bytes, of_all * wanted[False] + of_experts * wanted[True]) for of_all in counts for of_experts in counts):
             wanted_bytes = math.fsum(wanted.values())
@@ -165,7 +165,7 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
     streams = Streams(scenario.run.seed, 0)
     if len(program.groups) > 1:
         return  # those of each group are looked at one by one, where there are messages
-    sizes = {its.size_bytes for walk in walks_of(program) for _, its in walk.of_kind("collective")}
+    sizes = {each.size_bytes for walk in walks_of(program) for _, each in walk.of_kind("collective")}
     collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:
         return
@@ -177,10 +177,10 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
         place = f"an {does} of {size_bytes:g} bytes among {ranks} ranks"
         if moved.sent.sum() < least.total * (1 - SLACK):
             raise broken(all_reduces_move_enough, f"{place} moves {moved.sent.sum():g} buffers, not {least.total:g}")
-        sent, received = (its[:ranks] for its in moved)
-        for name, its, bound in (("sends", sent, least.sent), ("receives", received, least.received)):
-            if np.any(its < bound * (1 - SLACK)):
-                raise broken(all_reduces_move_enough, f"{place}: rank {int(np.argmin(its - bound))} {name} {its.min():g} buffers")
+        sent, received = (each[:ranks] for each in moved)
+        for name, each, bound in (("sends", sent, least.sent), ("receives", received, least.received)):
+            if np.any(each < bound * (1 - SLACK)):
+                raise broken(all_reduces_move_enough, f"{place}: rank {int(np.argmin(each - bound))} {name} {each.min():g} buffers")
         both = sent + received
         if does == "all-reduce" and np.any(both < 2 * (ranks - 1) / ranks * (1 - SLACK)):
             raise broken(all_reduces_move_enough, f"{place}: {both.min():g} buffers cross the links of rank {int(np.argmin(both))}")
@@ -194,7 +194,7 @@ def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
     walks = walks_of(program)
     for number, (ranks, exchanges) in enumerate(zip(program.groups, exchanges_by_group(program), strict=True)):
         of = partition_of_each(program)[number]
-        reduced = [its for _, its in walks[int(program.ranks.routine[ranks[0]])].of_kind("collective") if its.partition == of]
+        reduced = [each for _, each in walks[int(program.ranks.routine[ranks[0]])].of_kind("collective") if each.partition == of]
         if len(reduced) != len(exchanges):
             raise broken(law, f"group {number}: there are {len(exchanges)} exchanges for {len(reduced)} buckets")
         _carry(program, scenario, number, reduced, exchanges)
@@ -203,7 +203,7 @@ def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
 def _carry(program: Program, scenario: Scenario, of: int, reduced: Sequence[Operation], exchanges: Sequence[Exchange]) -> None:
     """The messages of one group's buckets."""
     law, group = exchanges_carry_the_buckets, program.groups[of].tolist()
-    for bucket, (its, exchange) in enumerate(zip(reduced, exchanges, strict=True)):
+    for bucket, (operation, exchange) in enumerate(zip(reduced, exchanges, strict=True)):
         number, tables = f"{bucket} of group {of}", exchange.tables
         for lane, (source, target, path) in enumerate(zip(tables.source, tables.target, exchange.path.tolist(), strict=True)):
             if max(source, target) >= len(group):
@@ -213,9 +213,9 @@ def _carry(program: Program, scenario: Scenario, of: int, reduced: Sequence[Oper
             if check_path(law, f"exchange {number}, lane {lane}", program, scenario, path, *ends) < -SLACK:  # protocols add to it
                 raise broken(law, f"exchange {number}, lane {lane} comes sooner than its links let it")
         sent_bytes = np.bincount(tables.source, tables.messages * exchange.size_bytes, tables.members)
-        least = least_shares(its.does, len(group))
-        too_few = sent_bytes[: len(group)] < least.sent * its.size_bytes * (1 - SLACK)
-        if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(too_few):
+        least = least_shares(operation.does, len(group))
+        too_few = sent_bytes[: len(group)] < least.sent * operation.size_bytes * (1 - SLACK)
+        if sent_bytes.sum() < least.total * operation.size_bytes * (1 - SLACK) or np.any(too_few):
             raise broken(law, f"exchange {number} sends {sent_bytes.sum():g} bytes, of which {sent_bytes.min():g} leave one rank")
 
 
@@ -239,16 +239,16 @@ def groups_divide_the_ranks(program: Program, scenario: Scenario) -> None:
     """Each rank is in exactly one group of every partition, and its collectives are of partitions that exist."""
     del scenario
     law = groups_divide_the_ranks
-    reduces = [(walk, index, its) for walk in walks_of(program) for index, its in walk.of_kind("collective")]
+    reduces = [(walk, index, operation) for walk in walks_of(program) for index, operation in walk.of_kind("collective")]
     if not program.groups and not reduces:
         return
     try:
         partitions = len(memberships(program).group)
     except ValueError as error:
         raise broken(law, str(error)) from None
-    for walk, index, its in reduces:
-        if not 0 <= its.partition < partitions:
-            raise broken(law, f"{walk.place(index)} is of partition {its.partition}, but there are {partitions}")
+    for walk, index, operation in reduces:
+        if not 0 <= operation.partition < partitions:
+            raise broken(law, f"{walk.place(index)} is of partition {operation.partition}, but there are {partitions}")
 
 
 def groups_agree(program: Program, scenario: Scenario) -> None:
@@ -258,20 +258,20 @@ def groups_agree(program: Program, scenario: Scenario) -> None:
     walks = walks_of(program)
     for walk in walks:
         needs = [_all_before(walk, index) for index in range(len(walk.operations))]
-        found = collectives_of(program.routines[walk.number])
-        for earlier, later in pairwise(found):
-            one, other = walk.operations[earlier], walk.operations[later]
-            if one.lasts_s is not None and other.lasts_s is not None:
+        numbers = collectives_of(program.routines[walk.number])
+        for earlier, later in pairwise(numbers):
+            here, other = walk.operations[earlier], walk.operations[later]
+            if here.lasts_s is not None and other.lasts_s is not None:
                 continue  # they take place in the order in which all of the group have come to them
-            if one.partition == other.partition and (earlier > later or not needs[earlier] <= needs[later]):
+            if here.partition == other.partition and (earlier > later or not needs[earlier] <= needs[later]):
                 raise broken(law, f"{walk.place(later)} can begin before {walk.place(earlier)}, whose bucket comes first")
     of_routines = []
     for walk in walks:
-        its = [walk.operations[index] for index in collectives_of(program.routines[walk.number])]
-        of_routines.append([(each.partition, each.bucket, each.does, each.size_bytes, each.every) for each in its])
+        of_rank = [walk.operations[index] for index in collectives_of(program.routines[walk.number])]
+        of_routines.append([(each.partition, each.bucket, each.does, each.size_bytes, each.every) for each in of_rank])
     routine = program.ranks.routine
     for number, (group, of) in enumerate(zip(program.groups, partition_of_each(program), strict=True)):
-        first, *others = ([each for each in of_routines[its] if each[0] == of] for its in sorted(set(routine[group].tolist())))
+        first, *others = ([each for each in of_routines[of_rank] if each[0] == of] for of_rank in sorted(set(routine[group].tolist())))
         if any(other != first for other in others):
             raise broken(law, f"group {number}: its ranks do different collectives of partition {of}")
         if [bucket for _, bucket, *_ in first] != list(range(len(first))):
@@ -296,9 +296,9 @@ def collectives_say_when_they_go_on(program: Program, scenario: Scenario) -> Non
         reduced = list(walk.of_kind("collective"))
         passes = [index for index in walk.computes if walk.operations[index].forward or walk.operations[index].backward]
         waited_for = set().union(*(_all_before(walk, index) for index in passes[-1:]))
-        amid = len({its.partition for _, its in reduced}) > 1 or any(index in waited_for for index, _ in reduced)
-        for index, its in reduced:
-            if its.departs != its.lands or (amid and not its.departs):
+        amid = len({operation.partition for _, operation in reduced}) > 1 or any(index in waited_for for index, _ in reduced)
+        for index, operation in reduced:
+            if operation.departs != operation.lands or (amid and not operation.departs):
                 raise broken(collectives_say_when_they_go_on, f"{walk.place(index)} does not both depart and land")
-            if its.departs != reduced[0][1].departs:
+            if operation.departs != reduced[0][1].departs:
                 raise broken(collectives_say_when_they_go_on, f"{walk.place(index)} departs, or not, unlike others")

@@ -49,16 +49,16 @@ def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
     law = messages_go_where_they_say
     for walk in walks_of(program):
         ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
-        for index, its in walk.of_kind("send"):
-            if not 0 <= its.slot < program.ranks.path.shape[1] or its.size_bytes < 0:
+        for index, operation in walk.of_kind("send"):
+            if not 0 <= operation.slot < program.ranks.path.shape[1] or operation.size_bytes < 0:
                 raise broken(law, f"{walk.place(index)} has no slot, or less than nothing to send")
             for rank in ranks:
-                source, target = (_end(place, program, scenario, rank, its.slot) for place in (its.source, its.target))
-                path, place = int(program.ranks.path[rank, its.slot]), f"{walk.place(index)} of rank {rank}"
+                source, target = (_end(place, program, scenario, rank, operation.slot) for place in (operation.source, operation.target))
+                path, place = int(program.ranks.path[rank, operation.slot]), f"{walk.place(index)} of rank {rank}"
                 added_s = check_path(law, place, program, scenario, path, source, target)
                 if not same(added_s, 0.0):
                     raise broken(law, f"{place} comes {added_s:g} s later than its links make it")
-                if program.paths.asked_for[path] != (its.source.kind == "server"):
+                if program.paths.asked_for[path] != (operation.source.kind == "server"):
                     raise broken(law, f"{place} is an answer to a request, or says so, and is not")
 
 
@@ -118,12 +118,12 @@ def _rails(source: End, target: End, cluster: Cluster) -> tuple[int, int]:
     """The rails of a message's two ends; what is no device uses that of the other one."""
     if cluster.rails is None:
         return 0, 0
-    its = [
+    rails = [
         end.owner.number // cluster.replicas_per_device % cluster.devices_per_node * cluster.rails // cluster.devices_per_node
         for end in (source, target)
         if end.owner.kind == "device"
     ]
-    return (its[0], its[-1]) if its else (0, 0)
+    return (rails[0], rails[-1]) if rails else (0, 0)
 
 
 def _on_one_device(source: End, target: End, scenario: Scenario) -> Link | None:
@@ -171,8 +171,8 @@ def what_departs_lands(program: Program, scenario: Scenario) -> None:
     del scenario
     for walk in walks_of(program):
         landed: Counter[int] = Counter()
-        for index, its in enumerate(walk.operations):
-            if not its.departs:
+        for index, operation in enumerate(walk.operations):
+            if not operation.departs:
                 continue
             at = index
             while not walk.operations[at].lands:
@@ -181,8 +181,8 @@ def what_departs_lands(program: Program, scenario: Scenario) -> None:
                     raise broken(what_departs_lands, f"{walk.place(index)} departs and does not land")
                 (at,) = onward
             landed[at] += 1
-        for index, its in enumerate(walk.operations):
-            if landed[index] != int(its.lands):
+        for index, operation in enumerate(walk.operations):
+            if landed[index] != int(operation.lands):
                 raise broken(what_departs_lands, f"{walk.place(index)} lands, but {landed[index]} messages that depart come there")
 
 
@@ -193,19 +193,19 @@ def what_is_sent_to_ranks_is_received(program: Program, scenario: Scenario) -> N
     received: Counter[tuple[int, int]] = Counter()
     for walk in walks_of(program):
         ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
-        for index, its in walk.of_kind("send"):
+        for index, operation in walk.of_kind("send"):
             for rank in ranks:
-                peer = int(program.ranks.peer[rank, its.slot])
-                if (peer >= 0) != (its.channel >= 0) or peer == rank:
-                    raise broken(law, f"{walk.place(index)} of rank {rank} has the channel {its.channel} and leads to rank {peer}")
+                peer = int(program.ranks.peer[rank, operation.slot])
+                if (peer >= 0) != (operation.channel >= 0) or peer == rank:
+                    raise broken(law, f"{walk.place(index)} of rank {rank} has the channel {operation.channel} and leads to rank {peer}")
                 if peer >= 0:
-                    sent[peer, its.channel] += 1
-        sizes = sorted(its.size_bytes for _, its in walk.of_kind("send") if its.channel >= 0)
+                    sent[peer, operation.channel] += 1
+        sizes = sorted(operation.size_bytes for _, operation in walk.of_kind("send") if operation.channel >= 0)
         wanted = sorted(scenario.strategy.message_bytes(scenario))
         if sizes and (not set(sizes) <= set(wanted) if scenario.strategy.cuts_batches else sizes != wanted):
             raise broken(law, f"routine {walk.number}: sends other ranks {sizes} bytes")
-        for index, its in walk.of_kind("receive"):
-            received.update((rank, its.channel) for rank in ranks)
+        for index, operation in walk.of_kind("receive"):
+            received.update((rank, operation.channel) for rank in ranks)
             if walk.first_compute_after(index) is None:
                 raise broken(law, f"{walk.place(index)} gets what no compute waits for")
     for rank, channel in {*sent, *received}:

@@ -78,14 +78,14 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
         first = walk.operations[0] if walk.operations else None
         if first is None or (first.kind, first.name, first.after) != ("gate", "turn", ()):
             raise broken(law, f"routine {walk.number}: does not begin with the gate 'turn', after nothing")
-        for index, its in enumerate(walk.operations):
-            if any(not 0 <= earlier < len(walk.operations) for earlier in its.after) or len(set(its.after)) != len(its.after):
-                raise broken(law, f"{walk.place(index)} is after {its.after}, of which one is not there or named twice")
+        for index, each in enumerate(walk.operations):
+            if any(not 0 <= earlier < len(walk.operations) for earlier in each.after) or len(set(each.after)) != len(each.after):
+                raise broken(law, f"{walk.place(index)} is after {each.after}, of which one is not there or named twice")
             if index and not walk.before[index]:
                 raise broken(law, f"{walk.place(index)} waits for nothing")
         first_shuffled, last = routine.shuffled
         drawn = walk.operations[first_shuffled:last]
-        if not 0 <= first_shuffled <= last <= len(walk.operations) or any((its.kind, its.after) != ("send", (0,)) for its in drawn):
+        if not 0 <= first_shuffled <= last <= len(walk.operations) or any((each.kind, each.after) != ("send", (0,)) for each in drawn):
             raise broken(law, f"routine {walk.number}: begins what is no message of the step's begin in an order that is drawn")
         missing = [len(before) for before in walk.before]
         ended = [0]
@@ -104,19 +104,19 @@ def gates_have_rules(program: Program, scenario: Scenario) -> None:
     rules, batch = program.rules, scenario.batch
     fed_bytes = (scenario.workload.input_bytes_per_sample or 0.0) * batch
     for walk in walks_of(program):
-        names = Counter(its.name for _, its in walk.of_kind("gate"))
+        names = Counter(each.name for _, each in walk.of_kind("gate"))
         wanted = {"turn": 1, "input": 1, "prepare": int(rules.client is not None), "update": int(rules.updates is not None)}
         if {name: names[name] for name in {*_GATES, *names}} != wanted:
             raise broken(gates_have_rules, f"routine {walk.number}: has the gates {dict(names)}, not {wanted}")
-        for index, its in walk.of_kind("gate"):
-            if its.name == "update" and set(its.after) != {number for number, _ in walk.of_kind("serve")}:
+        for index, each in walk.of_kind("gate"):
+            if each.name == "update" and set(each.after) != {number for number, _ in walk.of_kind("serve")}:
                 raise broken(gates_have_rules, f"{walk.place(index)} does not wait for all servers, and for nothing else")
-            if its.name == "input" and walk.first_compute_after(index) != min(walk.computes, default=None):
+            if each.name == "input" and walk.first_compute_after(index) != min(walk.computes, default=None):
                 raise broken(gates_have_rules, f"{walk.place(index)} does not hold up the first compute")
-        fed = [its for its in walk.operations if its.feeds]
+        fed = [each for each in walk.operations if each.feeds]
         if len(fed) != int(scenario.layout.client):
             raise broken(gates_have_rules, f"routine {walk.number}: {len(fed)} messages bring the batch")
-        if any(its.kind != "send" or its.source.kind != "client" or not same(its.size_bytes, fed_bytes) for its in fed):
+        if any(each.kind != "send" or each.source.kind != "client" or not same(each.size_bytes, fed_bytes) for each in fed):
             raise broken(gates_have_rules, f"routine {walk.number}: the client does not send the whole batch, {fed_bytes:g} bytes")
 
 
@@ -130,10 +130,10 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
         computes = [walk.operations[index] for index in walk.computes]
         totals = {"forward": 1.0, "backward": 1.0, "apply": 0.0 if program.servers.count else 1.0}
         for name, total in totals.items():
-            shares_of = [getattr(its, name) for its in computes]
+            shares_of = [getattr(each, name) for each in computes]
             if min(shares_of, default=0.0) < 0 or not (same(math.fsum(shares_of), total) or cuts):
                 raise broken(passes_are_whole, f"routine {walk.number}: shares of {name} {shares_of} do not sum to {total:g}")
-        phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
+        phases = [phase for each in computes for phase, share in enumerate((each.forward, each.backward, each.apply)) if share]
         if phases != sorted(phases) and not cuts:
             raise broken(passes_are_whole, f"routine {walk.number}: goes back from a pass to one before it")
         for index, following in zip(walk.computes, [*walk.computes[1:], None], strict=True):
@@ -203,15 +203,17 @@ def machines_are_those_of_the_cluster(program: Program, scenario: Scenario) -> N
     if np.any(sides != (between & (transport.discipline != "fair"))):
         raise broken(law, "paths: between nodes are taken in turns, weighed or queued where the discipline says so, and nowhere else")
     if scenario.servers:  # whose processes work on messages inside a node too
-        slots = {its.slot for routine in program.routines for its in routine.operations if its.kind == "send" and "server" in _ends_of(its)}
+        slots = {
+            each.slot for routine in program.routines for each in routine.operations if each.kind == "send" and "server" in _ends_of(each)
+        }
         between[program.ranks.path[:, sorted(slots)].ravel()] = True
     ends = np.stack([paths.source, paths.target]) >= 0
     if np.any(ends != (between & transport.has_hosts)):
         raise broken(law, "paths: between processes have hosts at their ends where those cost something, and nowhere else; these do not")
 
 
-def _ends_of(its: Operation) -> tuple[str, str]:
-    return its.source.kind, its.target.kind
+def _ends_of(operation: Operation) -> tuple[str, str]:
+    return operation.source.kind, operation.target.kind
 
 
 def _others_take_what_they_should(program: Program, scenario: Scenario) -> None:
@@ -284,7 +286,7 @@ def _capacity(port: PortName, scenario: Scenario) -> float:
             return float(cluster.host_cores or math.inf)
         case PortKind.STORAGE | PortKind.NODE_STORAGE:
             assert cluster.storage is not None
-            its = cluster.storage.bandwidth_bytes_per_s if port.kind == PortKind.STORAGE else cluster.storage.node_bandwidth_bytes_per_s
-            return float(its or math.inf)
+            rate = cluster.storage.bandwidth_bytes_per_s if port.kind == PortKind.STORAGE else cluster.storage.node_bandwidth_bytes_per_s
+            return float(rate or math.inf)
         case _:
             return float(cluster.intra_node.bandwidth_bytes_per_s)

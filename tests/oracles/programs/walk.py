@@ -25,9 +25,9 @@ def broken(law: Callable[..., None], place: str) -> InvariantError:
     return InvariantError(f"law of programs broken: {law.__name__}: {place}")
 
 
-def same(one: float, other: float) -> bool:
+def same(mine: float, other: float) -> bool:
     """Whether two numbers are equal but for rounding."""
-    return math.isclose(one, other, rel_tol=SLACK, abs_tol=1e-12)
+    return math.isclose(mine, other, rel_tol=SLACK, abs_tol=1e-12)
 
 
 class Walk:
@@ -48,8 +48,8 @@ class Walk:
     def __init__(self, number: int, routine: Routine) -> None:
         self.number = number
         self.operations = routine.operations
-        self.computes = [index for index, its in enumerate(routine.operations) if its.kind == "compute"]
-        self.before = [set(its.after) for its in routine.operations]
+        self.computes = [index for index, operation in enumerate(routine.operations) if operation.kind == "compute"]
+        self.before = [set(operation.after) for operation in routine.operations]
         for earlier, later in itertools.pairwise(self.computes):
             self.before[later].add(earlier)
         self.then: list[list[int]] = [[] for _ in routine.operations]
@@ -68,7 +68,7 @@ class Walk:
 
     def of_kind(self, kind: str) -> Iterator[tuple[int, Operation]]:
         """Operations of a kind, by number."""
-        return ((index, its) for index, its in enumerate(self.operations) if its.kind == kind)
+        return ((index, operation) for index, operation in enumerate(self.operations) if operation.kind == kind)
 
     def place(self, index: int) -> str:
         """An operation, in words."""
@@ -76,18 +76,18 @@ class Walk:
 
     def sends_before(self, index: int) -> list[int]:
         """The messages that bring what an operation needs, the last one first; empty where it waits for none or for several."""
-        found: list[int] = []
+        sends: list[int] = []
         while len(self.operations[index].after) == 1:
             (index,) = self.operations[index].after
             if self.operations[index].kind != "send":
                 break
-            found.append(index)
-        return found
+            sends.append(index)
+        return sends
 
     def compute_before(self, index: int) -> int | None:
         """The compute, if it is the only thing that an operation waits for; else None."""
-        found = [earlier for earlier in self.operations[index].after if self.operations[earlier].kind == "compute"]
-        return found[0] if len(found) == len(self.operations[index].after) == 1 else None
+        computes = [earlier for earlier in self.operations[index].after if self.operations[earlier].kind == "compute"]
+        return computes[0] if len(computes) == len(self.operations[index].after) == 1 else None
 
     def first_compute_after(self, index: int) -> int | None:
         """The first compute that cannot begin before an operation has ended."""
