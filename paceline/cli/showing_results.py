@@ -192,8 +192,9 @@ def _table(title: str, results: Sequence[Result]) -> Grid:
         replace(COLUMNS["staleness_mean"], kind="throughput"),
         replace(COLUMNS["bottleneck"], of="bottleneck.label"),
     )
-    table = Table.reading(f"{title}, {scaling} scaling", columns, results)
-    return table.narrow(*(column.name for column in columns)).to_rich()
+    grid = Table.reading("", columns, results).narrow(*(column.name for column in columns)).to_rich()
+    grid.title = f"{title}, {scaling} scaling"
+    return grid
 
 
 def _rate(result: Result) -> str:
