@@ -5,10 +5,8 @@ const ONE_LINE_PX = 620;
 const RATIOS = [1, 0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1000];
 
 function opponents(view) {
-  return view.chosen
-    .filter((each) => view.here >= 0 && each.curve !== view.focus)
-    .map((each) => ({ ...compared(view.here, each.chosen), name: each.name, curve: each.curve }))
-    .sort((one, other) => one.gain - other.gain);
+  const others = view.chosen.filter((each) => view.here >= 0 && each.curve !== view.focus);
+  return ascending(others.map(({ chosen, name, curve }) => ({ ...compared(view.here, chosen), name, curve })), (each) => each.gain);
 }
 
 function winsText(each) {
@@ -45,8 +43,8 @@ const againstFigure = {
       const words = winsText(each),
         letters = Math.floor((width - 20) / LETTER_PX);
       const lines = `${plotText(cut(each.name, letters))}<br>${words}`,
-        one = plotText(`${cut(each.name, letters - words.length - 2)}: ${words}`);
-      return { ...rowLabel(width < ONE_LINE_PX ? lines : one, row, 0.14), align: "left" };
+        line = plotText(`${cut(each.name, letters - words.length - 2)}: ${words}`);
+      return { ...rowLabel(width < ONE_LINE_PX ? lines : line, row, 0.14), align: "left" };
     });
     const [gains, lows, highs] = ["gain", "low", "high"].map((name) => rows.map((each) => 1 + each[name]));
     const hover = (each) =>

@@ -20,13 +20,13 @@ function axisOf(title, changes) {
 // of ticks in ascending order those whose labels do not touch, the ends of the list first
 function thinned(ticks, width) {
   const kept = [];
-  const room = (one, other) => Math.abs(one.at - other.at) * width >= (one.text.length + other.text.length) * 3.6 + 10;
+  const room = (tick, other) => Math.abs(tick.at - other.at) * width >= (tick.text.length + other.text.length) * 3.6 + 10;
   [ticks[0], ticks[ticks.length - 1], ...ticks.slice(1, -1)].forEach((tick) => {
     if (kept.every((other) => other === tick || room(tick, other))) {
       kept.push(tick);
     }
   });
-  return kept.sort((one, other) => one.at - other.at);
+  return ascending(kept, (tick) => tick.at);
 }
 
 function ticksOf(marks) {
@@ -82,7 +82,7 @@ function logAxis(values, prefix = "") {
     return ticks.filter((tick) => Math.log10(tick) >= low - room && Math.log10(tick) <= high + room);
   };
   const choices = ROUND.map(ticksAt),
-    ticks = choices.find((found) => found.length >= FEWEST_TICKS) || choices[choices.length - 1];
+    ticks = choices.find((each) => each.length >= FEWEST_TICKS) || choices[choices.length - 1];
   return axisOf("", {
     type: "log",
     ...ticksOf(ticks.map((tick) => ({ value: tick, text: prefix + written(tick, "tick") }))),

@@ -52,7 +52,7 @@ function liesAt(point, at, aside) {
 
 // points that differ in one key alone, all others being at the sliders' values
 function line(curve, key, at) {
-  return pointsOf[curve].filter((point) => liesAt(point, at, key)).sort((one, other) => place(key, one) - place(key, other));
+  return ascending(pointsOf[curve].filter((point) => liesAt(point, at, key)), (point) => place(key, point));
 }
 
 function pointAt(curve, at) {

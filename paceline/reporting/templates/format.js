@@ -55,6 +55,11 @@ function inLines(text, letters) {
   }, []);
 }
 
+// items by what is read of them, from the least on
+function ascending(items, read) {
+  return [...items].sort((before, after) => read(before) - read(after));
+}
+
 function listed(parts, most = parts.length) {
   const shown = parts.length > most ? [...parts.slice(0, most), `${parts.length - most} more`] : parts;
   return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} and ${shown[shown.length - 1]}` : shown.join("");

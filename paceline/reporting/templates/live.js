@@ -139,12 +139,12 @@ const SHOW = {
     looks[event.curve] = event;
     drawPossible();
     if (event.curve === 0) {
-      const its = event.look;
-      byId("possible-title").textContent = its
-        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(its.mean, "throughput")} samples/s (${written(its.low, "throughput")} to ${written(its.high, "throughput")}), limited by ${its.limit}`
+      const { look } = event;
+      byId("possible-title").textContent = look
+        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(look.mean, "throughput")} samples/s (${written(look.low, "throughput")} to ${written(look.high, "throughput")}), limited by ${look.limit}`
         : event.failed;
       if (event.first) {
-        tell(its ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${its.said}.` : event.failed);
+        tell(look ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${look.said}.` : event.failed);
         performance.mark("look");
       }
     }
@@ -174,13 +174,7 @@ function tell(text) {
 
 function showNotes(place, texts) {
   place.hidden = !texts.length;
-  place.replaceChildren(...texts.map((text) => made("li", { textContent: text })));
-}
-
-function made(tag, changes, ...inside) {
-  const one = Object.assign(document.createElement(tag), changes);
-  one.append(...inside);
-  return one;
+  place.replaceChildren(...texts.map((text) => element("li", { textContent: text })));
 }
 
 // -- the report ----------------------------------------------------------------------------
@@ -188,7 +182,7 @@ function made(tag, changes, ...inside) {
 // figures that are there already stay where they are, and are only drawn anew: nothing jumps
 function showReport(html) {
   const place = byId("report"),
-    content = made("template", { innerHTML: html }).content;
+    content = element("template", { innerHTML: html }).content;
   const open = new Set([...place.querySelectorAll("details[open]")].map(nameOfDetails));
   if (showing) {
     showing.abort();
@@ -227,7 +221,7 @@ function drawPossible() {
     return;
   }
   const shown = bounds.curves.map((each, index) => ({ ...each, look: (looks[index] || {}).look, at: (looks[index] || {}).count }));
-  const counts = [...new Set(shown.flatMap((each) => each.counts))].sort((one, other) => one - other);
+  const counts = ascending(new Set(shown.flatMap((each) => each.counts)), (count) => count);
   const key = { name: "Workers", kind: "setting", values: counts, texts: counts.map(String) };
   const seen = shown.flatMap((each) => [...each.bounds, ...(each.look ? [each.look.mean, Math.max(each.look.low, each.look.mean / 20), each.look.high] : [])]);
   const lines = shown.map(({ name, colour, counts: x, bounds: y }) =>
@@ -261,9 +255,9 @@ function drawPossible() {
 }
 
 function legendItem(colour, words) {
-  const swatch = made("span", { className: "swatch" });
+  const swatch = element("span", { className: "swatch" });
   swatch.style.background = colour;
-  return made("li", {}, made("span", { className: "key" }, swatch, made("bdi", { textContent: words })));
+  return element("li", {}, element("span", { className: "key" }, swatch, element("bdi", { textContent: words })));
 }
 
 function drawInTime() {
@@ -285,14 +279,14 @@ function drawInTime() {
 // -- sliders -------------------------------------------------------------------------------
 
 const upTo = (most, ...steps) => {
-  const found = [];
+  const values = [];
   for (let next = 1, step = 0; next <= most; next += steps[step][1]) {
-    found.push(next);
+    values.push(next);
     while (step < steps.length - 1 && next >= steps[step][0]) {
       step += 1;
     }
   }
-  return found;
+  return values;
 };
 const WORKERS = upTo(256, [32, 1], [64, 2], [128, 4], [256, 8]);
 const SLIDERS = {
@@ -329,7 +323,7 @@ function outputOf(input) {
 
 function sliderOf(path) {
   const { name, values, unit = "" } = SLIDERS[path.split(".").pop()];
-  const input = made("input", { type: "range", min: "0", max: String(values.length - 1), step: "1" });
+  const input = element("input", { type: "range", min: "0", max: String(values.length - 1), step: "1" });
   input.dataset.path = path;
   const turned = (wholly) => () => {
     const chosen = values[Number(input.value)];
@@ -338,17 +332,17 @@ function sliderOf(path) {
     change(path, `${chosen}${unit}`, wholly);
   };
   input.addEventListener("input", turned(false));
-  return made("label", {}, made("span", {}, name, made("output", {})), input);
+  return element("label", {}, element("span", {}, name, element("output", {})), input);
 }
 
 function mostField() {
-  const choice = made("select", { id: "most" }, ...[8, 16, 32, 64, 128, 256, 512, 1024].map((each) => made("option", { value: String(each), textContent: String(each) })));
+  const choice = element("select", { id: "most" }, ...[8, 16, 32, 64, 128, 256, 512, 1024].map((each) => element("option", { value: String(each), textContent: String(each) })));
   choice.value = String(asked.most);
   choice.addEventListener("change", () => {
     asked.most = Number(choice.value);
     ask(true);
   });
-  return made("label", {}, "Figures run up to ", choice, " workers");
+  return element("label", {}, "Figures run up to ", choice, " workers");
 }
 
 // -- the form ------------------------------------------------------------------------------
@@ -384,7 +378,7 @@ function showForm(sections) {
     if (field.tagName === "SELECT") {
       field.options[0].textContent = part.holds ? `${part.holds} (left out)` : "left out";
       if (field.value !== part.value) {
-        field.append(made("option", { value: part.value, textContent: part.value }));
+        field.append(element("option", { value: part.value, textContent: part.value }));
         field.value = part.value;
       }
     } else {
@@ -395,12 +389,12 @@ function showForm(sections) {
 }
 
 function sectionOf(section, open, first) {
-  const details = made("details", { className: "section" });
+  const details = element("details", { className: "section" });
   details.dataset.path = section.path;
   details.open = open.has(section.path) || (first && section.path === "strategy");
   details.append(
-    made("summary", {}, section.key, made("span", { className: "given", textContent: " · given", hidden: true })),
-    made("p", { className: "about-section", textContent: section.help }),
+    element("summary", {}, section.key, element("span", { className: "given", textContent: " · given", hidden: true })),
+    element("p", { className: "about-section", textContent: section.help }),
     ...section.parts.map((part) => (part.parts ? sectionOf(part, open, first) : fieldOf(part))),
   );
   return details;
@@ -409,12 +403,12 @@ function sectionOf(section, open, first) {
 function fieldOf({ path, key, help, choices }) {
   const id = "field-" + path;
   const input = choices.length
-    ? made("select", { id }, made("option", { value: "" }), ...choices.map((each) => made("option", { value: each, textContent: each })))
-    : made("input", { id, type: "text", autocomplete: "off", spellcheck: false });
+    ? element("select", { id }, element("option", { value: "" }), ...choices.map((each) => element("option", { value: each, textContent: each })))
+    : element("input", { id, type: "text", autocomplete: "off", spellcheck: false });
   input.dataset.field = path;
   input.setAttribute("aria-describedby", `${id}-help`);
   input.addEventListener("change", () => change(path, input.value, true));
-  const box = made("div", { className: "field" }, made("label", { htmlFor: id, textContent: key }), input, made("small", { id: `${id}-help`, textContent: help }));
+  const box = element("div", { className: "field" }, element("label", { htmlFor: id, textContent: key }), input, element("small", { id: `${id}-help`, textContent: help }));
   return box;
 }
 
@@ -433,7 +427,7 @@ function showProblems(problems) {
     const box = field.closest(".field");
     box.classList.add("wrong");
     field.setAttribute("aria-invalid", "true");
-    box.append(made("p", { className: "problem", role: "alert", textContent: text }));
+    box.append(element("p", { className: "problem", role: "alert", textContent: text }));
     for (let details = box.closest("details"); details; details = details.parentElement.closest("details")) {
       details.open = true;
     }
@@ -511,12 +505,12 @@ async function readLink() {
     return false;
   }
   try {
-    const found = JSON.parse(await unpacked(word));
+    const linked = JSON.parse(await unpacked(word));
     const texts = (value) => (Array.isArray(value) ? value.filter((each) => typeof each === "string").slice(0, 6) : []);
-    if (typeof found.text !== "string" || JSON.stringify(found) === JSON.stringify(asked)) {
+    if (typeof linked.text !== "string" || JSON.stringify(linked) === JSON.stringify(asked)) {
       return false;
     }
-    Object.assign(asked, { text: found.text, most: Number(found.most) || 64, strategies: texts(found.strategies), clusters: texts(found.clusters) });
+    Object.assign(asked, { text: linked.text, most: Number(linked.most) || 64, strategies: texts(linked.strategies), clusters: texts(linked.clusters) });
     document.querySelectorAll("[data-compared]").forEach((box) => {
       box.checked = asked[box.dataset.compared].includes(box.value);
     });
@@ -529,7 +523,7 @@ async function readLink() {
 
 function saveAs(name, content, type) {
   const address = URL.createObjectURL(new Blob([content], { type }));
-  made("a", { href: address, download: name }).click();
+  element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
@@ -576,18 +570,18 @@ byId("plan").addEventListener("submit", async (event) => {
   const mine = (planning = new AbortController());
   const goal = Object.fromEntries(new FormData(byId("plan"))),
     question = { ...asked, changes: [...pending] };
-  const command = (text) => [made("p", { textContent: "The same, once the scenario is saved:" }), made("pre", { textContent: text })];
+  const command = (text) => [element("p", { textContent: "The same, once the scenario is saved:" }), element("pre", { textContent: text })];
   const show = {
     progress({ done, of }) {
       state.textContent = of ? `Planning: ${done} of about ${of} configurations …` : "Planning …";
     },
-    planned(found) {
+    planned(event) {
       state.textContent = "";
-      answer.replaceChildren(...[...found.sentences, ...found.notes].map((textContent) => made("p", { textContent })), ...command(found.command));
+      answer.replaceChildren(...[...event.sentences, ...event.notes].map((textContent) => element("p", { textContent })), ...command(event.command));
     },
-    failed(found) {
-      state.textContent = found.text;
-      answer.replaceChildren(...(found.command ? command(found.command) : []));
+    failed(event) {
+      state.textContent = event.text;
+      answer.replaceChildren(...(event.command ? command(event.command) : []));
     },
   };
   state.textContent = "Planning …";
@@ -595,7 +589,7 @@ byId("plan").addEventListener("submit", async (event) => {
   byId("plan-stop").hidden = false;
   try {
     const response = await asking("/plan", { question, goal }, mine.signal);
-    await eachLine(response, (found) => mine === planning && show[found.kind](found));
+    await eachLine(response, (event) => mine === planning && show[event.kind](event));
   } catch (error) {
     state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
   }

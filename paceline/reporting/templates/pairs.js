@@ -1,8 +1,8 @@
 // Two points compared run by run, as the data have it (paceline/comparing.py).
 
 // throughput of one point over that of another, or samples over the time of their whole jobs, less 1; of how many pairs of runs, in how many of which it is the faster
-function compared(one, other) {
-  const [, gain, low, high, wins, runs] = data.pairs[one].find(([each]) => each === other);
+function compared(point, other) {
+  const [, gain, low, high, wins, runs] = data.pairs[point].find(([each]) => each === other);
   return { gain, low, high, wins, runs };
 }
 

@@ -26,6 +26,13 @@ function coloured(value, style) {
   return value;
 }
 
+function element(tag, { attributes = {}, ...properties } = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  Object.entries(attributes).forEach(([name, words]) => made.setAttribute(name, words));
+  made.append(...children);
+  return made;
+}
+
 function plotElement(name) {
   return document.getElementById("figure-" + name);
 }

@@ -42,7 +42,7 @@ function described(view, lines, what, column) {
 
 // points by a column from its most on, or from its least
 function sorted(points, column, sign = 1) {
-  return points.filter((point) => value(column, point) !== null).sort((one, other) => sign * (value(column, other) - value(column, one)));
+  return ascending(points.filter((point) => value(column, point) !== null), (point) => -sign * value(column, point));
 }
 
 function extreme(points, column, sign = 1) {

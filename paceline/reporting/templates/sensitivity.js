@@ -7,17 +7,17 @@ function neighbours(view) {
     const points = view.here >= 0 && place(key, view.here) >= 0 ? line(view.focus, key, view.state.at) : [],
       index = points.indexOf(view.here);
     const [[less], [more]] = [points[index - 1], points[index + 1]].map((point) => beside(key, point));
-    return { name: each.name, here: points.length ? keyText(key, view.here) : "", less, more, each: [less, more].filter((its) => its) };
+    return { name: each.name, here: points.length ? keyText(key, view.here) : "", less, more, each: [less, more].filter((each) => each) };
   });
   const size = (row) => Math.max(...row.each.map(({ gain }) => Math.abs(gain)));
-  return rows.filter((row) => row.each.length).sort((one, other) => size(other) - size(one));
+  return ascending(rows.filter((row) => row.each.length), (row) => -size(row));
 }
 
 const sensitivityFigure = {
   id: "around",
   title(view) {
     const [row] = neighbours(view),
-      [best] = row ? row.each.filter(hasEffect).sort((one, other) => Math.abs(other.gain) - Math.abs(one.gain)) : [];
+      [best] = row ? ascending(row.each.filter(hasEffect), (each) => -Math.abs(each.gain)) : [];
     return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes ${data.ranked.what} by ${written(best.gain, "change")}` : "";
   },
   height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),

@@ -37,8 +37,8 @@ function stateFrom(hash) {
   const x = keys.findIndex((key, index) => key.path === words.get("x") && (swept(index) || index === state.x));
   state.x = x < 0 ? state.x : x;
   keys.forEach((key, index) => {
-    const found = key.values.findIndex((each) => String(each) === words.get("at." + key.path));
-    state.at[index] = found < 0 ? state.at[index] : found;
+    const named = key.values.findIndex((each) => String(each) === words.get("at." + key.path));
+    state.at[index] = named < 0 ? state.at[index] : named;
   });
   state.xlog = words.get("xaxis") !== "linear";
   state.ylog = words.get("yaxis") !== "linear";

@@ -62,7 +62,7 @@ function barsLayout(points, left, annotations, yaxis) {
 
 // what a step consists of, not what limits it: that is said of each result
 function largestParts(point) {
-  const [first, second] = data.parts.map(([name]) => name).sort((one, other) => shareOf(other, point) - shareOf(one, point));
+  const [first, second] = ascending(data.parts.map(([name]) => name), (part) => -shareOf(part, point));
   const told = (part) => `${written(shareOf(part, point), "share")} ${data.columns[part].heading.toLowerCase()}`;
   return `A step is ${listed([first, second].filter((part) => shareOf(part, point) > 0).map(told))}`;
 }
@@ -93,7 +93,7 @@ const stepsOverFigure = {
       return "";
     }
     const change = (part) => shareOf(part, last) - shareOf(part, first),
-      most = data.parts.map(([part]) => part).sort((one, other) => Math.abs(change(other)) - Math.abs(change(one)))[0],
+      [most] = ascending(data.parts.map(([part]) => part), (part) => -Math.abs(change(part))),
       name = data.columns[most].heading,
       [from, to] = [first, last].map((point) => written(shareOf(most, point), "share"));
     const ends = `from ${keyText(view.state.x, first)} to ${keyText(view.state.x, last)} ${view.key.name.toLowerCase()}`;

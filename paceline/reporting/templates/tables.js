@@ -36,13 +36,6 @@ function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-function element(tag, { attributes = {}, ...properties } = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  Object.entries(attributes).forEach(([name, words]) => made.setAttribute(name, words));
-  made.append(...children);
-  return made;
-}
-
 function button(words, listener) {
   const made = element("button", { type: "button", className: "plain", textContent: words });
   made.addEventListener("click", listener);
