@@ -300,7 +300,7 @@ class OnServers:
         whole = tf.TensorSpec([None], tf.int32)
         signature = [whole, whole, tf.TensorSpec([None, count], tf.int32), whole, tf.TensorSpec([None, None, None], tf.int32),
                      tf.TensorSpec([None], tf.float32)]  # fmt: skip
-        self._go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
+        self.go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
 
     def begin(self, kept: Sequence[int], pending: int) -> None:
         """Make room for as many versions of each server's share, and pending gradients; the present version is the first of each."""
@@ -314,9 +314,9 @@ class OnServers:
         """Apply mean gradients of batches, shape (n, batches, samples), each of the version before it, on one server."""
         np = self._learner._np
         none = np.zeros(len(batches), np.int32)
-        self._go_on(none, none - 1, none[:, None], none, batches, np.full(len(batches), rate, np.float32))
+        self.go_on(none, none - 1, none[:, None], none, batches, np.full(len(batches), rate, np.float32))
 
-    def go_on(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
+    def _in_turn(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
         """Apply gradients, one after the other.
 
         Parameters
@@ -334,9 +334,6 @@ class OnServers:
         scale
             What the rate is multiplied by, shape (n,).
         """
-        self._go_on(server, gradient, read, write, batches, scale)
-
-    def _in_turn(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
         tf, count = self._tf, self._tf.shape(server)[0]
 
         def update(number: Any) -> tuple[Any]:
@@ -396,7 +393,7 @@ class Copies:
         widths = sum(learner.sizes), sum(self._slot_sizes)
         self._values, self._slots = (tf.Variable(tf.zeros([1, width]), shape=[None, width], trainable=False) for width in widths)
         signature = [tf.TensorSpec([None, None, None, None], tf.int32), tf.TensorSpec([None], tf.float32)]
-        self._go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
+        self.go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
 
     def begin(self, workers: int) -> None:
         """All copies are the present version."""
@@ -405,7 +402,11 @@ class Copies:
         self._values.assign(tf.tile(flat[None], [workers, 1]))
         self._slots.assign(tf.tile(self._flat_slots()[None], [workers, 1]))
 
-    def go_on(self, batches: Any, scale: Any) -> None:
+    def _flat_slots(self) -> Any:
+        tf = self._tf
+        return tf.concat([tf.reshape(tf.cast(slot.value, tf.float32), [-1]) for slot in self._optimizer], 0)
+
+    def _in_turn(self, batches: Any, scale: Any) -> None:
         """Make rounds: of local steps and a mean, or of one step of each with its neighbours.
 
         Parameters
@@ -415,13 +416,6 @@ class Copies:
         scale
             What the rate is multiplied by, shape (rounds,).
         """
-        self._go_on(batches, scale)
-
-    def _flat_slots(self) -> Any:
-        tf = self._tf
-        return tf.concat([tf.reshape(tf.cast(slot.value, tf.float32), [-1]) for slot in self._optimizer], 0)
-
-    def _in_turn(self, batches: Any, scale: Any) -> None:
         tf, learner = self._tf, self._learner
         shape = tf.shape(batches)
         rounds, steps, workers = shape[0], shape[1], shape[2]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from calibrate.measurements import LinkCheck, Note, Repeat
-from calibrate.testbed.readings import OneRun, Readings, faults_of, lost_steps, read_run
+from calibrate.testbed.readings import Occurred, OneRun, Readings, faults_of, lost_steps, read_run
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, estimated, format_bytes, format_rate, format_share
 from simulator.results.intervals import prediction_interval
@@ -91,6 +91,12 @@ class MeasuredFault:
     started_again_s: float | None
     back_s: float | None
     lost_s: float
+
+    @classmethod
+    def of(cls, repeat: int, fault: Occurred) -> MeasuredFault:
+        """A fault of a repeat."""
+        killed = f"{fault.of} {fault.number}"
+        return cls(repeat, killed, fault.killed_s, fault.detection_s, fault.started_s, fault.back_s, fault.lost_s)
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,19 +211,7 @@ class TestbedRun(Short):
             pulled_dense=tuple(sorted({name for note in measured.of(Note) for name in note.pulled_dense})),
             complete=measured.complete,
             failure=measured.failure.message if measured.failure else None,
-            faults=tuple(
-                MeasuredFault(
-                    repeat.repeat,
-                    f"{fault.of} {fault.number}",
-                    fault.killed_s,
-                    fault.detection_s,
-                    fault.started_s,
-                    fault.back_s,
-                    fault.lost_s,
-                )
-                for repeat, run in zip(repeats, runs, strict=True)
-                for fault in faults_of(run)
-            ),
+            faults=tuple(MeasuredFault.of(number, fault) for number, run in zip(numbers, runs, strict=True) for fault in faults_of(run)),
             lost_steps=tuple(lost_steps(run) for run in runs) if setting.faults else (),
         )
 
