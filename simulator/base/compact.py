@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -131,20 +130,12 @@ class TimeSketch:
 _EXACT = 16
 _WIDTH = float(np.log(1.25))
 _BINS = 56
-_TABLED = 1 << 13
-"""Numbers up to here, which most are, have their bin in a table."""
 
 
 def _bins_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """The bin of each of some whole numbers."""
     above = _EXACT + np.floor(np.log(np.maximum(values, _EXACT) / _EXACT) / _WIDTH + 1e-9)
     return np.minimum(np.where(values < _EXACT, values, above), _BINS - 1).astype(np.int64)
-
-
-@cache
-def _bins_up_to(most: int) -> NDArray[np.int64]:
-    """Return the bins of all numbers up to one."""
-    return _bins_of(np.arange(most + 1))
 
 
 class GroupedCounts:
@@ -164,8 +155,7 @@ class GroupedCounts:
         count = len(self.total)
         self.total += np.bincount(groups, weights=values, minlength=count)  # of whole numbers, so exact
         np.maximum.at(self.largest, groups, values)
-        bins = _bins_up_to(_TABLED)[values] if values.size and values.max() <= _TABLED else _bins_of(values)
-        np.add.at(self._bins.reshape(-1), groups * _BINS + bins, np.uint32(1))
+        np.add.at(self._bins.reshape(-1), groups * _BINS + _bins_of(values), np.uint32(1))
 
     def merge(self, other: GroupedCounts) -> None:
         """Take all that another has taken, group by group."""

@@ -43,20 +43,15 @@ _RULES = {
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
     "finite_number": "must be a finite number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "int": "must be a whole number",
     "int_parsing_size": "must be a smaller number",
     "string_type": "must be text in quotes",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
-    "model_type": "must be a table",
-    "model_attributes_type": "must be a table",
-    "dict_type": "must be a table",
+    "model": "must be a table",
+    "dict": "must be a table",
     "tuple_type": "must be a list",
     "too_short": "must have {min_length} or more entries, not {actual_length}",
     "too_long": "must have at most {max_length} entries, not {actual_length}",
@@ -64,6 +59,7 @@ _RULES = {
     "union_tag_not_found": "is missing",
     "union_tag_invalid": "must be one of {expected_tags}",
 }
+"""Rules by the type of pydantic's complaint, or by its first word."""
 _ABSENT = object()
 _SEVERAL = re.compile(r"\d{1,15}(?:(?:,|\.\.|-)\d{1,15})+")
 """A list or a range of whole numbers, as a person may type it."""
@@ -103,8 +99,9 @@ def _sentence(problem: Any, model: type[BaseModel], data: Any) -> str:
 
 def rule_of(problem: Any) -> str:
     """The rule that one of pydantic's complaints is about, in our words: ``must be above 0``."""
-    if problem["type"] in _RULES:
-        return _RULES[problem["type"]].format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
+    rule = _RULES.get(problem["type"]) or _RULES.get(problem["type"].partition("_")[0])
+    if rule is not None:
+        return rule.format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
     said = str(problem["msg"]).removeprefix("Value error, ")
     return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
 

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import SAMPLE_BYTES, Moderate, Seconds, Spec, Terse
+from simulator.base.spec import SAMPLE_BYTES, Interval, Moderate, Seconds, Spec, Terse
 from simulator.base.text import Short, counted
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine
@@ -43,10 +43,8 @@ class InputWork(Spec):
 class InputRange(Spec):
     """Within what a pipeline was measured; beyond it a result warns."""
 
-    batch: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(description="fewest and most samples per batch")
-    parallel_calls: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(
-        description="fewest and most parallel calls"
-    )
+    batch: Interval = Field(description="fewest and most samples per batch")
+    parallel_calls: Interval = Field(description="fewest and most parallel calls")
 
 
 class InputPoint(Spec):
