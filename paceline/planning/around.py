@@ -160,7 +160,7 @@ def use_of(scenario: Scenario, goal: Goal | None = None) -> Use:
 def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...]:
     """Each way to pay for the answer in advance against each by the hour, for the same work."""
     compared = [payment for payment in payments if payment.best is not None]
-    own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.years is not None]
+    own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.costs.years is not None]
     rented = [payment for payment in compared if payment.price.committed_usd is None]
     return tuple(_break_even(payment, other, use) for payment in own for other in rented)
 
@@ -182,10 +182,10 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
         use = use._replace(share=own.price.share_in_use)
     scenario, time_s, cost = own.best.result.scenario, own.best.time_s, rented.best.cost_usd
     priced = [(nodes, price) for nodes, price in paid_for(scenario) if price is not None]
-    lasts = min(price.years for _, price in priced if price.years is not None) * _MONTHS
-    standing = math.fsum(nodes * price.standing_usd_per_hour for nodes, price in priced)
-    running = math.fsum(nodes * price.running_usd_per_hour for nodes, price in priced)
-    residual = math.fsum(nodes * price.residual_usd for nodes, price in priced)
+    lasts = min(price.costs.years for _, price in priced if price.costs.years is not None) * _MONTHS
+    standing = math.fsum(nodes * price.costs.standing_usd_per_hour for nodes, price in priced)
+    running = math.fsum(nodes * price.costs.running_usd_per_hour for nodes, price in priced)
+    residual = math.fsum(nodes * price.costs.residual_usd for nodes, price in priced)
     capital = capital_usd(scenario)
     rent = rented.best.usd_per_hour or 0.0
     if cost is not None and time_s is not None:

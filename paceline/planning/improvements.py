@@ -371,7 +371,7 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
         return often * (before - after)
 
     ratio = _ratio(result, base, goal)
-    years = price.years if price is not None else None
+    years = price.costs.years if price is not None else None
     lasts = (years or _YEARS) * 12.0
     gains = ratio.mean, ratio.high, ratio.low
     mean, soonest, latest = (months_of(usd, saved_usd(gain), lasts) if gain > 1.0 else None for gain in gains)

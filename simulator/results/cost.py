@@ -108,7 +108,7 @@ def committed_usd(scenario: Scenario) -> float | None:
 
 def capital_usd(scenario: Scenario) -> float:
     """US dollars that are paid for all nodes at the beginning: their purchase, or what a term costs up front; 0 where they are rented."""
-    return math.fsum(nodes * price.capital_usd for nodes, price in paid_for(scenario) if price is not None)
+    return math.fsum(nodes * price.costs.capital_usd for nodes, price in paid_for(scenario) if price is not None)
 
 
 def running_usd_per_hour(scenario: Scenario) -> float | None:

@@ -1,8 +1,6 @@
 """What a machine costs, however it is paid for: rented by the hour, at a spot price, reserved for a term, or bought (``[cluster.price]``).
 
-Every way becomes the same four figures of a node: what is paid once (``capital_usd``), what its hours cost whether it works or not
-(``standing_usd_per_hour``), what an hour costs in which it works (``running_usd_per_hour``), and how long that holds (``years``). An hour
-in use then costs
+Every way becomes the same :class:`Costs` of a node. An hour in use then costs
 
     (capital - residual) / (years x 8,766 h x share in use) + standing / share in use + running.
 
@@ -14,7 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
@@ -126,17 +124,36 @@ class Reserved(Terse):
     )
 
 
+class Costs(NamedTuple):
+    """What a node costs, in whichever way it is paid for."""
+
+    capital_usd: float
+    """US dollars at the beginning, whatever the node then does."""
+    residual_usd: float = 0.0
+    """US dollars that it is worth when its years are over."""
+    years: float | None = None
+    """For which the capital is paid; None where there is none, or that is not said."""
+    standing_usd_per_hour: float = 0.0
+    """US dollars for every hour, whether the node works or not."""
+    running_usd_per_hour: float = 0.0
+    """US dollars for an hour in which the node works: electricity, or the rent; 0 where a purchase says nothing of it."""
+
+
+def _costs(purchase_usd: float | None, owned: Owned | None, reserved: Reserved | None) -> Costs | None:
+    """Costs of which the price of an hour is worked out; None where it does not follow from these."""
+    if owned is not None and purchase_usd is not None:
+        standing = owned.hosting_usd_per_month / HOURS_PER_MONTH + owned.overhead_per_year * purchase_usd / HOURS_PER_YEAR
+        return Costs(purchase_usd, owned.residual_usd, owned.years, standing, owned.electricity_usd_per_hour)
+    return None if reserved is None else Costs(reserved.upfront_usd, 0.0, reserved.years, reserved.usd_per_hour)
+
+
 def _worked_out(known: dict[str, Any]) -> float:
     """Price of an hour in use, of the keys before it; NaN where it does not follow from them."""
-    purchase, owned, reserved = known.get("purchase_usd"), known.get("owned"), known.get("reserved")
-    share = known.get("share_in_use") or 1.0
-    if isinstance(owned, Owned) and purchase is not None:
-        standing = owned.hosting_usd_per_month / HOURS_PER_MONTH + owned.overhead_per_year * purchase / HOURS_PER_YEAR
-        capital = (purchase - owned.residual_usd) / (owned.years * HOURS_PER_YEAR * share)
-        return float(capital + standing / share + owned.electricity_usd_per_hour)
-    if isinstance(reserved, Reserved):
-        return float(reserved.upfront_usd / (reserved.years * HOURS_PER_YEAR * share) + reserved.usd_per_hour / share)
-    return math.nan
+    costs, share = _costs(*(known.get(name) for name in ("purchase_usd", "owned", "reserved"))), known.get("share_in_use") or 1.0
+    if costs is None or costs.years is None:
+        return math.nan
+    capital = (costs.capital_usd - costs.residual_usd) / (costs.years * HOURS_PER_YEAR * share)
+    return float(capital + costs.standing_usd_per_hour / share + costs.running_usd_per_hour)
 
 
 def sets_of_nodes(hours_per_month: float) -> int:
@@ -249,9 +266,12 @@ class Price(
         return self.name or next((kind for kind, fits in kinds.items() if fits), "rented")
 
     @property
-    def capital_usd(self) -> float:
-        """US dollars that are paid for a node at the beginning, whatever it then does."""
-        return self.reserved.upfront_usd if self.reserved is not None else self.purchase_usd or 0.0
+    def costs(self) -> Costs:
+        """What a node costs at the beginning, each hour, and each hour in which it works."""
+        worked_out = _costs(self.purchase_usd, self.owned, self.reserved)
+        return worked_out or (
+            Costs(0.0, running_usd_per_hour=self.usd_per_node_hour) if self.purchase_usd is None else Costs(self.purchase_usd)
+        )
 
     @property
     def committed_usd(self) -> float | None:
@@ -261,38 +281,11 @@ class Price(
         return self.purchase_usd
 
     @property
-    def years(self) -> float | None:
-        """For which the capital is paid; None where there is none, or that is not said."""
-        held = self.owned or self.reserved
-        return None if held is None else held.years
-
-    @property
-    def standing_usd_per_hour(self) -> float:
-        """US dollars for every hour, whether the node works or not."""
-        if self.reserved is not None:
-            return self.reserved.usd_per_hour
-        if self.owned is None or self.purchase_usd is None:
-            return 0.0
-        return self.owned.hosting_usd_per_month / HOURS_PER_MONTH + self.owned.overhead_per_year * self.purchase_usd / HOURS_PER_YEAR
-
-    @property
-    def running_usd_per_hour(self) -> float:
-        """US dollars for an hour in which the node works: electricity, or the rent; 0 where a purchase says nothing of it."""
-        if self.owned is not None:
-            return self.owned.electricity_usd_per_hour
-        return 0.0 if self.reserved is not None or self.purchase_usd is not None else self.usd_per_node_hour
-
-    @property
     def running_usd_per_hour_in_use(self) -> float | None:
         """US dollars for an hour in use without the share of the capital; None where a purchase does not say which part that is."""
         if self.purchase_usd is not None and self.owned is None:
             return None
-        return self.standing_usd_per_hour / (self.share_in_use or 1.0) + self.running_usd_per_hour
-
-    @property
-    def residual_usd(self) -> float:
-        """US dollars that a node is worth when its years are over."""
-        return 0.0 if self.owned is None else self.owned.residual_usd
+        return self.costs.standing_usd_per_hour / (self.share_in_use or 1.0) + self.costs.running_usd_per_hour
 
     def usd_of_training(self, time_s: float, per_month: float) -> float:
         """Return what a training costs on one node that is paid for in advance, where it is trained so often a month.
@@ -307,10 +300,10 @@ class Price(
         per_month
             Trainings a month, above 0.
         """
-        assert self.years is not None, "only a price that is worked out says what an hour out of use costs"
-        hours = time_s / 3600.0
-        fixed = (self.capital_usd - self.residual_usd) / (self.years * HOURS_PER_YEAR) + self.standing_usd_per_hour
-        return sets_of_nodes(per_month * hours) * HOURS_PER_MONTH * fixed / per_month + self.running_usd_per_hour * hours
+        costs, hours = self.costs, time_s / 3600.0
+        assert costs.years is not None, "only a price that is worked out says what an hour out of use costs"
+        fixed = (costs.capital_usd - costs.residual_usd) / (costs.years * HOURS_PER_YEAR) + costs.standing_usd_per_hour
+        return sets_of_nodes(per_month * hours) * HOURS_PER_MONTH * fixed / per_month + costs.running_usd_per_hour * hours
 
     # -- what is billed ----------------------------------------------------------------------
 

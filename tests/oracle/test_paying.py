@@ -61,9 +61,9 @@ def test_an_hour_of_a_bought_machine_is_its_depreciation_its_standing_costs_and_
     standing = (300 * 12 + 0.1 * 90_000) / YEAR_H
     electricity = 5 * 1.4 * 0.2
     assert price.usd_per_node_hour == pytest.approx(depreciation + standing / 0.5 + electricity, rel=1e-12)
-    assert (price.capital_usd, price.committed_usd, price.years) == (90_000, 90_000, 3)
-    assert price.standing_usd_per_hour == pytest.approx(standing, rel=1e-12)
-    assert price.running_usd_per_hour == pytest.approx(electricity, rel=1e-12)
+    assert (price.costs.capital_usd, price.committed_usd, price.costs.years) == (90_000, 90_000, 3)
+    assert price.costs.standing_usd_per_hour == pytest.approx(standing, rel=1e-12)
+    assert price.costs.running_usd_per_hour == pytest.approx(electricity, rel=1e-12)
     assert price.running_usd_per_hour_in_use == pytest.approx(standing / 0.5 + electricity, rel=1e-12)
     assert Price.model_validate(price.model_dump(mode="json")) == price
     assert "usd_per_node_hour" not in price.model_dump(mode="json"), "which follows from the others"
@@ -72,8 +72,8 @@ def test_an_hour_of_a_bought_machine_is_its_depreciation_its_standing_costs_and_
 def test_an_hour_of_a_reserved_machine_is_its_term_over_the_hours_in_use() -> None:
     price = Price.model_validate(RESERVED)
     assert price.usd_per_node_hour == pytest.approx((8766 / YEAR_H + 1.0) / 0.8, rel=1e-12)
-    assert (price.capital_usd, price.committed_usd) == (8766.0, 8766.0 + YEAR_H)
-    assert price.running_usd_per_hour == 0.0
+    assert (price.costs.capital_usd, price.committed_usd) == (8766.0, 8766.0 + YEAR_H)
+    assert price.costs.running_usd_per_hour == 0.0
 
 
 def test_the_option_and_the_table_are_the_same_price() -> None:
