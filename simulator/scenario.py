@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, NewType, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simulator.base.spec import DAY_S, Seconds, Terse, Usual, canonical
 from simulator.base.text import Short, counted, listed
@@ -148,7 +148,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     )
     input: InputPipeline | None = Field(default=None, description="a tf.data pipeline; left out: workload.input says what a batch takes")
     job: Job | None = Field(default=None, description="the whole job that its steps are part of; left out: steps alone are simulated")
-    discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
+    discrepancy: Discrepancy | None = Field(
         default=None,
         description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
         "regime (models/discrepancy.toml)",
@@ -187,10 +187,12 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @field_validator("discrepancy", mode="before")
     @classmethod
-    def _table_or_none(cls, given: Any) -> Any:
-        if isinstance(given, str) and given != "none":
+    def _table_or_none(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value != "none":
             raise ValueError('must be "none", or a table with compute and communication (docs/metrics.md)')
-        return given
+        return Discrepancy()
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simulator.base.spec import MEMORY, Bytes, Delay, Interval, Latency, Moderate, Rate, Seconds, Spec, Terse, Usual
 from simulator.base.text import Short, counted, format_hourly, format_rate, format_seconds
@@ -408,20 +409,15 @@ class Cluster(
         if self.price is not None:
             yield f"{format_hourly(self.price.usd_per_node_hour)} an hour for a node"
 
-    @field_validator("overlap_slowdown", mode="wrap")
+    @field_validator("overlap_slowdown", mode="before")
     @classmethod
-    def _is_a_share(cls, given: float, handler: ValidatorFunctionWrapHandler) -> Any:
+    def _is_a_share(cls, value: object) -> object:
         """Say what else a value above 1 may have meant: compute that takes twice as long."""
-        try:
-            return handler(given)
-        except ValidationError as error:
-            if error.errors()[0]["type"] != "less_than_equal":
-                raise
-            percent = min(given, 100)
-            meant = (
-                f"compute that takes {given:g} times as long give {given - 1:g}" if given <= 2 else f"{percent:g}% give {percent / 100:g}"
-            )
-            raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}") from None
+        if isinstance(value, (int, float)) and 1 < value < math.inf:
+            percent, longer = min(value, 100), f"compute that takes {value:g} times as long give {value - 1:g}"
+            meant = longer if value <= 2 else f"{percent:g}% give {percent / 100:g}"
+            raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:
