@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import socket
@@ -283,16 +284,9 @@ def _header(model, interfaces, **told):
 def _parameters(model):
     """How many numbers are trained; None where the model is not built yet."""
     try:
-        return sum(_product(variable.shape) for variable in model.trainable_variables)
+        return sum(math.prod(map(int, variable.shape)) for variable in model.trainable_variables)
     except Exception:
         return None
-
-
-def _product(shape):
-    count = 1
-    for size in shape:
-        count *= int(size)
-    return count
 
 
 def _iterations(model):

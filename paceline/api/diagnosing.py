@@ -6,7 +6,7 @@ Parameters, defaults and docstrings are also the options and the help of ``pacel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -342,9 +342,16 @@ def watch(
         Output(Path(out_scenario), EDITED, force=force, argument="out_scenario", reads=read)
     result = simulate(scenario, settings, agree=agree)
     training = Watch(result, given, coverage=coverage, journal=path_of(journal), pattern=pattern, python=python, waits=not once, jobs=jobs)
+
+    def updates() -> Iterator[Watched]:
+        if once:
+            yield training.look()
+        else:
+            yield from training.updates(every, until_steps)
+
     update = None
     try:
-        for update in (training.look() for _ in range(1)) if once else training.updates(every, until_steps):
+        for update in updates():
             if telling is not None:
                 telling(update)
     except KeyboardInterrupt as error:

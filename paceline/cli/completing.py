@@ -69,7 +69,7 @@ def _going_on(word: Word) -> Iterable[Word]:
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
     """What ``last`` may become, behind the words ``before``, the program's name left out."""
     command, waiting = root, None
-    path: list[str] = []
+    of = ""
     arguments, no_more_options = 0, False
     for word in before:
         if waiting is not None:
@@ -80,16 +80,16 @@ def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
             parameter = _option(command, word.partition("=")[0])
             waiting = parameter if parameter is not None and not parameter.is_flag and "=" not in word else None
         elif word in (members := getattr(command, "commands", {})):
-            command, path = members[word], [*path, word]
+            command, of = members[word], word
         else:
             arguments += 1
     if waiting is not None:
-        yield from _values(waiting, path, last)
+        yield from _values(waiting, of, last)
     elif last.startswith("-") and not no_more_options:
         name, equals, value = last.partition("=")
         parameter = _option(command, name) if equals else None
         if parameter is not None:
-            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, value))
+            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, of, value))
         else:
             yield from _options(command, before)
     elif members := getattr(command, "commands", {}):
@@ -97,7 +97,7 @@ def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
     elif places := [parameter for parameter in command.params if parameter.param_type_name == "argument"]:
         place = places[min(arguments, len(places) - 1)]
         if arguments < len(places) or place.nargs == -1:
-            yield from _values(place, path, last)
+            yield from _values(place, of, last)
 
 
 def _option(command: Any, name: str) -> Any:
@@ -115,12 +115,12 @@ def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
     yield Word("--help", "Show this message and exit")
 
 
-def _values(parameter: Any, path: Sequence[str], begun: str) -> Iterable[Word]:
-    """What an option or argument can be."""
-    words = _VALUES.get(f"{path[-1] if path else ''}.{parameter.name}") or _VALUES.get(parameter.name)
+def _values(parameter: Any, of: str, begun: str) -> Iterable[Word]:
+    """What an option or argument of a command can be."""
+    words = _VALUES.get(f"{of}.{parameter.name}") or _VALUES.get(parameter.name)
     if words is not None:
         return words(begun)
-    context = typer.Context(TyperCommand(path[-1] if path else "paceline"))
+    context = typer.Context(TyperCommand(of or "paceline"))
     return [Word(item.value) for item in parameter.shell_complete(context, begun) if item.type == "plain"]
 
 

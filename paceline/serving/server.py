@@ -16,6 +16,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -136,22 +137,14 @@ class Door:
             name, port = parts.hostname or "", parts.port or 80
         except ValueError:
             return False
-        mine = LOOPBACK if self.host in LOOPBACK else (self.host, *LOOPBACK, socket.gethostname()) if not self._everywhere else None
-        return port == self.port and (name in mine if mine is not None else self._is_own(name))
-
-    @property
-    def _everywhere(self) -> bool:
-        return self.host in ("0.0.0.0", "::")  # noqa: S104 - the user's own choice
-
-    def _is_own(self, name: str) -> bool:
-        """Of a page on all addresses: an address as numbers, or this machine's name, neither of which a stranger's page can use."""
-        if name in (*LOOPBACK, socket.gethostname()):
-            return True
-        for family in (socket.AF_INET, socket.AF_INET6):
-            with contextlib.suppress(OSError):
-                socket.inet_pton(family, name)
-                return True
-        return False
+        here = (*LOOPBACK, socket.gethostname())
+        if self.host in LOOPBACK:
+            mine = name in LOOPBACK
+        elif self.host in ("0.0.0.0", "::"):  # noqa: S104 - the user's own choice
+            mine = name in here or _is_address(name)  # neither of which a stranger's page can use
+        else:
+            mine = name in (self.host, *here)
+        return port == self.port and mine
 
     def opens(self, token: str) -> bool:
         """Whether a link's token is the right one; it is used up where it opens only once."""
@@ -167,6 +160,15 @@ class Door:
     def set_cookie(self, response: Response) -> None:
         """Let a browser in from now on."""
         response.set_cookie(self._name, self._cookie, httponly=True, samesite="strict", path="/")
+
+
+def _is_address(name: str) -> bool:
+    """Whether a name is an address as numbers."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class _Guard:

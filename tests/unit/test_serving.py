@@ -240,7 +240,7 @@ def test_what_takes_long_is_shown_as_far_as_it_can_be_at_once() -> None:
     assert "paceline simulate" in is_long(own)
     done = simulated(own.scenario, share_of(own.effort_s, found.replications, found.steps))
     assert done.look is not None
-    assert done.look.said.startswith("2 of 19 runs of ")
+    assert done.look["said"].startswith("2 of 19 runs of ")
 
 
 # -- the form ------------------------------------------------------------------------------
