@@ -22,7 +22,16 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import DRAWS, FEWEST_FACTORS, distribution_of, intervals_90, line_of_means, persistence_of, with_persistence
+from calibrate.fit.estimators import (
+    DRAWS,
+    FEWEST_FACTORS,
+    Line,
+    distribution_of,
+    intervals_90,
+    line_of_means,
+    persistence_of,
+    with_persistence,
+)
 from calibrate.fit.writing import provenance
 from calibrate.measurements import (
     CUT_SHORT,
@@ -40,7 +49,6 @@ from calibrate.measurements import (
 from simulator.base.text import digits
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.input_pipeline import InputFit, InputPipeline, InputPoint, InputRange, InputWork
-from simulator.spec.workload import Affine
 
 Array = NDArray[np.float64]
 Epoch: TypeAlias = Literal["first", "later"]
@@ -322,12 +330,13 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
     intervals: dict[str, tuple[float, float]] = {}
     residual = 0.0
     weak: list[str] = []
-    parallel, disturbed = bool(pipeline.calls) or "num_parallel_calls" in pipeline.takes, "disturbed" in notes
+    disturbed = "disturbed" in notes
+    has_parallel = bool(pipeline.calls) or "num_parallel_calls" in pipeline.takes
     for epoch, place in (("first", "work"), ("later", "cached")):
         settings = {key[1:]: setting for key, setting in table.items() if key[0] == epoch}
         if not settings:
             continue
-        epochs = _Epochs(settings, pipeline.cores, parallel, disturbed)
+        epochs = _Epochs(settings, pipeline.cores, has_parallel, disturbed)
         center = epochs.lines(settings)
         draws = []
         for _ in range(DRAWS):
@@ -335,9 +344,11 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
             draws.append(epochs.lines(again, bool(rng.integers(2))))  # of what the clock leaves open, one end or the other
         names = [f"{place}.{part}.{key}" for part in _PARTS for key in ("base_s", "per_sample_s")]
         intervals |= {name: interval for name, interval in intervals_90(names, np.array(draws), center).items() if interval[1] > 0}
-        works[place] = _work(center, [record for record in batches if record.epoch == epoch])
+        serial, parallel = Line(*center[:2]), Line(*center[2:])
+        read = _read_per_sample([record for record in batches if record.epoch == epoch])
+        works[place] = InputWork(serial=serial.affine(), parallel=parallel.affine(), read_bytes_per_sample=digits(read))
         apart = max(
-            abs(_predicted(center, batch, calls) / setting.mean_s - 1.0)
+            abs(max(serial(batch), parallel(batch) / calls) / setting.mean_s - 1.0)
             for (batch, calls), setting in settings.items()
             if calls in epochs.limited[batch]
         )
@@ -406,15 +417,10 @@ def _table(measured: Measurements, batches: Sequence[Batches], pipeline: Pipelin
     return dict(table)
 
 
-def _predicted(center: Sequence[float], batch: int, calls: int) -> float:
-    return max(center[0] + center[1] * batch, (center[2] + center[3] * batch) / calls)
-
-
-def _work(center: Sequence[float], batches: Sequence[Batches]) -> InputWork:
-    parts = {part: Affine(base_s=digits(center[at]), per_sample_s=digits(center[at + 1])) for part, at in _PARTS.items()}
+def _read_per_sample(batches: Sequence[Batches]) -> float:
     read = [(record.read_bytes, record.batch) for record in batches if record.read_bytes is not None]
     each = [size / batch for size, batch in read if size >= _LEAST_BYTES]
-    return InputWork(**parts, read_bytes_per_sample=digits(float(np.median(each))) if 2 * len(each) > len(read) else 0.0)
+    return float(np.median(each)) if 2 * len(each) > len(read) else 0.0
 
 
 def _weakness(place: str, center: Sequence[float], draws: Array, settings: _Settings) -> list[str]:
