@@ -7,7 +7,7 @@ protocol :class:`Setup`, which ``Scenario`` fulfils. The questions that a strate
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from simulator.spec.figures import Exchange
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from simulator.strategies.strategy import Strategy
 
 
 class Length(Protocol):
@@ -52,13 +55,6 @@ class Length(Protocol):
         """What travels as one between workers and servers."""
 
 
-class Asked(Protocol):
-    """What a strategy is asked where others than the scenario's consumers ask it."""
-
-    def model_parallel(self, setup: Setup) -> ModelParallel:
-        """How a copy of the model lies on devices."""
-
-
 class Setup(Protocol):
     """What a strategy is asked about: the scenario that it is part of, as far as a strategy needs to know it."""
 
@@ -87,7 +83,7 @@ class Setup(Protocol):
         """What it does for a batch in the epochs that are simulated."""
 
     @property
-    def strategy(self) -> Asked:
+    def strategy(self) -> Strategy:
         """How it is trained."""
 
     @property
@@ -321,4 +317,4 @@ class Together(NamedTuple):
 
     devices: int
     in_step: bool
-    strategy: Any
+    strategy: Strategy
