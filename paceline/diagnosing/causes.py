@@ -252,6 +252,10 @@ class Standing:
         Scenarios without it, of which the fastest counts; none where it has none.
     sends
         Whether it is a part of what workers send and receive.
+    computes
+        Whether it is a part of what devices compute, not of what they wait for.
+    general
+        Whether more servers may save it too, which is the more particular cause.
     """
 
     key: str
@@ -259,6 +263,8 @@ class Standing:
     gone: Callable[[Scenario], list[Scenario]]
     remedy: str
     sends: bool = False
+    computes: bool = False
+    general: bool = False
 
 
 def _more_servers(scenario: Scenario) -> list[Scenario]:
@@ -333,6 +339,7 @@ STANDING: tuple[Standing, ...] = (
         "the batch is small for the device",
         _without_fixed_time,
         "larger batches: part of what a step computes takes as long whatever the batch",
+        computes=True,
     ),
     Standing(
         "stragglers", "workers differ, and the others wait", _even,
@@ -348,12 +355,14 @@ STANDING: tuple[Standing, ...] = (
         lambda scenario: [with_network(scenario, 1.0 / _NONE_AT_ALL)] if _between_nodes(scenario) else [],
         "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
         sends=True,
+        general=True,
     ),
     Standing(
         "latency", "messages are on the way",
         _without_latency,
         FOUND["latency"].remedy,
         sends=True,
+        general=True,
     ),
     Standing(
         "links-in-a-node", "links inside a node take their time",

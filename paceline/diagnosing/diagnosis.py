@@ -484,12 +484,12 @@ class _Answer:
             if not results:
                 continue
             ratio = max((compare(result, told).ratio for result in results), key=lambda each: each.mean)
-            scale, most_s = (more if standing.sends else 1.0), (beyond_s if standing.key != "batch" else before_s)
+            scale, most_s = (more if standing.sends else 1.0), (before_s if standing.computes else beyond_s)
             each_s = [before_s * (1.0 - 1.0 / max(end, 1.0)) * scale for end in (ratio.mean, ratio.low, ratio.high)]
             # a run that is faster than that has less of it
             each_s = [min(end * min(1.0, most_s / max(each_s[0], most_s, 1e-12)), most_s) for end in each_s]
             cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
-            general = standing.key in ("network", "latency") and named_s > 0.0
+            general = standing.general and named_s > 0.0
             if cost.mean < WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
             if standing.key == "buckets" and self._fused_already:

@@ -1,4 +1,18 @@
-"""A plan's answer with other numbers of workers and of parameter servers. Single changes, as of the network, are in improvements.py."""
+"""A plan's answer with other numbers of workers and of parameter servers, and in other ways to pay. Single changes are in improvements.py.
+
+After how many months what was paid in advance has cost less than renting: for the same work every month, what has been paid by then is a
+straight line for either way. With C paid at the beginning, s for every hour and r for an hour in use, k trainings a month of T hours each,
+and c for a training that is rented, the lines of H = 730.5 hours a month meet after
+
+    C / (k c - s H - k T r) months,
+
+if that is above 0 and within what the capital is paid for; at its end what the nodes are then worth counts as well. Work that takes more
+than a month's hours takes several sets of nodes, each with its C and s. Where nobody says k, the nodes work their share of all hours in
+either way, however long a training takes. The price of an hour in use is that of the same k, so that what costs less for a training is
+what pays before it is worn out. An hour in use costs the same in both ways at a share of hours in use of
+
+    ((C - residual) / years + s per year) / (8,766 h x (c / T - r)).
+"""
 
 from __future__ import annotations
 

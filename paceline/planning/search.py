@@ -7,6 +7,10 @@ is assumed in between only: the neighbours of the answer are simulated, and a li
 throughput falls twice in a row is taken to be past its peak. Lists of workers are not
 searched but simulated, as far as the bounds leave them.
 
+Where only the fastest of several scenarios is wanted, a few short runs with the same draws rule most of them out. So are
+sizes of buckets chosen: one large all-reduce carries its bytes with the fewest messages, and nothing hides it; many
+small ones go on while the backward pass still computes, and each pays its latency.
+
 What is simulated next depends on results alone, never on when they come, so that the
 answer does not depend on the number of jobs.
 """

@@ -5,6 +5,9 @@ prediction has an interval for, and :mod:`calibrate.observations` says where it 
 interval is what runs differ by. Within a run nothing of it changes, so a level that is longer than one before is *slower* wherever the
 interval ends: :mod:`calibrate.recorded.steadiness` splits only what the run's own variation does not explain. Long steps of a kind of their
 own are judged by what they cost: the others are compared without them.
+
+Why a run left its interval is what its record shows of the steps since then beside those before. Causes have the names that
+``paceline why`` gives them. Processor time tells computing from waiting: a process that waits uses none.
 """
 
 from __future__ import annotations
