@@ -74,7 +74,7 @@ def event(what: str, at_s: float, **fields: Any) -> JobEvent:
 
 def step(worker: int, start_s: float, end_s: float, version: int) -> Updated:
     return Updated(
-        kind="update", repeat=0, worker=worker, start_s=start_s, pulled_s=start_s, computed_s=end_s, applied_s=end_s,
+        repeat=0, worker=worker, start_s=start_s, pulled_s=start_s, computed_s=end_s, applied_s=end_s,
         read_version=version - 1, version=version,
     )  # fmt: skip
 
