@@ -103,7 +103,7 @@ def test_a_run_that_fails_writes_nothing(folder: Path, paceline: Runner) -> None
     answer = paceline(*SIMULATE, "--set", nearly_nothing, "--trace", "t.json", "--tensorboard", "board")
     assert answer.code == 1
     assert not (folder / "t.json").exists()
-    assert list((folder / "board").iterdir()) == []
+    assert not (folder / "board").exists()
 
 
 def test_tensorboard_needs_no_tensorflow(folder: Path) -> None:
