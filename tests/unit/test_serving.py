@@ -23,11 +23,10 @@ from support.waiting import PATIENCE_S
 import paceline
 from paceline.reporting.content import content_of
 from paceline.reporting.render import render
-from paceline.reporting.validation.page import lines_of
 from paceline.serving.answers import Conversation, drawn_timeline, is_long, plan_command, planned, prepared, share_of, simulated
 from paceline.serving.processes import SLOW, Processes, going_on
 from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, form_of, problems_of, served_of, table_of_text
-from paceline.serving.server import Door, application, listening_at
+from paceline.serving.server import Door, application, lines_of, listening_at
 from simulator.base.catalog import entries
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.catalogue.trace_files import TRACES
