@@ -5,6 +5,7 @@
 #   make test-all     whole validations, plans, notebooks, matrices of real clusters and fresh random examples too, and torture
 #   make torture      an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
 #   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
+#   make size        how large the product is: code, modules, the largest ten files
 #   make quotes      what README and docs quote of commands, run and written anew: after what commands print has changed
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
@@ -23,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest --dist worksteal
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast test-all: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast test-all torture lint types layers check docs quotes notebooks timelines pictures benchmark clean browser simgrid
+.PHONY: quickstart test test-fast test-all torture lint types layers check docs quotes notebooks timelines pictures benchmark size clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -77,6 +78,9 @@ timelines: $(VENV)/.ready-dev
 # the first screens of reports, in docs/ and reports/
 pictures: $(VENV)/.ready-dev browser
 	$(BIN)/python docs/pictures/draw.py
+
+size:
+	@$(PYTHON) benchmarks/size.py
 
 benchmark: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/run.py
