@@ -10,21 +10,32 @@ import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.records import Observer
+from simulator.base.rng import Streams
 from simulator.base.spec import canonical
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
 from simulator.memory import does_not_fit
-from simulator.resolve.resolve import Asked, alone_scenario
+from simulator.program.program import Program
+from simulator.resolve.drawing import as_encoded, as_workers, compile_program
+from simulator.resolve.practice import nominally_in_practice
+from simulator.resolve.resolve import Asked, alone_scenario, resolve
 from simulator.results.cost import placement_of
 from simulator.results.metrics import Window, summarise
 from simulator.results.misread import misread
 from simulator.results.results import Result
-from simulator.scenario import Resolved, Scenario
+from simulator.scenario import Drawn, Resolved, Scenario
+from simulator.strategies.assembling import collective_of
+
+if TYPE_CHECKING:
+    from simulator.program.printing import Printed, Reduced
 
 Progress = Callable[[float, int], None]
 
@@ -178,3 +189,49 @@ def _windows(alone: _Alike, count: int, engine: Engine) -> tuple[Window, ...]:
     shared = Shared()
     # the same streams as of all, so that what both have in common cancels in the speed-up
     return tuple(Window.of(replicate(alone.asked.resolved, replication, engine=engine, shared=shared)) for replication in range(count))
+
+
+def preview(scenario: Scenario) -> Printed:
+    """Return the program of a scenario with every parameter at its mean, routes as in the first replication; nothing is drawn or run.
+
+    It takes the steps of ``simulator.resolve.drawing``, with means in place of draws, but leaves in a step's times what was measured
+    with servers.
+
+    Raises
+    ------
+    ScenarioError
+        It cannot be resolved.
+    """
+    from simulator.program.printing import Printed
+
+    plain = Drawn(as_encoded(as_workers(nominally_in_practice(resolve(scenario)))))
+    streams = Streams(plain.run.seed, 0)
+    program = compile_program(plain, streams)
+    load, cluster = plain.workload, plain.cluster
+    speed = np.ones(len(program.ranks))
+    if cluster.node_classes or cluster.node_speed:
+        nodes = np.arange(len(program.ranks)) // cluster.replicas_per_node
+        speed = np.array([cluster.speed_of(node) for node in range(int(nodes[-1]) + 1)])[nodes]
+    return Printed(
+        scenario=scenario.hash,
+        program=program,
+        forward_s=float(load.forward_s(plain.batch)),
+        backward_s=float(load.backward_s(plain.batch)),
+        apply_s=load.apply_s,
+        speed=speed,
+        reduced=_reduced(plain, program, streams),
+    )
+
+
+def _reduced(scenario: Drawn, program: Program, streams: Streams) -> dict[float, Reduced]:
+    """By size, how it is reduced; nothing where several groups reduce, each in its own way."""
+    if len(program.groups) > 1:
+        return {}
+    sizes = {operation.size_bytes for routine in program.routines for operation in routine.operations if operation.kind == "collective"}
+    collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
+    if collective is None:
+        return {}
+    from simulator.program.printing import Reduced
+
+    choices = {size: collective.choice(size) for size in sizes}
+    return {size: Reduced(choice.algorithm, choice.protocol, collective.duration_s(size)) for size, choice in choices.items()}

@@ -249,7 +249,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
     >>> len(preview("ring", {"strategy.workers": 4}).program.ranks)
     4
     """
-    from simulator.preview import preview as made
+    from simulator.run import preview as made
 
     return made(_loaded(scenario, settings, prices))
 

@@ -14,11 +14,11 @@ from paceline.planning.bounds import Ceilings
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.rng import Streams
-from simulator.preview import preview
 from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
 from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.next_measurement import width_of
+from simulator.run import preview
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 
 LOAD = {

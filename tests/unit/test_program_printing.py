@@ -13,11 +13,11 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table
-from simulator.preview import preview
 from simulator.program import Rules
 from simulator.program.printing import Listing, Printed, sentences_of, tables_of
 from simulator.program.program import Asynchronous, Client, Dispatcher, HostCopies, Reduction, Synchronous
 from simulator.program.rows import rows_of
+from simulator.run import preview
 
 
 def printed_of(mode: str) -> Printed:
