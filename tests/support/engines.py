@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from simulator import Scenario
+from simulator.base.compact import CountHistogram
 from simulator.base.errors import PacelineError
 from simulator.base.records import Record
 from simulator.engine.recorder import Measured
@@ -120,6 +121,8 @@ def disagreement(one: Measured, other: Measured, within: float = 1e-9) -> str | 
 def _first(path: str, one: Any, other: Any, within: float) -> str | None:
     """Where two values differ first, and how: ``path: one | other``; in whatever order mappings have their keys."""
     one, other = (value.tolist() if isinstance(value, np.ndarray | np.generic) else value for value in (one, other))
+    if isinstance(one, CountHistogram) and isinstance(other, CountHistogram):  # whatever is still to be counted
+        one, other = one.counts, other.counts
     pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         if one.keys() != other.keys():
