@@ -129,9 +129,9 @@ SECONDS_OF: Mapping[str, Callable[[float, float], float]] = {
 """Seconds of a step, by what a source calls its time: of the figure and of the samples of a step."""
 
 MOST_ROWS = 2_000_000
+"""Of one source."""
 MOST_STEPS = 10**12
 """Largest number of a step: sums of so many rows still fit into 64 bits."""
-"""Of one source."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
         if layer:
             layers[tuple(layer)].append(name)
     best = max((_owners(layers, ops, alike) for alike in (_equal, _numbered, _either)), key=len)
-    return {name: _ready(name.rpartition("/")[2], own) for layer, own in best.items() for name in layers[layer]}
+    return {name: _ready(name.split(":")[0].rpartition("/")[2], own) for layer, own in best.items() for name in layers[layer]}
 
 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
@@ -234,13 +234,16 @@ def _owners(
 
 
 def _matches(scopes: Sequence[str], layer: tuple[str, ...], alike: Callable[[str, str], bool]) -> bool:
-    """The layer's own name is among the scopes, and those around it before that, of which the model's own may be missing."""
+    """Whether an operation is of a layer: its scopes hold the layer's name and, before it and in order, the names around it.
+
+    The first of these, the model's own, may be missing.
+    """
     *around, own = layer
-    for place, scope in enumerate(scopes):
-        if alike(scope, own):
-            remaining = iter(scopes[:place])
-            outer = around[1:] if around and not any(_either(before, around[0]) for before in scopes[:place]) else around
-            return all(any(_either(before, name) for before in remaining) for name in outer)
+    for place in (place for place, scope in enumerate(scopes) if alike(scope, own)):
+        remaining = iter(scopes[:place])
+        outer = around[1:] if around and not any(_either(before, around[0]) for before in scopes[:place]) else around
+        if all(any(_either(before, name) for before in remaining) for name in outer):
+            return True
     return False
 
 

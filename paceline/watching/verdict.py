@@ -359,7 +359,7 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
                 "find them with top, and give the training cores of its own",
             )
     size = means("received_bytes"), means("sent_bytes")
-    moved = [sum(pair[place] for pair in size if pair is not None) for place in (0, 1)]
+    moved = [math.fsum(pair[place] for pair in size if pair is not None) for place in (0, 1)]
     if scenario.nodes_needed > 1 and moved[0] > 0 and abs(moved[1] / moved[0] - 1) < _ALIKE:
         rates = [moved[0] / before.mean_s, moved[1] / now.mean_s]
         yield Reason(

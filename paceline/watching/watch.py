@@ -227,7 +227,8 @@ class WatchJournal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._append({"format": _FORMAT, **watched})
             return
-        head, *self.events = lines
+        head, *said = lines
+        self.events = [event for event in said if "event" in event]
         if head.get("format") != _FORMAT:
             raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name")
         differ = [key for key, value in watched.items() if head.get(key) != value]

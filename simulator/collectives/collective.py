@@ -148,7 +148,7 @@ class Collective:
 
     def watch(self, size_bytes: float) -> None:  # noqa: ARG002 - the same for all
         """Have the links that a buffer of this size crosses counted from now on, and not only once one has been."""
-        assert self._load is not None
+        _ = self._load  # lays the links
 
     def account(self, size_bytes: float, times: int = 1) -> None:
         """Count buffers of this size on the links that they cross: bytes carried and seconds in use."""

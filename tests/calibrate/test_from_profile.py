@@ -252,6 +252,16 @@ def test_variables_of_a_layer_have_operations_of_their_own() -> None:
     assert found == {f"net/{name}": ready for name, ready in wanted.items()}
 
 
+def test_the_number_of_an_output_is_no_part_of_a_variables_name() -> None:
+    ops = [GradientOp("net/dense/BiasAdd/BiasAddGrad", "BiasAddGrad", 0.5), GradientOp("net/dense/MatMul/MatMul_1", "MatMul", 0.9)]
+    assert readiness(["net/dense/kernel:0", "net/dense/bias:0"], ops) == {"net/dense/kernel:0": 0.9, "net/dense/bias:0": 0.5}
+
+
+def test_a_layer_may_have_the_name_of_what_is_around_it() -> None:
+    ops = [GradientOp("net/dense/dense/MatMul/MatMul_1", "MatMul", 0.9)]
+    assert readiness(["net/dense/dense/kernel"], ops) == {"net/dense/dense/kernel": 0.9}
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "role"),
     [

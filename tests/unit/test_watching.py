@@ -247,7 +247,7 @@ def test_a_journal_that_was_cut_off_goes_on_and_another_is_refused(tmp_path: Pat
     path = tmp_path / "said.ndjson"
     WatchJournal(path, {"scenario_hash": "a"}).say({"run": "r", "event": "left"})
     with path.open("a") as file:
-        file.write('{"run": "r", "ev')
+        file.write('{"run": "r"}\n{"run": "r", "ev')
     again = WatchJournal(path, {"scenario_hash": "a"})
     assert again.said_of("r") == [{"run": "r", "event": "left"}]
     again.say({"run": "r", "event": "back"})
