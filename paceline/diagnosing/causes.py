@@ -25,6 +25,7 @@ from simulator.results.what_if import (
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
 from simulator.spec.input_pipeline import InputPipeline, InputWork
+from simulator.spec.uncertainty import with_times
 from simulator.spec.workload import Affine
 
 _SIMULATED = (0.7, 2.0)
@@ -82,10 +83,9 @@ class Found:
 
 def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
     slower = with_network(scenario, math.exp(-strength))
-    cap = scenario.cluster.transport.flow_cap_bytes_per_s
-    if cap is None:
+    if scenario.cluster.transport.flow_cap_bytes_per_s is None:
         return slower
-    return changed(slower, cluster=slower.cluster.replaced({"transport.flow_cap_bytes_per_s": cap * math.exp(-strength)}))
+    return changed(slower, cluster=with_times(slower.cluster, {"transport.flow_cap_bytes_per_s": math.exp(-strength)}))
 
 
 def _network_said(scenario: Scenario, strength: float, _: int) -> str:
@@ -95,8 +95,10 @@ def _network_said(scenario: Scenario, strength: float, _: int) -> str:
 
 def _latency(scenario: Scenario, strength: float, _: int) -> Scenario:
     added_s = _LATENCY_S * math.expm1(2.0 * strength)
-    latency_s = scenario.cluster.inter_node.latency_s + added_s
-    return changed(scenario, cluster=scenario.cluster.replaced({"inter_node.latency_s": latency_s}))
+    cluster, latency_s = scenario.cluster, scenario.cluster.inter_node.latency_s
+    if latency_s:
+        return changed(scenario, cluster=with_times(cluster, {"inter_node.latency_s": 1.0 + added_s / latency_s}))
+    return changed(scenario, cluster=cluster.replaced({"inter_node.latency_s": added_s}))
 
 
 def _latency_said(scenario: Scenario, strength: float, _: int) -> str:
@@ -284,7 +286,7 @@ def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
     passes = {name: getattr(load, name) for name in ("forward", "backward")}
     if not all(work.base_s and work.per_sample_s for work in passes.values()):
         return []
-    return [changed(scenario, workload=load.replaced({f"{name}.base_s": 0.0 for name in passes}))]
+    return [changed(scenario, workload=with_times(load, {f"{name}.base_s": 0.0 for name in passes}))]
 
 
 def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:

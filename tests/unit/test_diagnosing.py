@@ -250,6 +250,20 @@ def test_a_cause_changes_what_it_names(key: str) -> None:
         assert getattr(other.breakdown_s, part) > 1.01 * getattr(one.breakdown_s, part)
 
 
+def test_a_cause_changes_what_is_drawn() -> None:
+    cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}, "transport": {"software": "given", "flow_cap": "0.5 GB/s"}}
+    drawn = {"inter_node.latency_s": [1e-3, 1.1e-3], "transport.flow_cap_bytes_per_s": [0.5e9, 0.6e9]}
+    cluster["uncertainty"] = {"parameters": list(drawn), "draws": list(zip(*drawn.values(), strict=True))}
+    workload = {"uncertainty": {"parameters": ["forward.base_s", "backward.base_s"], "draws": [[1e-3, 2e-3], [1.2e-3, 2.2e-3]]}}
+    told = small(workload=workload, cluster=cluster, strategy={"kind": "multi-worker-mirrored", "workers": 4})
+    step_s = step_of(simulate(told))
+    assert step_of(simulate(FOUND["latency"].made(told, 2.0, 0))) > 1.1 * step_s
+    assert step_of(simulate(FOUND["network"].made(told, 1.0, 0))) > 1.1 * step_s
+    (batch,) = (standing for standing in STANDING if standing.key == "batch")
+    (without,) = batch.gone(told)
+    assert step_of(simulate(without)) < step_s - 2e-3
+
+
 def test_what_is_removed_is_removed_of_every_draw() -> None:
     jitter = {"kind": "lognormal", "sigma": 0.4}
     told = small(workload={"jitter": jitter, "jitter_draws": [jitter, {"kind": "lognormal", "sigma": 0.5}], "run_to_run_cv": 0.1})
