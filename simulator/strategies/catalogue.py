@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import (
@@ -21,9 +20,12 @@ from pydantic import (
     WrapSerializer,
     WrapValidator,
 )
+from pydantic_core import PydanticKnownError
 
 from simulator.base.errors import InputError
-from simulator.base.text import did_you_mean, listed
+from simulator.base.spec import keys_of
+from simulator.base.text import did_you_mean
+from simulator.strategies import outside
 from simulator.strategies.data_parallel import KerasDataParallel, Mirrored, MultiWorkerMirrored, Single, TorchDDP
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
@@ -36,46 +38,26 @@ KINDS: dict[str, type[Strategy]] = {
 }
 """Every strategy of Paceline's own by its ``kind``."""
 
-GROUP = "paceline.strategies"
-"""Entry points of strategies that other packages have: each is named by a ``kind``, and loads its class."""
-
-
-@cache
-def _from_outside(kind: str) -> type[Strategy] | None:
-    """The strategy of another package; none where no package that is installed has one of this kind.
-
-    It is looked for, and its package imported, when a user's scenario names a kind that Paceline has not.
-
-    Raises
-    ------
-    ValueError
-        It cannot be loaded, or is no strategy of this kind.
-    """
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=GROUP, name=kind):
-        try:
-            loaded = entry.load()
-        except Exception as error:  # whatever another package's module does when it is imported
-            raise ValueError(f"{kind!r} of {entry.value} cannot be loaded: {type(error).__name__}: {error}") from error
-        if not (isinstance(loaded, type) and issubclass(loaded, Strategy)) or loaded.name_of_kind() != kind:
-            raise ValueError(f"{kind!r} of {entry.value} must be a subclass of simulator.strategies.strategy.Strategy, with this kind")
-        if missing := sorted(loaded.__abstractmethods__):
-            raise ValueError(f"{kind!r} of {entry.value} is not finished: it lacks {listed(missing)}")
-        return loaded
-    return None
-
 
 def _validated(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
     kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
-    outside = _from_outside(kind) if isinstance(kind, str) and kind not in KINDS else None
-    if outside is None:
+    if not isinstance(kind, str) or kind in KINDS:
         return handler(value)
-    return value if isinstance(value, outside) else outside.model_validate(value, context=info.context)
+    strategy = outside.strategy_of(kind)
+    if strategy is None:
+        if not outside.kinds():
+            return handler(value)
+        names = ", ".join(f"'{name}'" for name in (*KINDS, *outside.kinds()))
+        raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": names})
+    if isinstance(value, Mapping):
+        for key in value.keys() - keys_of(strategy).keys():
+            hint = did_you_mean(key, keys_of(strategy), "its package says which there are")
+            raise ValueError(f"{key!r} is no key of kind = {kind!r}; {hint}")
+    return value if isinstance(value, strategy) else strategy.model_validate(value, context=info.context)
 
 
 def _serialized(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-    return handler(value) if value.kind in KINDS else value.model_dump(mode=info.mode)
+    return handler(value) if value.kind in KINDS else value.model_dump(mode=info.mode, context=info.context)
 
 
 AnyStrategy = Annotated[
@@ -102,7 +84,7 @@ def kind_of(table: object) -> type[Strategy]:
     if not isinstance(kind, str):
         return Strategy
     with suppress(ValueError):
-        return KINDS.get(kind) or _from_outside(kind) or Strategy
+        return KINDS.get(kind) or outside.strategy_of(kind) or Strategy
     return Strategy
 
 

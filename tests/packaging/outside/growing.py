@@ -9,6 +9,7 @@ from pydantic import Field
 
 from simulator.strategies.data_parallel import MultiWorkerMirrored
 from simulator.strategies.setup import Setup
+from simulator.strategies.strategy import Software
 
 
 class Growing(MultiWorkerMirrored):
@@ -16,10 +17,31 @@ class Growing(MultiWorkerMirrored):
 
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    kind: Literal["growing"] = Field(default="growing", description="this strategy")
+    kind: Literal["growing"] = Field(default="growing", description="this strategy")  # type: ignore[assignment]
     progress: float = Field(default=0.0, ge=0, le=1, description="share of the training that is done when the simulated steps begin")
     slowest: int = Field(default=16, ge=1, le=1000, description="steps between averages at the end of the training")
 
+    @property
+    def period(self) -> int:
+        """Steps between averages, in the steps that are simulated."""
+        return round(self.slowest**self.progress)
+
     def filled_in(self, setup: Setup) -> Self:  # noqa: ARG002
-        """With the period of the steps that are simulated."""
-        return self.model_copy(update={"sync_every": round(self.slowest**self.progress)})
+        """With the period of the steps that are simulated, which all other answers read."""
+        return self if self.sync_every == self.period else self.changed(sync_every=self.period)
+
+    def check(self, setup: Setup) -> None:
+        """Raise ValueError if a period is given, or another part of the scenario excludes it."""
+        if self.sync_every not in (1, self.period):
+            raise ValueError(f"strategy.sync_every ({self.sync_every}) follows from progress and slowest: leave it out")
+        super().check(setup)
+
+    @property
+    def in_words(self) -> str:
+        """In few words, without its number of workers."""
+        return f"local SGD, now every {self.period} steps"
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """None does it without code of one's own."""
+        return ()
