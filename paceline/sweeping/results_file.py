@@ -257,6 +257,8 @@ def _why_no_outcome(text: bytes, error: ValidationError) -> str:
         return f"{where} is missing, so this is no result of `paceline sweep` or `paceline simulate --json`"
     if first["type"] == "extra_forbidden":
         return f"{where} is no key of a result that this Paceline knows; it was written by another version, so sweep again with this one"
+    if first["type"] == "union_tag_invalid":
+        return f"{where}.kind: there is no {first['ctx']['tag']!r} here; install the package that it is of, or update Paceline"
     return f"{where + ': ' if where else ''}{_shown(first['input'])} is not valid: {' '.join(str(first['msg']).split())}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from support.scenarios import scenario_table
 
+import paceline
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.resolve.resolve import resolve
@@ -47,10 +49,13 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of packages, whose strategies are found."""
     for folder in (tmp_path, OUTSIDE):
         monkeypatch.syspath_prepend(str(folder))
-    for cached in (outside.strategy_of, outside.kinds):
-        cached.cache_clear()
+    _forget()
     yield tmp_path
     sys.modules.pop("wrong", None)
+    _forget()
+
+
+def _forget() -> None:
     for cached in (outside.strategy_of, outside.kinds):
         cached.cache_clear()
 
@@ -67,6 +72,17 @@ def test_a_strategy_of_another_package_is_as_any_other(beside: Path) -> None:
         assert result.scenario.strategy.progress == progress
     assert every == {0.0: 1, 0.5: 4}
     assert resolve(scenario).strategy.in_words == scenario.strategy.in_words == "local SGD, now every 4 steps"
+
+
+def test_results_without_the_package_say_what_is_missing(beside: Path, tmp_path: Path) -> None:
+    _install(beside, {"growing": "growing:Growing"})
+    result = simulate(scenario_from_table(scenario_table(strategy={"kind": "growing", "workers": 2}, run={"steps": 20}), "test"))
+    results = tmp_path / "results.ndjson"
+    results.write_text(result.to_json() + "\n")
+    shutil.rmtree(beside / "growing-1.dist-info")
+    _forget()
+    with pytest.raises(InputError, match=r"scenario.strategy.kind: there is no 'growing' here; install the package"):
+        paceline.read_results(results)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ class Growing(MultiWorkerMirrored):
         """In few words, without its number of workers."""
         return f"local SGD, now every {self.period} steps"
 
+    def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
+        """What a curve is called."""
+        return "Growing local SGD"
+
     @property
     def software(self) -> tuple[Software, ...]:
         """None does it without code of one's own."""
