@@ -18,7 +18,7 @@ from simulator.base import catalog
 from simulator.base.files import EDITED, Output, read_toml
 from simulator.base.rng import Streams
 from simulator.base.validation_errors import validated
-from simulator.resolve.practice import COMPUTE, HOSTS, JITTER
+from simulator.resolve.measured_defaults import COMPUTE, HOSTS, JITTER
 from simulator.results.next_measurement import BANDWIDTH
 from simulator.spec.cluster import Cluster
 from simulator.spec.uncertainty import with_draw

@@ -22,7 +22,7 @@ from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
 from simulator.catalogue.loading import load_scenario
 from simulator.resolve.drawing import drawn_quantities
-from simulator.resolve.practice import COMPUTE, JITTER, LINK, OF_CONSTANTS, felt_by
+from simulator.resolve.measured_defaults import COMPUTE, JITTER, LINK, OF_CONSTANTS, felt_by
 from simulator.resolve.resolve import Asked, resolve
 from simulator.results.next_measurement import commands_of, spreads_of, width_of
 from simulator.results.results import Result

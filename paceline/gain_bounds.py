@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from simulator.base.errors import ScenarioError
-from simulator.resolve.practice import host_costs
+from simulator.resolve.measured_defaults import host_costs
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate

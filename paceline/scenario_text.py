@@ -21,7 +21,7 @@ from simulator.base.text import did_you_mean, format_bytes, format_seconds, list
 from simulator.base.units import Dimension, parse_quantity
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import load_cluster, scenario_from_table
-from simulator.resolve.practice import is_nominal
+from simulator.resolve.measured_defaults import is_nominal
 from simulator.scenario import Scenario
 from simulator.spec.constants import constants
 from simulator.spec.prices import price_of_text

@@ -25,7 +25,7 @@ from simulator.engine.replication import Shared, replicate
 from simulator.memory import does_not_fit
 from simulator.program.program import Program
 from simulator.resolve.drawing import as_encoded, as_workers, compile_program
-from simulator.resolve.practice import nominally_in_practice
+from simulator.resolve.measured_defaults import with_nominal_defaults
 from simulator.resolve.resolve import Asked, alone_scenario, resolve
 from simulator.results.cost import placement_of
 from simulator.results.metrics import Window, summarise
@@ -204,7 +204,7 @@ def preview(scenario: Scenario) -> Printed:
     """
     from simulator.program.printing import Printed
 
-    plain = Drawn(as_encoded(as_workers(nominally_in_practice(resolve(scenario)))))
+    plain = Drawn(as_encoded(as_workers(with_nominal_defaults(resolve(scenario)))))
     streams = Streams(plain.run.seed, 0)
     program = compile_program(plain, streams)
     load, cluster = plain.workload, plain.cluster

@@ -33,7 +33,7 @@ from evidence.published.tables import Row, load_tables
 from simulator import simulate
 from simulator.base.catalog import own_file
 from simulator.base.text import digits
-from simulator.resolve.practice import felt_by, in_practice
+from simulator.resolve.measured_defaults import felt_by, with_measured_defaults
 from simulator.resolve.resolve import resolve
 from simulator.spec.constants import Constant, Known, constants
 
@@ -101,7 +101,7 @@ def _errors(case: PublishedCase, rows: Sequence[Row], values: Mapping[str, float
     def rate(row: Row, compute_s: float) -> float:
         scenario = scenario_of(case, row, compute_s, whole_step=whole_step)
         run = scenario.run.model_copy(update={"replications": _REPLICATIONS})
-        return simulate(in_practice(resolve(scenario.model_copy(update={"run": run})), values)).throughput_samples_per_s.mean
+        return simulate(with_measured_defaults(resolve(scenario.model_copy(update={"run": run})), values)).throughput_samples_per_s.mean
 
     base = base_of(rows)
     whole_step = with_servers(case, base)

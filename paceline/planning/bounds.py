@@ -27,7 +27,7 @@ from simulator.estimate import Chain, Needs, needs_of, needs_of_cut
 from simulator.program.port_names import PortKind
 from simulator.program.program import Integers
 from simulator.resolve.drawing import as_workers, compile_program
-from simulator.resolve.practice import in_practice, is_carried, nominally_in_practice
+from simulator.resolve.measured_defaults import is_carried, with_measured_defaults, with_nominal_defaults
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
@@ -84,7 +84,7 @@ class _Draw:
 
         def made() -> Transport:
             values = drawn_values(scenario.practice, self._streams)
-            return in_practice(Resolved(scenario.replaced({"cluster": self.cluster})), values).cluster.transport
+            return with_measured_defaults(Resolved(scenario.replaced({"cluster": self.cluster})), values).cluster.transport
 
         transport: Transport = self._once(is_carried(scenario), made)
         return transport
@@ -241,7 +241,7 @@ def _needs(scenario: Scenario, *, evenly: bool) -> Needs:
     thousand: of more than a few hundred, on nodes that are alike, that of some is read, since each adds the same.
     """
     resolved = resolve(scenario)
-    transport = nominally_in_practice(resolved).cluster.transport  # with costs of messages, so that the program has hosts
+    transport = with_nominal_defaults(resolved).cluster.transport  # with costs of messages, so that the program has hosts
     whole = Drawn(as_workers(resolved.replaced({"cluster.transport": transport})))
     layout, cluster, per_node = whole.layout, whole.cluster, whole.cluster.replicas_per_node
     some = max(_READ // per_node, 1) * per_node

@@ -31,8 +31,8 @@ Memory = dict[float, tuple[Floats, Floats]]
 class Choice(NamedTuple):
     """How a buffer is handled; names as in the strategy.
 
-    ``aligned``: all ranks enter together when the slowest is ready, which delays those
-    that could have begun; a result should say so if ranks differ.
+    ``aligned``: its times are known only for ranks that begin together, so that all begin when
+    the last one is ready. That delays the others; a result says so where ranks differ.
     """
 
     algorithm: str
@@ -43,8 +43,8 @@ class Choice(NamedTuple):
 class Collective:
     """One operation (:data:`~simulator.program.schedule.Does`) of any size in one group; ranks are counted within it.
 
-    Times come from trial runs, in which all ranks of the group, and of the groups beside it, enter together. An algorithm whose
-    times follow from a recurrence overrides ``_received_s`` and ``_aligned``.
+    Times come from trial runs, in which all ranks of the group, and of the groups beside it, begin together. An algorithm whose
+    times follow from a recurrence overrides ``_received_s`` and ``_aligned``; one that depends on the size, ``_for``.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Collective:
     Attributes
     ----------
     together
-        Known times of ranks that enter together; may be given one that others of the same kind on the same network share.
+        Known times of ranks that begin together; collectives of one kind on one network may share them.
     """
 
     _aligned = True
@@ -68,18 +68,24 @@ class Collective:
         self._ranks = len(wire.group)
         self.together: Memory = {}
 
+    def _for(self, size_bytes: float) -> Collective:  # noqa: ARG002 - the same for all
+        """The collective that handles a buffer of this size."""
+        return self
+
     @property
     def aligned(self) -> bool:
-        """Whether any buffer so far was handled by ranks that had to enter together."""
+        """Whether ranks had to begin any buffer together so far, when the last of them was ready (:class:`Choice`)."""
         return self._aligned and self._ranks > 1
 
-    def choice(self, size_bytes: float) -> Choice:  # noqa: ARG002 - the same for all
+    def choice(self, size_bytes: float) -> Choice:
         """How a buffer of this size is handled."""
-        return Choice(self._name, self._protocol, self.aligned)
+        chosen = self._for(size_bytes)
+        return Choice(chosen._name, chosen._protocol, chosen.aligned)
 
     def plan(self, size_bytes: float) -> Plan:
         """The messages for a buffer of this size."""
-        return Plan(self._schedule(size_bytes), self._wire)
+        chosen = self._for(size_bytes)
+        return Plan(chosen._schedule(size_bytes), chosen._wire)
 
     def finish_s(self, ready_s: Floats, size_bytes: float, free_s: Floats | None = None) -> Floats:
         """When each rank has ended: it has the result, and its own last byte has left it.
@@ -91,7 +97,7 @@ class Collective:
         Parameters
         ----------
         ready_s
-            When each rank had its data, shape (ranks,), in seconds; the zero is any.
+            When each rank had its data, shape (ranks,), in seconds since a moment that all have in common.
         size_bytes
             Size of the buffer.
         free_s
@@ -134,25 +140,25 @@ class Collective:
         return None
 
     def duration_s(self, size_bytes: float) -> float:
-        """Seconds from ranks that enter together to the last one's end."""
-        return float(self._from_zero(size_bytes)[0].max()) if self._ranks > 1 else 0.0
+        """Seconds from when all ranks begin together to the last one's end."""
+        return float(self._for(size_bytes)._from_zero(size_bytes)[0].max()) if self._ranks > 1 else 0.0
 
     def least_s(self, size_bytes: float) -> float:
         """A lower bound of the duration: what the busiest port needs for its bytes."""
-        return self._least_s_per_byte * size_bytes
+        return self._for(size_bytes)._least_s_per_byte * size_bytes
 
     @cached_property
     def use(self) -> Use:
         """Counts what crosses the links."""
         return Use(self._wire.fresh())
 
-    def watch(self, size_bytes: float) -> None:  # noqa: ARG002 - the same for all
+    def watch(self, size_bytes: float) -> None:
         """Have the links that a buffer of this size crosses counted from now on, and not only once one has been."""
-        _ = self._load  # lays the links
+        _ = self._for(size_bytes)._load  # lays the links
 
     def account(self, size_bytes: float, times: int = 1) -> None:
         """Count buffers of this size on the links that they cross: bytes carried and seconds in use."""
-        self.use.add(self._load, size_bytes, times)
+        self.use.add(self._for(size_bytes)._load, size_bytes, times)
 
     def begin_again(self) -> bool:
         """Forget what has been counted, for another run on the same network; false where something else is left of this one."""
@@ -263,22 +269,15 @@ class Auto(Collective):
     """
 
     def __init__(self, candidates: Sequence[Collective]) -> None:
-        self._candidates = candidates
+        first = candidates[0]
+        super().__init__("auto", "auto", first._schedule, first._wire)
+        self._candidates, self.use = candidates, first.use
         self._fastest: dict[int, Collective] = {}
-        self.use = candidates[0].use
 
     @property
     def aligned(self) -> bool:
-        """Whether any buffer so far was handled by ranks that had to enter together."""
+        """Whether ranks had to begin any buffer together so far."""
         return any(collective.aligned for collective in self._fastest.values())
-
-    def choice(self, size_bytes: float) -> Choice:
-        """How a buffer of this size is handled."""
-        return self._for(size_bytes).choice(size_bytes)
-
-    def plan(self, size_bytes: float) -> Plan:
-        """The messages for a buffer of this size."""
-        return self._for(size_bytes).plan(size_bytes)
 
     def finish_s(self, ready_s: Floats, size_bytes: float, free_s: Floats | None = None) -> Floats:
         """When each rank has ended; see :class:`Collective`."""
@@ -288,22 +287,6 @@ class Auto(Collective):
         """When each rank has ended the last of several, if one collective is the fastest for all of them."""
         fastest = {self._for(size) for size in sizes_bytes}
         return fastest.pop().finish_run_s(enter_s, sizes_bytes) if len(fastest) == 1 else None
-
-    def duration_s(self, size_bytes: float) -> float:
-        """Seconds from ranks that enter together to the last one's end."""
-        return self._for(size_bytes).duration_s(size_bytes)
-
-    def least_s(self, size_bytes: float) -> float:
-        """A lower bound of the duration."""
-        return self._for(size_bytes).least_s(size_bytes)
-
-    def watch(self, size_bytes: float) -> None:
-        """Have the links that a buffer of this size crosses counted from now on."""
-        self._for(size_bytes).watch(size_bytes)
-
-    def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count buffers of this size on the links that they cross."""
-        self._for(size_bytes).account(size_bytes, times)
 
     def begin_again(self) -> bool:
         """False: which sizes were seen, and so which links are counted, is left of a run."""

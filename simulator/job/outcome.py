@@ -15,7 +15,7 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
-from simulator.base.errors import SimulationError
+from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.rng import Streams
 from simulator.base.text import format_seconds
 from simulator.job.costs import (
@@ -220,6 +220,10 @@ def _crews(scenario: Resolved, faults: Faults, rates_of: Rates) -> Callable[[int
     def rates_without(missing: int) -> Sequence[float]:
         """Of the same training by fewer workers, each with the batch that it has."""
         strategy = scenario.strategy.fewer((workers - missing) * layout.replicas_per_process, layout.ranks)
+        try:
+            strategy.check_layout(scenario.cluster)
+        except ValueError as error:
+            raise ScenarioError(f"with {workers - missing} of {workers} workers the job cannot go on: {error}; raise min_workers") from None
         batch = {"workload.batch_per_replica": scenario.batch, "workload.global_batch": None}
         return rates_of(resolve(window_of(scenario).replaced({**batch, "strategy": strategy})))
 

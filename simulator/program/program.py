@@ -538,7 +538,7 @@ class Program:
         Ordered lists of ranks that do something together.
     partition
         Of each group the partition that it is of, numbered from 0 on; each rank is in exactly one group of every partition
-        (:mod:`simulator.program.program`). Left out: all groups are of one.
+        (:func:`memberships` tells which). Left out: all groups are of one.
     over
         Of each group the path over the links that it shares with others, for collectives that last a known time; -1: it shares none.
         Left out: no group does.

@@ -456,7 +456,7 @@ class Wiring:
         return self._neighbours.on(ports, laid.kind, lambda: self._places(laid.kind, owner))
 
     def _capacity(self, kind: PortKind, owner: Integers, keys: Integers) -> Floats | float:
-        """Of some ports of a kind; ``one``: whose each is."""
+        """Bytes, or seconds of work, per second of some ports of a kind; ``owner``: whose each is."""
         cluster, transport = self._cluster, self._cluster.transport
         match kind:
             case PortKind.NODE_OUT | PortKind.NODE_IN:

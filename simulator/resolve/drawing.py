@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from simulator.base.rng import Streams
 from simulator.base.spec import Itself
 from simulator.program.program import Program
-from simulator.resolve.practice import COMPUTE, JITTER, LINK, OF_CONSTANTS, TRAFFIC, drawn_in_practice, felt_by
+from simulator.resolve.measured_defaults import COMPUTE, JITTER, LINK, OF_CONSTANTS, TRAFFIC, draw_measured_defaults, felt_by
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Islands, Link
@@ -195,8 +195,8 @@ def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
     step_s
         Simulates a scenario in which nothing is left to chance, and says how long its steps are, in seconds.
     """
-    before = _before_practice(scenario, streams)
-    drawn = drawn_in_practice(before, streams)
+    before = _draw_fits(scenario, streams)
+    drawn = draw_measured_defaults(before, streams)
     if drawn.workload.measured_with == "servers" and (drawn.servers or drawn.measured_in is not None):
         drawn = _without_own_exchange(drawn, before, streams, step_s)
     return Drawn(as_encoded(as_workers(drawn)))
@@ -224,7 +224,7 @@ def drawn_quantities(scenario: Resolved) -> dict[str, NDArray[np.float64]]:
 
 def _quantities(scenario: Resolved, streams: Streams, felt: tuple[str, ...]) -> dict[str, list[float]]:
     """Those of one replication."""
-    before = _before_practice(scenario, streams)
+    before = _draw_fits(scenario, streams)
     load, cluster = before.workload, before.cluster
     numbers: dict[str, list[float]] = {}
     if load.uncertainty is not None:
@@ -254,7 +254,7 @@ _LEAST = 1e-12
 # -- draws ---------------------------------------------------------------------------------
 
 
-def _before_practice(scenario: Resolved, streams: Streams) -> Resolved:
+def _draw_fits(scenario: Resolved, streams: Streams) -> Resolved:
     """With one draw of all that fits leave open; made once for the replication, and for telling what it drew."""
     return _before(Itself(scenario), streams.seed, streams.replication)
 
@@ -306,12 +306,12 @@ def _without_own_exchange(drawn: Resolved, before: Resolved, streams: Streams, s
     Parameters
     ----------
     drawn, before
-        The scenario with its draw of practice, and without it: the worker that was measured was alone on its host.
+        The scenario with its draw of measured defaults, and without it: the worker that was measured was alone on its host.
     """
     measured, alone = drawn, before
     if drawn.measured_in is not None:
-        alone = _before_practice(resolve(Scenario.model_validate(drawn.measured_in)), streams)
-        measured = drawn_in_practice(alone, streams)
+        alone = _draw_fits(resolve(Scenario.model_validate(drawn.measured_in)), streams)
+        measured = draw_measured_defaults(alone, streams)
     share = _share_of_compute(measured.replaced({"workload": alone.workload}), streams, step_s)
     return _computing(drawn, share).replaced({"measured_in": None})
 

@@ -5,7 +5,7 @@ it means beyond that is decided here, in parts, each of which can be told to a r
 device than the cluster has is moved to it, and one whose times are computed is computed for it
 (:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in parts or in another precision; what is left
 out is taken as TensorFlow was measured to do it, where neither its own default nor the strategy (``filled_in``, ``left_open``)
-says it; and links of which a sort alone is known get rates that are uncertain (:mod:`simulator.resolve.practice`), drawn for each
+says it; and links of which a sort alone is known get rates that are uncertain (:mod:`simulator.resolve.measured_defaults`), drawn for each
 replication. A strategy that cuts nothing is replaced by the simpler one that does the same.
 """
 
@@ -24,7 +24,7 @@ from simulator.base.spec import Itself
 from simulator.base.text import format_number
 from simulator.base.validation_errors import validated
 from simulator.resolve.device_transfer import moved_to, precision_gain, scaled
-from simulator.resolve.practice import assumed_in_practice
+from simulator.resolve.measured_defaults import assumed_defaults
 from simulator.resolve.published_throughputs import Range, plain
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
@@ -222,7 +222,7 @@ class Asked:
     @property
     def assumed(self) -> tuple[Assumed, ...]:
         """What was taken for what the scenario leaves out, where another value would give another result."""
-        return (*_assumptions(self.given), *_assumed_in_training(self.resolved), *assumed_in_practice(self.resolved))
+        return (*_assumptions(self.given), *_assumed_in_training(self.resolved), *assumed_defaults(self.resolved))
 
 
 def resolve(scenario: Scenario) -> Resolved:

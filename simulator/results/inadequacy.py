@@ -25,7 +25,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.text import counted, format_number, format_rate, format_seconds, format_share
 from simulator.base.validation_errors import validated
-from simulator.resolve.practice import is_carried
+from simulator.resolve.measured_defaults import is_carried
 from simulator.resolve.published_throughputs import same_device
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.constants import Known, constants

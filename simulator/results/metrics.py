@@ -19,7 +19,7 @@ from simulator.engine.phases import random_order
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
 from simulator.resolve.drawing import as_workers, drawn_quantities
-from simulator.resolve.practice import nominally_in_practice
+from simulator.resolve.measured_defaults import with_nominal_defaults
 from simulator.resolve.resolve import Asked
 from simulator.results.bottleneck import bottleneck, first_of_all
 from simulator.results.cost import placement_of
@@ -89,7 +89,7 @@ def summarise(
                 "check the times and the jitter of the workload"
             )
     scenario = asked.resolved
-    achieved = as_workers(nominally_in_practice(scenario))
+    achieved = as_workers(with_nominal_defaults(scenario))
     kept = 1.0 - scenario.training.skipped  # of updates, those that loss scaling lets through
     step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
     samples_per_s = [run.accepted_steps * kept * step_samples / run.window_s for run in runs]

@@ -24,7 +24,7 @@ from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import validated
 from simulator.memory import largest_batch
 from simulator.resolve.drawing import as_workers, drawn_quantities
-from simulator.resolve.practice import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, is_carried, nominally_in_practice
+from simulator.resolve.measured_defaults import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, is_carried, with_nominal_defaults
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, launching, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened
@@ -103,7 +103,7 @@ def _width_of(this: Itself[Result]) -> Width:
     if len(rates) != result.scenario.run.replications:
         return Width((), ())
     scenario = resolve(result.scenario)
-    achieved = as_workers(nominally_in_practice(scenario))
+    achieved = as_workers(with_nominal_defaults(scenario))
 
     def applying(changed: Resolved) -> AppliedDiscrepancy | None:
         return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)

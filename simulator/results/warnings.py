@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from simulator.base.text import counted, format_bytes, format_number, format_rate, format_seconds, format_share, listed
-from simulator.resolve.practice import felt_by, nominally_in_practice
+from simulator.resolve.measured_defaults import felt_by, with_nominal_defaults
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked, start_of
 from simulator.results.inadequacy import bias_of, coverage, warned_of_host
@@ -356,7 +356,7 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
 
 def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
     """A measured step in which no time is left for compute."""
-    achieved = nominally_in_practice(scenario)
+    achieved = with_nominal_defaults(scenario)
     step_s = achieved.workload.compute_s(scenario.batch)
     exchange_s = achieved.lone_step_s - step_s
     if exchange_s > 0.9 * step_s:

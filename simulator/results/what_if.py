@@ -24,7 +24,7 @@ from simulator.base.errors import PacelineError
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.device_transfer import COMPUTE
-from simulator.resolve.practice import faster_hosts
+from simulator.resolve.measured_defaults import faster_hosts
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster, ClusterLink, Link

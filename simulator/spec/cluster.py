@@ -1,8 +1,8 @@
 """A cluster: nodes, the devices in them, the links inside and between nodes, storage and prices (``[cluster]``, ``models/clusters``).
 
 Keys, their rules, and what follows from them alone. Ports and paths are made of them in ``simulator.program.wiring``; rates of links
-of which only the sort is known come from ``simulator.resolve.practice``. A new kind of link belongs into :attr:`Cluster.links`. A key
-that changes the times of collectives belongs into ``_network`` of ``simulator.strategies.assembling``, by which times are kept.
+of which only the sort is known come from ``simulator.resolve.measured_defaults``. A new kind of link belongs into :attr:`Cluster.links`. A
+key that changes the times of collectives belongs into ``_network`` of ``simulator.strategies.assembling``, by which times are kept.
 ``calibrate.fit.link`` and ``calibrate.fit.server`` fit clusters to measurements.
 """
 

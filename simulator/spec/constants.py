@@ -1,6 +1,6 @@
 """The constants of practice: what software gets of nominal rates, the same for all machines, read from ``models/practice.toml``.
 
-Here are the format of the file and the draws. Constants are applied by their names, in ``simulator.resolve.practice`` and, for
+Here are the format of the file and the draws. Constants are applied by their names, in ``simulator.resolve.measured_defaults`` and, for
 computed workloads, in ``simulator.spec.computed``. ``evidence.published.fitting`` and ``evidence.published.shares`` write the file.
 Order and names matter: the place in the file decides the draws of a constant, so a new one comes last; the ending ``_share`` and the
 beginning ``grpc_`` decide whether draws keep the mean, the mean of the inverse, or the median.

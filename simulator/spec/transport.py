@@ -2,7 +2,7 @@
 
 Keys and their rules alone. Transport (TCP, gRPC, an RDMA stack) is simulated in ``simulator.engine.production``, where state.py reads
 it, and plainly in ``simulator.engine.textbook.messages``; ``HostWork`` of ``calibrate.fit.server`` has the costs of hosts in closed
-form, and ``simulator.resolve.practice`` fills in what gRPC costs where nothing is given.
+form, and ``simulator.resolve.measured_defaults`` fills in what gRPC costs where nothing is given.
 
 Neighbours share a link in two ways. Traffic whose rate does not depend on ours takes its part of the capacity, and leaves the rest: a
 stream at a given rate, a class of traffic that goes first, or many short transfers that come at a given rate. Flows that always have

@@ -4,8 +4,7 @@ A pipeline prepares one batch after the other, and begins the next when fewer th
 ``prefetch`` stand ready (tensorflow/core/kernels/data/prefetch_dataset_op.cc). Of a batch
 the iterator's thread has the serial part, and ``parallel_calls`` threads have the parallel
 part, all at the same time, on the cores of the node; meanwhile its bytes are read. The
-batch is there when all of that is done. Engines simulate what :func:`feed_of` says, in
-inputs.py of ``simulator.engine.textbook`` and ``production``, and feeding.py there.
+batch is there when all of that is done. Engines simulate what :func:`feed_of` says.
 """
 
 from __future__ import annotations

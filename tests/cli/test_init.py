@@ -20,7 +20,7 @@ from paceline import new_scenario, simulate
 from paceline.scenario_text import BEGUN_WITH
 from simulator.base.errors import InputError
 from simulator.catalogue.loading import load_scenario
-from simulator.resolve.practice import felt_by, nominally_in_practice
+from simulator.resolve.measured_defaults import felt_by, with_nominal_defaults
 from simulator.resolve.resolve import Asked, resolve
 from simulator.results.warnings import warnings_of
 
@@ -164,7 +164,7 @@ def test_headers_take_their_share_of_a_port(folder: Path, sort: str, share: floa
     """Of 1,538 bytes that a frame of TCP takes on Ethernet 1,448 are payload: 94%."""
     scenario = library.new_scenario(step_time="100 ms", parameters=3.2e6, nodes=4, bandwidth="1 Gbit/s", sort=sort, out="s2.toml")
     assert scenario.cluster.inter_node.bandwidth_bytes_per_s == 125e6
-    assert nominally_in_practice(resolve(scenario)).cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(share * 125e6)
+    assert with_nominal_defaults(resolve(scenario)).cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(share * 125e6)
     warned = {warning.code for warning in warnings_of(Asked.of(scenario))}
     assert ("no-sort" in warned) is (sort == "given")
     assert ("\njitter = " in (folder / "s2.toml").read_text()) is (sort == "given")  # what nothing else says
@@ -262,7 +262,7 @@ def test_a_server_updates_the_slots_of_the_optimizer():
     assert not any("server_update_byte_s" in its.value for its in plain.assumed)
     assert any("server_update_byte_s" in its.value for its in adam.assumed)
     assert adam.throughput_samples_per_s.mean < plain.throughput_samples_per_s.mean
-    bound = nominally_in_practice(resolve(adam.scenario)).workload.server(100e6)
+    bound = with_nominal_defaults(resolve(adam.scenario)).workload.server(100e6)
     assert bound == pytest.approx(4 * 100e6 / 10e9)
 
 

@@ -13,7 +13,7 @@ import pytest
 from evidence.width import held, narrowed
 from simulator import load_scenario
 from simulator.resolve.drawing import drawn_quantities
-from simulator.resolve.practice import COMPUTE, HOSTS
+from simulator.resolve.measured_defaults import COMPUTE, HOSTS
 from simulator.resolve.resolve import resolve
 from simulator.results.next_measurement import spreads_of
 

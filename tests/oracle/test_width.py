@@ -11,7 +11,7 @@ from scipy import stats
 
 import paceline.comparing
 from simulator import load_scenario, simulate
-from simulator.resolve.practice import COMPUTE, LINK
+from simulator.resolve.measured_defaults import COMPUTE, LINK
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from paceline.reporting.measured import overlay_of
 from paceline.reporting.report import tables_of
 from paceline.sentences import limit_in_words
 from paceline.tables import exchanges_table, stages_table
-from simulator import Result, scenario_from_table, simulate
+from simulator import Result, Scenario, scenario_from_table, simulate
+from simulator.base.errors import ScenarioError
 from simulator.base.records import EVERYBODY
 from simulator.engine.replication import replicate
 from simulator.observing.chrome_trace import chrome_trace
@@ -342,3 +345,15 @@ def test_both_engines_draw_the_same_busiest_device() -> None:
     textbook, compiled = (simulate(hybrid(strategy, 2, layer=EXPERTS, workload=load, engine=engine)) for engine in ("simpy", "compiled"))
     assert textbook.throughput_of_each_replication == pytest.approx(compiled.throughput_of_each_replication, rel=1e-9)
     assert textbook.breakdown_s.model_dump() == pytest.approx(compiled.breakdown_s.model_dump(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("workers", "refused"), [(8, None), (4, "with 3 of 4 workers the job cannot go on: strategy.expert (4) must divide the 3")]
+)
+def test_elastic_experts_go_on_with_whole_groups_or_say_why_not(workers: int, refused: str | None):
+    layer = {"experts": {"count": 8, "used": 1, "work": 0.5, "variables": [], "bytes_per_sample": 1.0}}
+    whole = hybrid({"workers": workers, "expert": 4}, layer=layer, replications=2)
+    faults = {"worker_mtbf_s": 7200.0, "elastic": True, "replacement_s": 18000.0}
+    scenario = Scenario(**{**whole.sections, "job": {"samples": 3e6, "faults": faults}})
+    with nullcontext() if refused is None else pytest.raises(ScenarioError, match=re.escape(refused)):
+        assert simulate(scenario).job.time_s.mean > 0

@@ -12,7 +12,7 @@ from paceline.sentences import measure_next_in_words
 from paceline.tables import measurements_table, width_table
 from simulator import load_scenario, simulate
 from simulator.memory import largest_batch
-from simulator.resolve.practice import COMPUTE
+from simulator.resolve.measured_defaults import COMPUTE
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.next_measurement import commands_of, width_of

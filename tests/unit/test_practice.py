@@ -14,7 +14,7 @@ from paceline.planning.bounds import Ceilings
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.rng import Streams
-from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.resolve.measured_defaults import assumed_defaults, felt_by, with_measured_defaults, with_nominal_defaults
 from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import alone_scenario, resolve
 from simulator.results.next_measurement import width_of
@@ -43,13 +43,13 @@ def scenario(cluster: object = "p3.16xlarge", strategy: object = RING, load: obj
 def test_a_link_without_a_sort_is_taken_as_it_is():
     plain = scenario(PLAIN, {**RING, "replicas_per_worker": 1})
     resolved = resolve(plain)
-    assert nominally_in_practice(resolved) is resolved
-    assert assumed_in_practice(plain) == ()
+    assert with_nominal_defaults(resolved) is resolved
+    assert assumed_defaults(plain) == ()
 
 
 def test_each_link_gets_the_share_of_its_sort():
     values = nominal_values({}) | {"nvlink_share": 0.5, "pcie_share": 0.25, "ethernet_share": 0.8}
-    achieved = in_practice(resolve(scenario(strategy={**SERVERS, "replicas_per_worker": 8})), values).cluster
+    achieved = with_measured_defaults(resolve(scenario(strategy={**SERVERS, "replicas_per_worker": 8})), values).cluster
     assert achieved.intra_node.bandwidth_bytes_per_s == pytest.approx(0.5 * 150e9)
     assert achieved.host_link is not None
     assert achieved.host_link.bandwidth_bytes_per_s == pytest.approx(0.25 * 15.75e9)
@@ -66,17 +66,17 @@ def test_what_nothing_goes_over_is_not_spoken_of():
 
 def test_it_is_applied_once():
     values = nominal_values({})
-    once = in_practice(resolve(scenario()), values)
-    assert in_practice(resolve(once), values) is once
+    once = with_measured_defaults(resolve(scenario()), values)
+    assert with_measured_defaults(resolve(once), values) is once
 
 
 def test_a_bandwidth_of_the_scenario_is_what_transfers_get():
     own = scenario({"use": "p3.16xlarge", "inter_node": {"bandwidth": "10 Gbit/s"}})
     assert own.cluster.inter_node.sort == "given"
     assert own.cluster.intra_node.sort == "nvlink"
-    assert nominally_in_practice(resolve(own)).cluster.inter_node.bandwidth_bytes_per_s == 1.25e9
+    assert with_nominal_defaults(resolve(own)).cluster.inter_node.bandwidth_bytes_per_s == 1.25e9
     nominal = scenario({"use": "p3.16xlarge", "inter_node": {"bandwidth": "10 Gbit/s", "sort": "ethernet"}})
-    assert nominally_in_practice(resolve(nominal)).cluster.inter_node.bandwidth_bytes_per_s < 1.25e9
+    assert with_nominal_defaults(resolve(nominal)).cluster.inter_node.bandwidth_bytes_per_s < 1.25e9
 
 
 def test_another_sort_replaces_no_figure():
@@ -106,13 +106,13 @@ def test_a_protocol_that_nccl_enables_with_nvlink_alone_is_not_chosen_without():
 
 def test_a_measured_jitter_is_kept():
     own = scenario(load={**LOAD, "jitter": {"kind": "gamma", "shape": 50.0}})
-    assert nominally_in_practice(resolve(own)).workload.jitter == own.workload.jitter
+    assert with_nominal_defaults(resolve(own)).workload.jitter == own.workload.jitter
     assert "straggler_cv" not in felt_by([own])
     assert "straggler_cv" in felt_by([scenario()])
 
 
 def test_devices_of_one_host_crowd_each_other_and_one_alone_is_not_crowded():
-    busy, alone = nominally_in_practice(resolve(scenario())), nominally_in_practice(resolve(alone_scenario(resolve(scenario()))))
+    busy, alone = with_nominal_defaults(resolve(scenario())), with_nominal_defaults(resolve(alone_scenario(resolve(scenario()))))
     assert alone.workload.forward.base_s == pytest.approx(0.010)
     assert busy.workload.forward.base_s == pytest.approx(0.010 * (1.0 + constants()["crowding"].value))
 
@@ -120,7 +120,7 @@ def test_devices_of_one_host_crowd_each_other_and_one_alone_is_not_crowded():
 def test_a_scenario_may_set_constants_itself():
     own = scenario(practice={"nvlink_share": 0.3, "straggler_cv": {"value": 0.01, "low": 0.005, "high": 0.02}})
     assert own.practice["nvlink_share"] == Known(value=0.3, low=0.3, high=0.3)
-    assert nominally_in_practice(resolve(own)).cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(0.3 * 150e9)
+    assert with_nominal_defaults(resolve(own)).cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(0.3 * 150e9)
     draws = [drawn_values(own.practice, Streams(0, number)) for number in range(5)]
     assert {draw["nvlink_share"] for draw in draws} == {0.3}
     assert len({draw["straggler_cv"] for draw in draws}) == 5
@@ -275,8 +275,8 @@ def test_passes_that_are_told_in_proportion_to_a_batch_are_so_and_may_take_longe
 def test_only_a_smaller_batch_than_the_one_that_was_timed_leaves_it_open(more, is_open):
     resolved = resolve(strong(60, {**ONE_BATCH, **more}))
     assert ("fixed_part" in felt_by([resolved])) == is_open
-    nominal = nominally_in_practice(resolved)
-    assert nominally_in_practice(nominal) == nominal
+    nominal = with_nominal_defaults(resolved)
+    assert with_nominal_defaults(nominal) == nominal
     assert (nominal.workload.compute_s(32) > resolved.workload.compute_s(32)) == is_open
     if is_open:
         timed = resolved.workload.timed_batch

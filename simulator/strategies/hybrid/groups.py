@@ -5,7 +5,7 @@ Ranks that split tensors go through each step in lock-step and count as one here
 What remains is a grid of stages by copies. What ranks exchange amid passes, all groups do at
 about the same time: of links that several of them cross, each gets its share. All else shares
 links with what it meets there (:func:`shared_links`). Groups of any program are in
-``simulator.program.program``; a new kind (:data:`Among`) needs a name in described.py.
+``simulator.program.program``; a new kind (:data:`Among`) needs a name in laid.py.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Timing:
         key = name, does, beside, size_bytes
         if key not in self._known:
             every = self._collectives(name, groups, does, beside=beside)
-            self._known[key] = max(float(collective.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for collective in every)
+            self._known[key] = max(collective.duration_s(size_bytes) for collective in every)
         return self._known[key]
 
     def moves_s(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float) -> float:

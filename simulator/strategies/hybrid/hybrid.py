@@ -14,6 +14,7 @@ then stages.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -503,9 +504,10 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         return {**own, **given, **kept}
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
-        """With fewer devices, at least those of one copy."""
+        """With fewer devices: whole copies, one at least, and as many as groups of experts and of shared state need where these fit."""
         each = self.pipeline * self.tensor
-        return self.changed(workers=max(replicas // each, 1) * each)
+        copies, group = max(replicas // each, 1), math.lcm(self.expert, self.shard_group or 1)
+        return self.changed(workers=(copies // group * group or copies) * each)
 
 
 class WholeCopies(MultiWorkerMirrored):

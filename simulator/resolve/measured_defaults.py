@@ -1,4 +1,4 @@
-"""Applies the constants of practice: what training gets of nominal rates, and what messages cost hosts, where nobody says.
+"""Applies measured defaults (``models/practice.toml``): what training gets of nominal rates, what messages cost hosts, where nobody says.
 
 A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
 their nominal bandwidth. Before it is simulated each is multiplied by the share that
@@ -82,20 +82,20 @@ _OF_CONSTANTS = {
 }
 """The quantity that each constant is a part of, and what it changes."""
 OF_CONSTANTS: Mapping[str, str] = {name: quantity for name, (quantity, _) in _OF_CONSTANTS.items()}
-"""The quantity that each constant of practice is a part of."""
+"""The quantity that each constant is a part of."""
 
 
-def drawn_in_practice(scenario: Resolved, streams: Streams) -> Resolved:
+def draw_measured_defaults(scenario: Resolved, streams: Streams) -> Resolved:
     """What one replication simulates: the scenario with one joint draw of the constants applied."""
-    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
+    return with_measured_defaults(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
 
 
-def nominally_in_practice(scenario: Resolved) -> Resolved:
+def with_nominal_defaults(scenario: Resolved) -> Resolved:
     """The scenario with every constant at its value."""
-    return in_practice(scenario, nominal_values(scenario.practice)) if _is_felt(scenario) else scenario
+    return with_measured_defaults(scenario, nominal_values(scenario.practice)) if _is_felt(scenario) else scenario
 
 
-def assumed_in_practice(scenario: Resolved) -> tuple[Assumed, ...]:
+def assumed_defaults(scenario: Resolved) -> tuple[Assumed, ...]:
     """What is applied to a scenario, with each value and where it is from."""
     load = scenario.workload
     computed = load.computed.constants if load.computed is not None and load.is_computed else ()
@@ -107,12 +107,12 @@ def felt_by(scenarios: Iterable[Resolved]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for scenario in scenarios:
         lookups = _Lookups(nominal_values(scenario.practice))
-        in_practice(scenario, lookups)
+        with_measured_defaults(scenario, lookups)
         names |= lookups.names
     return tuple(names)
 
 
-def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
+def with_measured_defaults(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     """The scenario with achieved rates in place of nominal ones, and with what messages cost hosts.
 
     Parameters
@@ -192,12 +192,12 @@ def _slots(scenario: Scenario) -> int:
 
 
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
-    """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
+    """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where nobody gives that."""
     return {**scenario.practice, **{name: cost.times(1.0 / factor) for name, cost in host_costs(scenario).items()}}
 
 
 def host_costs(scenario: Scenario) -> dict[str, Known]:
-    """What gRPC costs hosts, by the constant's name: of what the scenario leaves to practice, its own or Paceline's."""
+    """What gRPC costs hosts, by the constant's name: of what the scenario leaves open, its own constants or Paceline's."""
     if not is_carried(scenario):
         return {}
     return {name: scenario.practice.get(name, constants()[name].plain) for name in _open_costs(scenario.cluster.transport).values()}
@@ -210,7 +210,7 @@ def _open_costs(transport: Transport) -> dict[str, str]:
 
 
 def is_carried(scenario: Scenario) -> bool:
-    """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is taken from practice where it is not given."""
+    """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is a measured default where it is not given."""
     return (scenario.cluster.transport.software or scenario.strategy.sending(scenario).carrier) == "grpc"
 
 
