@@ -122,33 +122,8 @@ def show_table(results: Sequence[Result]) -> None:
         console.print("* beyond what was measured: an extrapolation", style="dim")
     for text in _against(results, at):
         console.print(Text(text))
-    for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
+    for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.in_tables):
         console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
-
-
-_ASSUMPTIONS = (
-    "assumed-network",
-    "overridden",
-    "free-apply",
-    "start-in-window",
-    "no-uncertainty",
-    "not-calibrated",
-    "disturbed-calibration",
-    "tail-not-seen",
-    "moved-device",
-    "other-device",
-    "device-not-known",
-    "servers-not-moved",
-    "phase-locked",
-    "aligned-collective",
-    "transport-not-felt",
-    "no-sort",
-    "no-effect",
-    "as-multiple",
-    "implausible",
-    "shared-beside-idle",
-    "one-switch",
-)
 
 
 _MOST_COMPARED = 4

@@ -559,7 +559,7 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
         numbers.setdefault(name, set()).add(ranks)
     return WarningGroup(
         code=code,
-        title=WARNINGS.get(code, code.replace("-", " ").capitalize()),
+        title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),
         setting=setting_name(path),
         texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",

@@ -124,9 +124,9 @@ def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
     when = "between two epochs" if renewed else "after an evaluation"
     each, _ = ended_by(scenario)
     several = f"; each process has {each}, which end one after the other" if each > 1 else ""
-    yield Warned(
-        code="iterator-ends", path="job.iterators", value=asked.iterators,
-        text=f"the end of a tf.data iterator {when} may stop the training for as long as the iterator is old, here up to "
+    yield Warned.of(
+        "iterator-ends", asked.iterators,
+        f"the end of a tf.data iterator {when} may stop the training for as long as the iterator is old, here up to "
         f"{format_seconds(min(age_s, _MINUTE_S))}{several}; how often was not measured, so the job's time is without it",
     )  # fmt: skip
 

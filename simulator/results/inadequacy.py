@@ -23,13 +23,13 @@ from pydantic import Field
 from simulator.base.catalog import own_file
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
-from simulator.base.text import counted, format_number, format_rate, format_seconds, format_share
+from simulator.base.text import counted, format_rate, format_seconds, format_share
 from simulator.base.validation_errors import validated
 from simulator.resolve.measured_defaults import is_carried
 from simulator.resolve.published_throughputs import same_device
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.constants import Known, constants
-from simulator.spec.figures import Bottleneck, Breakdown, Coverage, Utilisation, Warned
+from simulator.spec.figures import Bottleneck, Breakdown, Coverage, Utilisation
 from simulator.spec.uncertainty import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 from simulator.strategies.catalogue import Kind
 
@@ -85,20 +85,6 @@ def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bo
         "CUDA graphs, larger micro-batches or fewer devices that split tensors would help."
     )
     return Bottleneck(name="host", text=text)
-
-
-def warned_of_host(scenario: Resolved) -> Iterator[Warned]:
-    """Where launching may decide."""
-    launched = launching(scenario)
-    if launched is None:
-        return
-    usual, most = launched.slower
-    yield Warned(
-        code="host-bound", path="workload", value=launched.kernel_s, range=(launched.launch_s.low, launched.launch_s.high),
-        text=f"kernels are so small ({format_seconds(launched.kernel_s)} each) that launching them decides, which is not simulated: a step "
-        f"may take {format_number(usual)} times as long, and up to {format_number(most)} times, unless it is launched as a CUDA graph; "
-        "measure it with paceline calibrate",
-    )  # fmt: skip
 
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"

@@ -72,17 +72,14 @@ _IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
 def misread(scenario: Scenario) -> Iterator[Warned]:
     """What a reader should look at again, since the scenario may say something else than was meant."""
     for path, value, why in (*_of_the_cluster(scenario), *_of_the_strategy(scenario), *_of_the_rest(scenario)):
-        yield Warned(code="no-effect", path=path, value=_plain(value), text=f"{path} = {_shown(value)} has no effect: {why}")
+        yield Warned.of("no-effect", _plain(value), f"{path} = {_shown(value)} has no effect: {why}", path)
     for path, times, of_what, meant in _multiples(scenario):
-        yield Warned(
-            code="as-multiple", path=path, value=times,
-            text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times {of_what}; for "
-            f"{written(times, 'setting')}% give {written(meant, 'setting')}",
-        )  # fmt: skip
+        factor = written(times, "setting")
+        text = f"{path} = {factor} is read as {factor} times {of_what}; for {factor}% give {written(meant, 'setting')}"
+        yield Warned.of("as-multiple", times, text, path)
     for doubt in implausible(scenario):
-        yield Warned(code="implausible", path=doubt.path, value=doubt.value, range=doubt.range, text=doubt.text)
-    yield from _shared_beside_idle(scenario)
-    yield from _joined_by_one_switch(scenario)
+        yield Warned.of("implausible", doubt.value, doubt.text, doubt.path, doubt.range)
+    yield from _idle_or_joined(scenario)
 
 
 Unfelt = tuple[str, Any, str]
@@ -192,29 +189,20 @@ def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
     return [max(enumerate(values), key=lambda pair: pair[1])] if values else []
 
 
-def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:
-    """Replicas that share devices while machines that the run pays for stand idle."""
-    cluster, needed = scenario.cluster, scenario.nodes_needed
-    if cluster.replicas_per_device == 1 or cluster.nodes is None or cluster.nodes <= needed or scenario.ranks == 1:
-        return
-    sharing = min(scenario.ranks, cluster.replicas_per_device)
-    yield Warned(
-        code="shared-beside-idle", path="cluster.replicas_per_device", value=cluster.replicas_per_device,
-        text=f"up to {counted(sharing, 'replica')} share a device, while {cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} "
-        "are idle: workers fill node after node; lower cluster.replicas_per_device to spread them",
-    )  # fmt: skip
-
-
-def _joined_by_one_switch(scenario: Scenario) -> Iterator[Warned]:
-    """Rails of which nothing says that each has leaves of its own."""
-    cluster = scenario.cluster
-    if cluster.rails is None or cluster.rails == 1 or cluster.fabric is not None or scenario.nodes_needed == 1:
-        return
-    yield Warned(
-        code="one-switch", path="cluster.rails", value=cluster.rails,
-        text=f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch that is never the bottleneck; "
-        "for leaves of their own give cluster.fabric with rail_optimised = true",
-    )  # fmt: skip
+def _idle_or_joined(scenario: Scenario) -> Iterator[Warned]:
+    """Replicas that share devices while machines stand idle; rails of which nothing says that each has leaves of its own."""
+    cluster, needed, sharing = scenario.cluster, scenario.nodes_needed, min(scenario.ranks, scenario.cluster.replicas_per_device)
+    if sharing > 1 and cluster.nodes is not None and cluster.nodes > needed:
+        yield Warned.of(
+            "shared-beside-idle", cluster.replicas_per_device, f"up to {counted(sharing, 'replica')} share a device, while "
+            f"{cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} are idle: workers fill node after node; lower "
+            "cluster.replicas_per_device to spread them",
+        )  # fmt: skip
+    if cluster.rails not in (None, 1) and cluster.fabric is None and needed > 1:
+        yield Warned.of(
+            "one-switch", cluster.rails, f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch "
+            "that is never the bottleneck; for leaves of their own give cluster.fabric with rail_optimised = true",
+        )  # fmt: skip
 
 
 def _plain(value: Any) -> float | str:

@@ -1,7 +1,7 @@
 """The warnings that a result carries: what a reader must know before trusting it, such as assumptions and the edge of what was measured.
 
-Each code has its title in ``WARNINGS`` of ``simulator.spec.figures``, and is explained in docs/reference/warnings.md. Some warnings are
-made elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
+Title and path of each kind are in ``WARNINGS`` of ``simulator.spec.figures``, and docs/reference/warnings.md explains it. Some warnings
+are made elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulator.base.text import counted, format_bytes, format_number, format_rat
 from simulator.resolve.measured_defaults import felt_by, with_nominal_defaults
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked, start_of
-from simulator.results.inadequacy import bias_of, coverage, warned_of_host
+from simulator.results.inadequacy import bias_of, coverage, launching
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.misread import misread
 from simulator.scenario import Resolved
@@ -45,183 +45,90 @@ def warnings_of(
     """
     scenario = asked.resolved
     return (
-        *_uncovered(scenario),
-        *_on_the_bias(scenario),
-        *_on_the_software(scenario),
+        *_on_the_evidence(scenario),
         *_on_the_workload(scenario),
         *_on_the_input(scenario),
         *_on_the_device(scenario),
-        *warned_of_host(scenario),
         *_on_the_cluster(scenario),
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
-        *_on_the_collective(scenario, aligned),
-        *_on_the_buckets(scenario, exposed),
+        *_on_the_collective(scenario, exposed, aligned=aligned),
         *scenario.strategy.avoided(scenario),
         *_on_the_gathers(exchanges, exposed),
         *misread(asked.given),
     )
 
 
-def _uncovered(scenario: Resolved) -> Iterator[Warned]:
-    """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
-    paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
+def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
+    """What no measurement supports, and what predictions of this kind came out at on the nearest runs."""
+    load = scenario.workload
+    paths: dict[str, tuple[str, float]] = {"workers": ("strategy.workers", scenario.replicas)}
+    if load.calibrated is not None:  # else that is warned about; a device is where the workload was moved to it
+        paths["batch"] = "workload.batch", scenario.batch
     for part in coverage(scenario):
-        # a device is warned about where the workload was moved to it
-        if part.grade == "uncovered" and part.about in paths and (part.about != "batch" or scenario.workload.calibrated is not None):
+        if part.grade == "uncovered" and part.about in paths:
             path, value = paths[part.about]
-            yield Warned(code="outside-calibration", path=path, value=value, text=part.text)
-
-
-def _on_the_bias(scenario: Resolved) -> Iterator[Warned]:
-    """What predictions of this kind came out at on the nearest runs, where that was too fast or too slow throughout."""
+            yield Warned.of("outside-calibration", value, part.text, path)
     bias = bias_of(scenario)
     if bias is not None:
         over = bias.predicted_over_measured
         off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
         runs = counted(bias.settings, "real run") + (f" on {bias.device}" if bias.device else "")
         text = f"predictions of this kind were {off} in the mean over {runs} ({listed(bias.sources)}: docs/fidelity.md)"
-        yield Warned(code="biased", path="cluster.device", value=scenario.cluster.device or scenario.workload.device, text=text)
-
-
-def _on_the_software(scenario: Resolved) -> Iterator[Warned]:
-    if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, scenario.workload)):
-        yield Warned(code="not-by-fit", path="strategy.kind", value=scenario.strategy.kind, text=text)
-
-
-_LATE = 0.25
-"""Phases that take this share of a run to mix colour the rest of it."""
-
-
-def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
-    if phase is None:
-        return
-    compare = "how they start may decide the result, so compare other values of run.start, or simulate more steps"
-    if phase.mixed_share < 0.5:
-        yield Warned(
-            code="phases-not-mixed", path="run.start", value=start_of(scenario),
-            text=f"in {format_share(1 - phase.mixed_share)} of the runs workers still kept the rhythm of their start at the end (order of "
-            f"their phases {phase.order_at_end:.2f}; at random mostly below {phase.order_of_random_phases:.2f}): {compare}",
-        )  # fmt: skip
-    elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
-        yield Warned(
-            code="phases-slow-to-mix", path="run.start", value=start_of(scenario),
-            text=f"workers kept the rhythm of their start for {format_seconds(phase.mixed_after_s)} of a run of "
-            f"{format_seconds(phase.run_s)}: {compare}",
-        )  # fmt: skip
-
-
-def _on_the_collective(scenario: Resolved, aligned: bool) -> Iterator[Warned]:
-    reduction = scenario.strategy.reduction
-    if aligned and reduction is not None:
-        yield Warned(
-            code="aligned-collective", path="strategy.algorithm", value=reduction.algorithm,
-            text="this all-reduce is simulated as if all ranks began it when the slowest is ready, which is mostly some percent late; "
-            'run.detail = "messages" simulates each rank by itself',
-        )  # fmt: skip
-
-
-_EXPOSED = 0.1
-"""Communication of this share of a step is worth a warning where there are means to hide it."""
-
-
-def _on_the_buckets(scenario: Resolved, exposed: float) -> Iterator[Warned]:
-    """All gradients in one bucket, which is reduced after the backward pass that could hide a part of it."""
-    strategy, load, replicas = scenario.strategy, scenario.workload, scenario.replicas
-    reduction = strategy.reduction
-    if exposed < _EXPOSED or reduction is None or reduction.in_cycles or strategy.pace.every > 1 or replicas == 1:
-        return
-    if len({variable.ready for variable in load.variables}) == 1:
-        return  # nothing is ready before the backward pass ends
-    fused = reduction.buckets(load, scenario.batch, replicas)
-    if len({bucket.ready for bucket in fused}) > 1:
-        return
-    size, total = reduction.bucket_size_bytes, math.fsum(bucket.size_bytes for bucket in fused)
-    why = "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0)"
-    if size is not None:
-        why = f"since they fill one bucket of {format_bytes(size)} alone"
-    yield Warned(
-        code="one-bucket", path="strategy.bucket_size_bytes", value=total if size is None else size,
-        text=f"all gradients ({format_bytes(total)}) are reduced as one, after the backward pass, {why}: communication that nothing hides "
-        f"takes {format_share(exposed)} of a step; with a smaller strategy.bucket_size a part of it overlaps with that pass",
-    )  # fmt: skip
-
-
-def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
-    """Parameters that come later than passes need them."""
-    longest = max(exchanges, key=lambda exchange: exchange.seconds, default=None)
-    if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
-        return
-    yield Warned(
-        code="gathers-not-hidden", path="strategy.shard", value=longest.seconds,
-        text=f"gathering parameters takes {format_seconds(longest.seconds)} of a step, longer than the passes that could hide it: "
-        f"communication that nothing hides takes {format_share(exposed)} of a step",
-    )  # fmt: skip
+        yield Warned.of("biased", scenario.cluster.device or load.device, text)
+    if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, load)):
+        yield Warned.of("not-by-fit", scenario.strategy.kind, text)
 
 
 def _outside(path: str, value: float, limits: tuple[float, float], what: str) -> Iterator[Warned]:
     if not limits[0] <= value <= limits[1]:
         text = f"{what} ({value:g}) lies outside what was calibrated ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
-        yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
+        yield Warned.of("outside-calibration", value, text, path, limits)
 
 
-def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty | None) -> Warned:
+def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty | None, more: str = "") -> Warned:
     names = ", ".join(parts)
     drawn = uncertainty is not None and any(name.startswith(part) for name in uncertainty.parameters for part in parts)
     without = "" if drawn else "; intervals do not hold how uncertain that is"
-    text = f"the scenario sets {names} itself, in place of what the {section}'s file gives{without}"
-    return Warned(code="overridden", path=section, value=names, text=text)
-
-
-def _on_the_input(scenario: Resolved) -> Iterator[Warned]:
-    pipeline = scenario.input
-    if pipeline is None or pipeline.calibrated is None or (prepared := pipelines(scenario)) is None:
-        return
-    yield from _outside("input", float(prepared.samples.max()), pipeline.calibrated.batch, "batch of a pipeline")
-    yield from _outside("input.parallel_calls", pipeline.parallel_calls, pipeline.calibrated.parallel_calls, "parallel calls")
+    text = f"the scenario sets {names} itself, in place of what the {section}'s file gives{without}{more}"
+    return Warned.of("overridden", names, text, section)
 
 
 def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     load = scenario.workload
     if load.uncertainty is None:
-        yield Warned(
-            code="no-uncertainty", path="workload.uncertainty", value=load.name,
-            text="the workload does not say how uncertain its times are, so intervals hold only the variation between runs",
-        )  # fmt: skip
+        text = "the workload does not say how uncertain its times are, so intervals hold only the variation between runs"
+        yield Warned.of("no-uncertainty", load.name, text, "workload.uncertainty")
     if scenario.servers and load.apply_s and not load.server(load.parameter_bytes) and scenario.training.optimizer is None:
-        yield Warned(
-            code="free-apply", path="workload.server", value=load.name,
-            text="neither workload.server nor training.optimizer says how long a parameter server takes to apply a gradient, so that "
-            "takes no time",
+        yield Warned.of(
+            "free-apply", load.name, "neither workload.server nor training.optimizer says how long a parameter server takes to apply a "
+            "gradient, so that takes no time",
         )  # fmt: skip
     if disturbed := load.provenance.get("disturbed"):
-        text = f"the workload was calibrated on a disturbed machine: {disturbed}"
-        yield Warned(code="disturbed-calibration", path="workload.provenance", value=load.name, text=text)
+        yield Warned.of("disturbed-calibration", load.name, f"the workload was calibrated on a disturbed machine: {disturbed}")
     if load.overridden:
-        told = _overridden("workload", load.overridden, load.uncertainty)
-        yield told.replaced({"text": f"{told.text}{_on_the_spread(load)}"})
-    yield from _on_the_tail(scenario)
+        yield _overridden("workload", load.overridden, load.uncertainty, _on_the_spread(load))
+    seen, awaited = load.steps_seen, scenario.strategy.pace.awaited(scenario.replicas)
+    if seen is not None and awaited > seen and load.jitter.kind != "constant":
+        yield Warned.of(
+            "tail-not-seen", awaited, f"each step waits for the slowest of {awaited:,} replicas, but only {seen:,} steps were measured, "
+            "too few to see how slow the slowest of so many is; measure more steps", within=(1, seen),
+        )  # fmt: skip
     yield from _on_the_timed_batch(scenario)
     known = load.calibrated
     if load.computed is not None and load.is_computed:
-        text = (
-            f"nobody measured the workload: its times are computed from the model's dimensions for {load.computed.device} "
-            "(docs/computed-workloads.md)"
-        )
-        yield Warned(code="computed", path="workload", value=load.name, text=text)
+        yield Warned.of(
+            "computed", load.name, "nobody measured the workload: its times are computed from the model's dimensions for "
+            f"{load.computed.device} (docs/computed-workloads.md)",
+        )  # fmt: skip
         return
     if known is None:
-        yield Warned(
-            code="not-calibrated",
-            path="workload.calibrated",
-            value=load.name,
-            text="the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
-        )
+        text = "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation"
+        yield Warned.of("not-calibrated", load.name, text)
         return
     if load.global_batch is not None and scenario.replicas > 1:
-        yield from _outside(
-            "workload.global_batch", load.global_batch, known.batch, "batch of the single replica that speed-up is counted against"
-        )
+        what = "batch of the single replica that speed-up is counted against"
+        yield from _outside("workload.global_batch", load.global_batch, known.batch, what)
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
@@ -240,33 +147,29 @@ def _on_the_spread(load: Workload) -> str:
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
-    """Where a smaller batch is computed than the only one that was timed, or told of."""
+    """A smaller batch than the only one that was timed, or told of."""
     load, batch = scenario.workload, scenario.batch / scenario.training.micro_batches
     timed = load.timed_batch or load.told_batch
     if timed is None or batch >= timed:
         return
     share = scenario.practice.get("fixed_part", constants()["fixed_part"])
-    said = "were timed with one batch" if load.timed_batch is not None else "are told in proportion to the batch"
-    taken = "taken to be" if load.timed_batch is not None else "which intervals allow for, usually"
-    yield Warned(
-        code="one-batch", path="workload.forward.base_s", value=batch, range=(timed, timed),
-        text=f"forward and backward pass {said}, of {timed:,.15g} samples, and take {batch:,.3g} here: "
+    said, taken = "are told in proportion to the batch", "which intervals allow for, usually"
+    if load.timed_batch is not None:
+        said, taken = "were timed with one batch", "taken to be"
+    yield Warned.of(
+        "one-batch", batch, f"forward and backward pass {said}, of {timed:,.15g} samples, and take {batch:,.3g} here: "
         f"what of a step does not shrink with its batch is not known, {taken} {format_share(share.value)} "
         f"({format_share(share.low)} to {format_share(share.high)}) of the step of {timed:,.15g} samples; measure it with `paceline "
-        f"calibrate MODEL.py:FUNCTION --batch {math.ceil(batch)},{timed:.15g}`",
+        f"calibrate MODEL.py:FUNCTION --batch {math.ceil(batch)},{timed:.15g}`", within=(timed, timed),
     )  # fmt: skip
 
 
-def _on_the_tail(scenario: Resolved) -> Iterator[Warned]:
-    """Where every step waits for the slowest of more replicas than there were steps to see a slow one in."""
-    seen, awaited = scenario.workload.steps_seen, scenario.strategy.pace.awaited(scenario.replicas)
-    if seen is None or awaited <= seen or scenario.workload.jitter.kind == "constant":
+def _on_the_input(scenario: Resolved) -> Iterator[Warned]:
+    pipeline = scenario.input
+    if pipeline is None or pipeline.calibrated is None or (prepared := pipelines(scenario)) is None:
         return
-    yield Warned(
-        code="tail-not-seen", path="workload.jitter", value=awaited, range=(1, seen),
-        text=f"each step waits for the slowest of {awaited:,} replicas, but only {seen:,} steps were measured, too few to see how slow "
-        "the slowest of so many is; measure more steps",
-    )  # fmt: skip
+    yield from _outside("input", float(prepared.samples.max()), pipeline.calibrated.batch, "batch of a pipeline")
+    yield from _outside("input.parallel_calls", pipeline.parallel_calls, pipeline.calibrated.parallel_calls, "parallel calls")
 
 
 def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
@@ -274,72 +177,64 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
     moved, known = load.moved, load.calibrated
     if (recast := load.recast) is not None:
         low, mid, high = recast.factor
-        yield Warned(
-            code="other-precision", path="training.precision", value=load.precision, range=(low, high),
-            text=f"the workload was measured in {recast.from_precision}; its compute takes {format_number(mid)} times as long "
-            f"({format_number(low)} to {format_number(high)}) in {load.precision}, {recast.text}",
+        yield Warned.of(
+            "other-precision", load.precision, f"the workload was measured in {recast.from_precision}; its compute takes "
+            f"{format_number(mid)} times as long ({format_number(low)} to {format_number(high)}) in {load.precision}, {recast.text}",
+            within=(low, high),
         )  # fmt: skip
     if moved is not None and moved.applied:
         low, mid, high = moved.low_mid_high
         taken = "" if device else " (assumed, since the cluster names no device)"
-        yield Warned(
-            code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
-            text=f"the workload was {'computed for' if load.is_computed else 'measured on'} {moved.from_device!r}; "
-            f"its compute takes {format_number(mid)} times as long "
-            f"({format_number(low)} to {format_number(high)}) on {moved.to_device!r}{taken}, {moved.text}",
+        yield Warned.of(
+            "moved-device", moved.to_device, f"the workload was {'computed for' if load.is_computed else 'measured on'} "
+            f"{moved.from_device!r}; its compute takes {format_number(mid)} times as long "
+            f"({format_number(low)} to {format_number(high)}) on {moved.to_device!r}{taken}, {moved.text}", within=(low, high),
         )  # fmt: skip
         if scenario.servers and load.server(load.parameter_bytes):
-            yield Warned(
-                code="servers-not-moved", path="workload.server", value=moved.to_device,
-                text=f"the time that a parameter server takes for a gradient was measured on the host of {moved.from_device!r}: "
-                "how long this cluster's hosts take is not known, and no interval holds it",
+            yield Warned.of(
+                "servers-not-moved", moved.to_device, "the time that a parameter server takes for a gradient was measured on the host of "
+                f"{moved.from_device!r}: how long this cluster's hosts take is not known, and no interval holds it",
             )  # fmt: skip
     elif device and not load.device:
-        yield Warned(
-            code="device-not-known", path="workload.calibrated.device", value=device,
-            text=f"the workload does not say on which device it was measured, so its times are taken as those of {device!r}",
-        )  # fmt: skip
+        text = f"the workload does not say on which device it was measured, so its times are taken as those of {device!r}"
+        yield Warned.of("device-not-known", device, text)
     elif known is not None and known.device and device and not same_device(known.device, device):
-        yield Warned(
-            code="other-device", path="cluster.device", value=device,
-            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are used unchanged",
+        text = f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are used unchanged"
+        yield Warned.of("other-device", device, text)
+    if (launched := launching(scenario)) is not None:
+        usual, most = launched.slower
+        yield Warned.of(
+            "host-bound", launched.kernel_s, f"kernels are so small ({format_seconds(launched.kernel_s)} each) that launching them "
+            f"decides, which is not simulated: a step may take {format_number(usual)} times as long, and up to {format_number(most)} "
+            "times, unless it is launched as a CUDA graph; measure it with paceline calibrate",
+            within=(launched.launch_s.low, launched.launch_s.high),
         )  # fmt: skip
 
 
 def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
-    cluster = scenario.cluster
+    cluster, load = scenario.cluster, scenario.workload
     if cluster.price is not None and cluster.price.preemption is not None and scenario.job is None:
-        yield Warned(
-            code="spot-without-job", path="cluster.price.preemption", value=cluster.price.called,
-            text="nodes at a spot price are taken away in the middle of a run, which only the time of a whole job holds: without a [job] "
-            "no time and no cost has it in it",
+        yield Warned.of(
+            "spot-without-job", cluster.price.called, "nodes at a spot price are taken away in the middle of a run, which only the time "
+            "of a whole job holds: without a [job] no time and no cost has it in it",
         )  # fmt: skip
-    if scenario.workload.measured_with == "servers" and not scenario.servers and scenario.measured_in is None:
-        yield Warned(
-            code="step-with-servers", path="workload.measured_with", value="servers",
-            text="the measured step held a pull from and a push to parameter servers, which this strategy has not, and all of it is "
-            "taken as compute here: predictions come out too slow",
-        )  # fmt: skip
-    if scenario.workload.measured_with == "servers" and scenario.servers and scenario.measured_in is None:
-        yield from _too_short_for_its_exchange(scenario)
+    if load.measured_with == "servers" and scenario.measured_in is None:
+        if not scenario.servers:
+            yield Warned.of(
+                "step-with-servers", "servers", "the measured step held a pull from and a push to parameter servers, which this strategy "
+                "has not, and all of it is taken as compute here: predictions come out too slow",
+            )  # fmt: skip
+        else:
+            yield from _too_short_for_its_exchange(scenario)
     if scenario.replicas == 1 and not scenario.servers:
         return
     if cluster.overridden:
         yield _overridden("cluster", cluster.overridden, cluster.uncertainty)
     if cluster.basis == "assumed":
-        yield Warned(
-            code="assumed-network",
-            path="cluster.basis",
-            value=cluster.name,
-            text=f"the network {cluster.name!r} is an assumption, not a measurement",
-        )
+        yield Warned.of("assumed-network", cluster.name, f"the network {cluster.name!r} is an assumption, not a measurement")
     elif cluster.uncertainty is None and not {*felt_by([scenario])} - {"fixed_part"}:
-        yield Warned(
-            code="no-uncertainty",
-            path="cluster.uncertainty",
-            value=cluster.name,
-            text="the cluster does not say how uncertain its figures are, so intervals do not hold that",
-        )
+        text = "the cluster does not say how uncertain its figures are, so intervals do not hold that"
+        yield Warned.of("no-uncertainty", cluster.name, text, "cluster.uncertainty")
     yield from _taken_as_given(scenario)
     yield from _without_effect(scenario)
     known = cluster.calibrated
@@ -348,10 +243,8 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
         for size in sorted({min(sizes), max(sizes)} if sizes else ()):
             yield from _outside("cluster.calibrated.message_bytes", size, known.message_bytes, "bytes of a message")
     if known is not None and known.bandwidth_bytes_per_s is not None:
-        rate = cluster.inter_node.bandwidth_bytes_per_s
-        yield from _outside(
-            "cluster.inter_node.bandwidth_bytes_per_s", rate, known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s"
-        )
+        path = "cluster.inter_node.bandwidth_bytes_per_s"
+        yield from _outside(path, scenario.value_at(path), known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s")
 
 
 def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
@@ -360,10 +253,10 @@ def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
     step_s = achieved.workload.compute_s(scenario.batch)
     exchange_s = achieved.lone_step_s - step_s
     if exchange_s > 0.9 * step_s:
-        yield Warned(
-            code="step-with-servers", path="workload.measured_with", value="servers",
-            text=f"a pull and a push take one worker about {format_seconds(exchange_s)} on this cluster, so that hardly any of a measured "
-            f"step of {format_seconds(step_s)} is left for compute: one worker may come out slower than it was measured",
+        yield Warned.of(
+            "step-with-servers", "servers", f"a pull and a push take one worker about {format_seconds(exchange_s)} on this cluster, so "
+            f"that hardly any of a measured step of {format_seconds(step_s)} is left for compute: one worker may come out slower than it "
+            "was measured",
         )  # fmt: skip
 
 
@@ -371,15 +264,14 @@ def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
     """A link between nodes that nobody measured, whose bandwidth may be that of the port."""
     cluster = scenario.cluster
     link = cluster.inter_node
-    if scenario.nodes_needed == 1 or link.sort != "given" or cluster.shared_cores is not None:
+    if scenario.nodes_needed == 1 or link.sort != "given" or cluster.shared_cores is not None or cluster.fit is not None:
         return
-    if cluster.fit is not None or (cluster.basis == "measured" and "inter_node" not in cluster.overridden):
+    if cluster.basis == "measured" and "inter_node" not in cluster.overridden:
         return
-    share = constants()["ethernet_share"].value
-    yield Warned(
-        code="no-sort", path="cluster.inter_node.sort", value=link.bandwidth_bytes_per_s,
-        text=f"cluster.inter_node has no sort, so that {format_rate(link.bandwidth_bytes_per_s)} is taken as what transfers get; if it is "
-        f'the rate of the port, give sort = "ethernet" (TCP gets about {format_share(share)} of it) or "rdma"',
+    yield Warned.of(
+        "no-sort", link.bandwidth_bytes_per_s, f"cluster.inter_node has no sort, so that {format_rate(link.bandwidth_bytes_per_s)} is "
+        'taken as what transfers get; if it is the rate of the port, give sort = "ethernet" (TCP gets about '
+        f'{format_share(constants()["ethernet_share"].value)} of it) or "rdma"',
     )  # fmt: skip
 
 
@@ -389,60 +281,108 @@ def _without_effect(scenario: Resolved) -> Iterator[Warned]:
     at_once = reduction is not None and scenario.run.detail != "messages" and scenario.worker_nodes > 1
     if at_once and transport.discipline != "fair":
         what = f"discipline = {transport.discipline!r}"
-        yield Warned(
-            code="transport-not-felt", path="cluster.transport", value=what,
-            text=f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no effect on it; "
-            'run.detail = "messages" simulates them',
+        yield Warned.of(
+            "transport-not-felt", what, f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no "
+            'effect on it; run.detail = "messages" simulates them',
         )  # fmt: skip
     if cluster.overlap_slowdown and scenario.strategy.sending(scenario).apart:
-        yield Warned(
-            code="no-overlap", path="cluster.overlap_slowdown", value=cluster.overlap_slowdown,
-            text="nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect",
-        )  # fmt: skip
+        text = "nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect"
+        yield Warned.of("no-overlap", cluster.overlap_slowdown, text)
     background = cluster.background
     if background is not None and background.on != "intra-node" and scenario.nodes_needed == 1:
-        yield Warned(
-            code="neighbours-not-felt", path="cluster.background.on", value=background.on,
-            text=f"a single node sends nothing over {background.on} links, so cluster.background has no effect",
-        )  # fmt: skip
+        text = f"a single node sends nothing over {background.on} links, so cluster.background has no effect"
+        yield Warned.of("neighbours-not-felt", background.on, text)
     first = 0
     for kind in cluster.node_classes:
         if first >= scenario.nodes_needed:
-            yield Warned(
-                code="class-without-nodes", path="cluster.node_classes", value=kind.name,
-                text=f"no node is left for the class {kind.name!r}: the strategy takes {scenario.nodes_needed}, and the classes before it "
-                "fill them",
+            yield Warned.of(
+                "class-without-nodes", kind.name, f"no node is left for the class {kind.name!r}: the strategy takes "
+                f"{scenario.nodes_needed}, and the classes before it fill them",
             )  # fmt: skip
         first += kind.nodes
 
 
 def _on_the_run(scenario: Resolved) -> Iterator[Warned]:
-    run, pace = scenario.run, scenario.strategy.pace
+    run, pace, start = scenario.run, scenario.strategy.pace, start_of(scenario)
     if run.replications < FEWEST_REPLICATIONS:
-        yield Warned(
-            code="few-replications", path="run.replications", value=run.replications,
-            text=f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution",
-        )  # fmt: skip
+        text = f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution"
+        yield Warned.of("few-replications", run.replications, text)
     if run.job_steps is not None and run.steps != type(run)().steps and run.steps * scenario.replicas != run.job_steps:
-        yield Warned(
-            code="steps-not-used", path="run.steps", value=run.steps,
-            text=f"run.job_steps ({run.job_steps:,}) says how long the job is, so run.steps ({run.steps:,}) has no effect: "
-            "leave one of them out",
+        yield Warned.of(
+            "steps-not-used", run.steps, f"run.job_steps ({run.job_steps:,}) says how long the job is, so run.steps ({run.steps:,}) has "
+            "no effect: leave one of them out",
         )  # fmt: skip
     if run.start_spread_s and run.start_spread_s > run.warmup * scenario.lone_step_s:
         text = "workers may still start after the warm-up has ended, so part of what is measured has fewer workers: raise warmup_steps"
-        yield Warned(code="start-in-window", path="run.start_spread_s", value=run.start_spread_s, text=text)
-    if (
-        pace.asynchronous
-        and pace.bound is None
-        and scenario.replicas > 1
-        and scenario.workload.jitter.kind == "constant"
-        and not scenario.workload.run_to_run_cv
-        and start_of(scenario) == "together"
-        and not scenario.strategy.in_random_order(scenario)
-    ):
-        yield Warned(
-            code="phase-locked", path="run.start", value=start_of(scenario),
-            text="without jitter, asynchronous workers that start together stay together for ever; "
+        yield Warned.of("start-in-window", run.start_spread_s, text)
+    varies = scenario.workload.jitter.kind != "constant" or scenario.workload.run_to_run_cv or scenario.strategy.in_random_order(scenario)
+    if pace.asynchronous and pace.bound is None and scenario.replicas > 1 and start == "together" and not varies:
+        yield Warned.of(
+            "phase-locked", start, "without jitter, asynchronous workers that start together stay together for ever; "
             "a real run drifts apart: give a jitter or another start",
         )  # fmt: skip
+
+
+_LATE = 0.25
+"""Phases that take this share of a run to mix colour the rest of it."""
+
+
+def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
+    if phase is None:
+        return
+    compare = "how they start may decide the result, so compare other values of run.start, or simulate more steps"
+    if phase.mixed_share < 0.5:
+        yield Warned.of(
+            "phases-not-mixed", start_of(scenario), f"in {format_share(1 - phase.mixed_share)} of the runs workers still kept the rhythm "
+            f"of their start at the end (order of their phases {phase.order_at_end:.2f}; at random mostly below "
+            f"{phase.order_of_random_phases:.2f}): {compare}",
+        )  # fmt: skip
+    elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
+        yield Warned.of(
+            "phases-slow-to-mix", start_of(scenario), f"workers kept the rhythm of their start for {format_seconds(phase.mixed_after_s)} "
+            f"of a run of {format_seconds(phase.run_s)}: {compare}",
+        )  # fmt: skip
+
+
+_EXPOSED = 0.1
+"""Communication of this share of a step is worth a warning where there are means to hide it."""
+
+
+def _on_the_collective(scenario: Resolved, exposed: float, *, aligned: bool) -> Iterator[Warned]:
+    """An all-reduce that all enter together; all gradients in one bucket, after the backward pass that could hide a part of it."""
+    strategy, load, replicas = scenario.strategy, scenario.workload, scenario.replicas
+    reduction = strategy.reduction
+    if reduction is None:
+        return
+    if aligned:
+        yield Warned.of(
+            "aligned-collective", reduction.algorithm, "this all-reduce is simulated as if all ranks began it when the slowest is ready, "
+            'which is mostly some percent late; run.detail = "messages" simulates each rank by itself',
+        )  # fmt: skip
+    if exposed < _EXPOSED or reduction.in_cycles or strategy.pace.every > 1 or replicas == 1:
+        return
+    if len({variable.ready for variable in load.variables}) == 1:
+        return  # nothing is ready before the backward pass ends
+    fused = reduction.buckets(load, scenario.batch, replicas)
+    if len({bucket.ready for bucket in fused}) > 1:
+        return
+    size, total = reduction.bucket_size_bytes, math.fsum(bucket.size_bytes for bucket in fused)
+    why = "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0)"
+    if size is not None:
+        why = f"since they fill one bucket of {format_bytes(size)} alone"
+    yield Warned.of(
+        "one-bucket", total if size is None else size, f"all gradients ({format_bytes(total)}) are reduced as one, after the backward "
+        f"pass, {why}: communication that nothing hides takes {format_share(exposed)} of a step; with a smaller strategy.bucket_size a "
+        "part of it overlaps with that pass",
+    )  # fmt: skip
+
+
+def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
+    """Parameters that come later than passes need them."""
+    longest = max(exchanges, key=lambda exchange: exchange.seconds, default=None)
+    if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
+        return
+    yield Warned.of(
+        "gathers-not-hidden", longest.seconds, f"gathering parameters takes {format_seconds(longest.seconds)} of a step, longer than the "
+        f"passes that could hide it: communication that nothing hides takes {format_share(exposed)} of a step",
+    )  # fmt: skip

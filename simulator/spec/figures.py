@@ -1,15 +1,15 @@
 """The figures of which a result is made: estimates, quantiles, shares, stages, exchanges, those of the job, and warnings.
 
 Fields are keys of results files and of ``--json``; ``simulator.results.rows`` names them as text (``of=``), so rename both. The
-figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` has a title for each code of a :class:`Warned`,
-wherever in ``simulator`` it is made (tests/unit/test_warnings.py finds one without).
+figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` lists each code of a :class:`Warned`,
+wherever in ``simulator`` it is made (tests/unit/test_warnings.py finds one that is missing).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -360,50 +360,78 @@ class Warned(Spec):
     range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
     text: str = Field(description="the warning in a sentence")
 
+    @classmethod
+    def of(cls, code: str, value: float | str, text: str, path: str = "", within: tuple[float, float] | None = None) -> Self:
+        """Return the warning of a kind listed in :data:`WARNINGS`, which knows its path where all of that kind have the same."""
+        return cls(code=code, path=path or WARNINGS[code].path, value=value, range=within, text=text)
 
-WARNINGS: Mapping[str, str] = {
-    "aligned-collective": "All enter the all-reduce together",
-    "as-multiple": "A multiple, not a percentage",
-    "assumed-network": "The network is assumed",
-    "biased": "Too fast or too slow before",
-    "class-without-nodes": "A class without nodes",
-    "computed": "Nobody measured the workload",
-    "device-not-known": "Device not known",
-    "disturbed-calibration": "Calibrated on a busy machine",
-    "few-replications": "Few replications",
-    "free-apply": "Applying costs nothing",
-    "gathers-not-hidden": "Gathers take longer than passes",
-    "host-bound": "Launching kernels decides",
-    "implausible": "A figure that nothing has",
-    "iterator-ends": "Epochs may stand still before they begin",
-    "moved-device": "Moved to another device",
-    "neighbours-not-felt": "Neighbours without effect",
-    "no-effect": "A key without effect",
-    "no-overlap": "No overlap to slow down",
-    "no-sort": "Rate of the port or of transfers",
-    "no-uncertainty": "Uncertainty not known",
-    "one-batch": "A smaller batch than the one that was timed",
-    "not-by-fit": "Keras 3's fit does not train it so",
-    "not-calibrated": "What was measured is not recorded",
-    "one-bucket": "All gradients in one bucket",
-    "one-switch": "Rails on one switch",
-    "step-with-servers": "A step that held more than compute",
-    "other-device": "Another device",
-    "other-precision": "Another precision",
-    "outside-calibration": "Beyond what was measured",
-    "overridden": "Set by the scenario",
-    "phase-locked": "Workers in lock-step",
-    "phases-not-mixed": "The start decides",
-    "phases-slow-to-mix": "The start matters",
-    "piled-traffic": "Traffic on few servers",
-    "pipeline-not-filled": "The pipeline is not filled",
-    "servers-not-moved": "Servers of another host",
-    "shared-beside-idle": "Devices are shared while nodes are idle",
-    "spot-without-job": "Preemptions are not counted",
-    "start-in-window": "Starts within the measured steps",
-    "steps-not-used": "Steps without effect",
-    "tail-not-seen": "The slowest were not seen",
-    "tensors-between-nodes": "Tensors split between nodes",
-    "transport-not-felt": "Transport without effect",
+    @property
+    def in_tables(self) -> bool:
+        """Return whether it is told below a table of several results too."""
+        return self.code in WARNINGS and WARNINGS[self.code].in_tables
+
+
+class WarningKind(NamedTuple):
+    """What all warnings of a code have in common.
+
+    Attributes
+    ----------
+    title
+        Above them in a report.
+    path
+        Dotted path of the key that they are about; empty: they are about several.
+    in_tables
+        Whether it is an assumption, which is told below a table of several results too.
+    """
+
+    title: str
+    path: str = ""
+    in_tables: bool = False
+
+
+WARNINGS: Mapping[str, WarningKind] = {
+    "aligned-collective": WarningKind("All enter the all-reduce together", "strategy.algorithm", in_tables=True),
+    "as-multiple": WarningKind("A multiple, not a percentage", in_tables=True),
+    "assumed-network": WarningKind("The network is assumed", "cluster.basis", in_tables=True),
+    "biased": WarningKind("Too fast or too slow before", "cluster.device"),
+    "class-without-nodes": WarningKind("A class without nodes", "cluster.node_classes"),
+    "computed": WarningKind("Nobody measured the workload", "workload"),
+    "device-not-known": WarningKind("Device not known", "workload.calibrated.device", in_tables=True),
+    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", in_tables=True),
+    "few-replications": WarningKind("Few replications", "run.replications"),
+    "free-apply": WarningKind("Applying costs nothing", "workload.server", in_tables=True),
+    "gathers-not-hidden": WarningKind("Gathers take longer than passes", "strategy.shard"),
+    "host-bound": WarningKind("Launching kernels decides", "workload"),
+    "implausible": WarningKind("A figure that nothing has", in_tables=True),
+    "iterator-ends": WarningKind("Epochs may stand still before they begin", "job.iterators"),
+    "moved-device": WarningKind("Moved to another device", "workload.moved", in_tables=True),
+    "neighbours-not-felt": WarningKind("Neighbours without effect", "cluster.background.on"),
+    "no-effect": WarningKind("A key without effect", in_tables=True),
+    "no-overlap": WarningKind("No overlap to slow down", "cluster.overlap_slowdown"),
+    "no-sort": WarningKind("Rate of the port or of transfers", "cluster.inter_node.sort", in_tables=True),
+    "no-uncertainty": WarningKind("Uncertainty not known", in_tables=True),
+    "one-batch": WarningKind("A smaller batch than the one that was timed", "workload.forward.base_s"),
+    "not-by-fit": WarningKind("Keras 3's fit does not train it so", "strategy.kind"),
+    "not-calibrated": WarningKind("What was measured is not recorded", "workload.calibrated", in_tables=True),
+    "one-bucket": WarningKind("All gradients in one bucket", "strategy.bucket_size_bytes"),
+    "one-switch": WarningKind("Rails on one switch", "cluster.rails", in_tables=True),
+    "step-with-servers": WarningKind("A step that held more than compute", "workload.measured_with"),
+    "other-device": WarningKind("Another device", "cluster.device", in_tables=True),
+    "other-precision": WarningKind("Another precision", "training.precision"),
+    "outside-calibration": WarningKind("Beyond what was measured"),
+    "overridden": WarningKind("Set by the scenario", in_tables=True),
+    "phase-locked": WarningKind("Workers in lock-step", "run.start", in_tables=True),
+    "phases-not-mixed": WarningKind("The start decides", "run.start"),
+    "phases-slow-to-mix": WarningKind("The start matters", "run.start"),
+    "piled-traffic": WarningKind("Traffic on few servers", "strategy.variable_placement"),
+    "pipeline-not-filled": WarningKind("The pipeline is not filled", "training.micro_batches"),
+    "servers-not-moved": WarningKind("Servers of another host", "workload.server", in_tables=True),
+    "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device", in_tables=True),
+    "spot-without-job": WarningKind("Preemptions are not counted", "cluster.price.preemption"),
+    "start-in-window": WarningKind("Starts within the measured steps", "run.start_spread_s", in_tables=True),
+    "steps-not-used": WarningKind("Steps without effect", "run.steps"),
+    "tail-not-seen": WarningKind("The slowest were not seen", "workload.jitter", in_tables=True),
+    "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
+    "transport-not-felt": WarningKind("Transport without effect", "cluster.transport", in_tables=True),
 }
-"""The title of every warning that a result can carry, by its code; docs/reference/warnings.md explains each."""
+"""Every kind of warning that a result can carry, by its code; docs/reference/warnings.md explains each."""

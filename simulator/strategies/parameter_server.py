@@ -339,9 +339,9 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         how = "a strategy.partitioner that cuts large variables"
         if spread < busiest / 1.1:
             how = f'strategy.variable_placement = "traffic", with {format_bytes(spread)} at most,'
-        yield Warned(
-            code="piled-traffic", path="strategy.variable_placement", value=busiest / mean,
-            text=f"server {traffic.index(busiest)} has {format_bytes(busiest)} of a worker's pulls and pushes of a step, the mean of the "
+        yield Warned.of(
+            "piled-traffic", busiest / mean,
+            f"server {traffic.index(busiest)} has {format_bytes(busiest)} of a worker's pulls and pushes of a step, the mean of the "
             f"{self.servers} servers is {format_bytes(mean)}: it may hold up the others; {how} spreads it",
         )  # fmt: skip
 

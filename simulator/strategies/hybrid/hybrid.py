@@ -395,15 +395,15 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         """Pipelines that are not filled, and tensors split between nodes."""
         bubble, count, per_node = self.model_parallel(setup).bubble, setup.training.micro_batches, setup.cluster.devices_per_node
         if bubble is not None and bubble.share and count < self.pipeline:
-            yield Warned(
-                code="pipeline-not-filled", path="training.micro_batches", value=count,
-                text=f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so that some always "
+            yield Warned.of(
+                "pipeline-not-filled", count,
+                f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so that some always "
                 f"stand still, for {format_share(bubble.share)} of a step and more",
             )  # fmt: skip
         if self.tensor > per_node:
-            yield Warned(
-                code="tensors-between-nodes", path="strategy.tensor", value=self.tensor,
-                text=f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
+            yield Warned.of(
+                "tensors-between-nodes", self.tensor,
+                f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
                 "links between nodes",
             )  # fmt: skip
 
