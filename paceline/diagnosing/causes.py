@@ -1,7 +1,8 @@
 """Causes that a run may have for being slow: what each would make of a scenario, and what tells it from others.
 
 A cause is a change of the scenario with one number, its strength: 0 is none at all. So a cause that nobody knew of is found by fitting
-that number, and one that the scenario has is what its removal gains; both by the same simulations as any prediction.
+that number, and one that the scenario has is what its removal gains; both by the same simulations as any prediction. A new cause is an
+entry of :data:`FOUND` or :data:`STANDING`, and nothing else: its test is that of all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.results.what_if import (
     changed,
     with_compute,
+    with_even_workers,
     with_hosts,
     with_inner_links,
     with_input_times,
@@ -23,7 +25,6 @@ from simulator.results.what_if import (
     with_strategy,
 )
 from simulator.scenario import Scenario
-from simulator.spec.distributions import Constant
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.uncertainty import with_times
 from simulator.spec.workload import Affine
@@ -46,6 +47,8 @@ class Found:
         Its name in ``--json``.
     title
         What it is called.
+    part
+        Of a step's breakdown, the part that it makes longer; empty: it makes none longer in the mean of all workers.
     made
         The scenario with it, of this strength, at the worker with this number where it is of one worker.
     possible
@@ -66,6 +69,7 @@ class Found:
 
     key: str
     title: str
+    part: str
     made: Callable[[Scenario, float, int], Scenario]
     possible: Callable[[Scenario], bool]
     said: Callable[[Scenario, float, int], str]
@@ -81,10 +85,12 @@ class Found:
         return [*(at for at in _SIMULATED if at < self.strongest), self.strongest]
 
 
+def _between_nodes(scenario: Scenario) -> bool:
+    return scenario.nodes_needed > 1
+
+
 def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
     slower = with_network(scenario, math.exp(-strength))
-    if scenario.cluster.transport.flow_cap_bytes_per_s is None:
-        return slower
     return changed(slower, cluster=with_times(slower.cluster, {"transport.flow_cap_bytes_per_s": math.exp(-strength)}))
 
 
@@ -112,23 +118,23 @@ def _slow_worker(scenario: Scenario, strength: float, worker: int) -> Scenario:
     node = worker // max(cluster.replicas_per_node, 1)
     speeds = [cluster.speed_of(place) for place in range(max(node + 1, len(cluster.node_speed)))]
     speeds[node] *= math.exp(-strength)
-    return changed(scenario, cluster=cluster.model_copy(update={"node_speed": tuple(speeds)}))
+    return changed(scenario, cluster=cluster.replaced({"node_speed": tuple(speeds)}))
 
 
 def _input(scenario: Scenario, strength: float, _: int) -> Scenario:
     """Input that takes as long as the step takes without it, and longer; replicas that one process drives share its pipeline."""
     if not strength:
         return scenario
-    if scenario.input is not None or scenario.workload.input.base_s + scenario.workload.input.per_sample_s > 0:
-        return with_input_times(scenario, math.exp(strength))
     load, layout = scenario.workload, scenario.layout
+    if scenario.input is not None or load.input.base_s + load.input.per_sample_s > 0:
+        return with_input_times(scenario, math.exp(strength))
     needs_s = (load.forward(scenario.batch) + load.backward(scenario.batch)) / scenario.batch
     # whatever the number of replicas that share it: a strength is one time of a sample
     sharing = 1 if layout.client else scenario.cluster.replicas_per_node if layout.one_process else layout.replicas_per_process
     late = Affine(base_s=0.0, per_sample_s=needs_s / sharing * math.exp(strength))
     if sharing > 1:
         return changed(scenario, input=InputPipeline(work=InputWork(serial=late)))
-    return changed(scenario, workload=load.model_copy(update={"input": late}))
+    return changed(scenario, workload=load.replaced({"input": late}))
 
 
 def _input_said(scenario: Scenario, strength: float, _: int) -> str:
@@ -141,7 +147,7 @@ def _input_said(scenario: Scenario, strength: float, _: int) -> str:
 def _global_batch(scenario: Scenario, strength: float, _: int) -> Scenario:
     """Batches that are that of all workers together, each taking its part; strengths below 1: a part of that, as logarithms."""
     batch = max(round(scenario.batch * scenario.replicas ** -min(strength, 1.0)), 1)
-    return changed(scenario, workload=scenario.workload.model_copy(update={"batch_per_replica": batch}))
+    return changed(scenario, workload=scenario.workload.replaced({"batch_per_replica": batch}))
 
 
 def _global_batch_said(scenario: Scenario, strength: float, worker: int) -> str:
@@ -150,26 +156,22 @@ def _global_batch_said(scenario: Scenario, strength: float, worker: int) -> str:
     return f"{text}, its part of a batch of all workers together" if strength > 0.8 else text
 
 
-def _between_nodes(scenario: Scenario) -> bool:
-    return scenario.nodes_needed > 1
-
-
 FOUND: Mapping[str, Found] = {
     cause.key: cause
     for cause in (
         Found(
-            "network", "the network is slower than told", _network, _between_nodes, _network_said, 0.25,
+            "network", "the network is slower than told", "exposed_communication", _network, _between_nodes, _network_said, 0.25,
             "give the job links of the rate that the scenario tells: look for shared or oversubscribed links, a wrong interface, TCP "
             "where RDMA was meant",
             "the rate of the link: paceline calibrate-link, or iperf3 between two of the machines",
         ),
         Found(
-            "latency", "messages take longer on the way than told", _latency, _between_nodes, _latency_said, 0.1,
+            "latency", "messages take longer on the way than told", "exposed_communication", _latency, _between_nodes, _latency_said, 0.1,
             "put the machines closer together, or send fewer and larger messages (larger buckets, fewer variables)",
             "the latency of the link: paceline calibrate-link, or ping between two of the machines",
         ),
         Found(
-            "links-in-a-node", "links inside a node are slower than told",
+            "links-in-a-node", "links inside a node are slower than told", "exposed_communication",
             lambda scenario, strength, _: with_inner_links(scenario, math.exp(-strength)),
             lambda scenario: not scenario.servers and scenario.strategy.sending(scenario).inside_nodes,
             lambda scenario, strength, _: f"links inside a node do as if they had "
@@ -179,7 +181,7 @@ FOUND: Mapping[str, Found] = {
             "the rate between two devices: the all_reduce_perf of nccl-tests",
         ),
         Found(
-            "host-costs", "hosts take longer for each tensor than is usual",
+            "host-costs", "hosts take longer for each tensor than is usual", "exposed_communication",
             lambda scenario, strength, _: with_hosts(scenario, math.exp(-strength)),
             lambda scenario: with_hosts(scenario, 0.5) != scenario,
             lambda _, strength, __: f"each message costs the hosts {math.exp(strength):.3g} times what is usual",
@@ -188,7 +190,7 @@ FOUND: Mapping[str, Found] = {
             "processor time of each process beside its step (the Keras callback records it)",
         ),
         Found(
-            "slow-worker", "one worker computes more slowly than the others", _slow_worker,
+            "slow-worker", "one worker computes more slowly than the others", "", _slow_worker,
             lambda scenario: scenario.workers > 1 and not scenario.cluster.node_classes,
             lambda _, strength, worker: f"worker {worker} takes {math.exp(strength):.3g} times as long to compute as the others",
             0.1,
@@ -198,7 +200,7 @@ FOUND: Mapping[str, Found] = {
             shows={"uneven": 1.0},
         ),
         Found(
-            "compute", "devices compute more slowly than one does alone",
+            "compute", "devices compute more slowly than one does alone", "compute",
             lambda scenario, strength, _: with_compute(scenario, math.exp(strength)),
             lambda _: True,
             lambda _, strength, __: f"each worker takes {math.exp(strength):.3g} times as long to compute as one alone",
@@ -209,13 +211,13 @@ FOUND: Mapping[str, Found] = {
             shows={"busy": -1.0},
         ),
         Found(
-            "input", "workers wait for their input", _input, lambda _: True, _input_said, 0.2,
+            "input", "workers wait for their input", "input", _input, lambda _: True, _input_said, 0.2,
             "prepare input in parallel and ahead (num_parallel_calls, prefetch, cache), or read it from nearer storage",
             "the same run on one batch kept in memory (dataset.take(1).cache().repeat())",
             strongest=3.0,
         ),
         Found(
-            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", _global_batch,
+            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", "", _global_batch,
             lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1 and scenario.replicas > 1,
             _global_batch_said, 0.05,
             "say of what the batch is: `global_batch` is that of all workers together, and Keras' `batch_size` is so under a strategy",
@@ -227,7 +229,7 @@ FOUND: Mapping[str, Found] = {
 """By key; what can be fitted to a run."""
 
 OUTSIDE = Found(
-    "outside-steps", "start-up, tracing, checkpoints or evaluations are counted in",
+    "outside-steps", "start-up, tracing, checkpoints or evaluations are counted in", "",
     lambda scenario, _, __: scenario,
     lambda _: True,
     lambda _, strength, __: f"{format_share(-math.expm1(-strength))} of the time that was counted are no steps",
@@ -274,35 +276,26 @@ def _more_servers(scenario: Scenario) -> list[Scenario]:
     return [with_strategy(scenario, scenario.strategy.with_servers(count))] if 0 < scenario.servers < count else []
 
 
-def _even(scenario: Scenario) -> list[Scenario]:
-    cluster, load = scenario.cluster, scenario.workload
-    steady = load.model_copy(update={"jitter": Constant(), "jitter_draws": (), "run_to_run_cv": 0.0})
-    even = cluster.model_copy(update={"node_speed": (), "slowdown": None, "slow_nodes": None})
-    return [changed(scenario, workload=steady, cluster=even)] if (steady, even) != (load, cluster) else []
-
-
 def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
-    load = scenario.workload
-    passes = {name: getattr(load, name) for name in ("forward", "backward")}
-    if not all(work.base_s and work.per_sample_s for work in passes.values()):
-        return []
-    return [changed(scenario, workload=with_times(load, {f"{name}.base_s": 0.0 for name in passes}))]
+    load, names = scenario.workload, ("forward.base_s", "backward.base_s")
+    fixed = all(work.base_s and work.per_sample_s for work in (load.forward, load.backward))
+    return [changed(scenario, workload=with_times(load, dict.fromkeys(names, 0.0)))] if fixed else []
 
 
 def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:
-    cluster = scenario.cluster
-    if cluster.replicas_per_device == 1:
-        return []
-    own = {"replicas_per_device": 1, "devices_per_node": cluster.devices_per_node * cluster.replicas_per_device}
-    return [changed(scenario, cluster=cluster.model_copy(update=own))]
+    cluster, sharing = scenario.cluster, scenario.cluster.replicas_per_device
+    own = {"replicas_per_device": 1, "devices_per_node": cluster.devices_per_node * sharing}
+    return [changed(scenario, cluster=cluster.replaced(own))] if sharing > 1 else []
 
 
 def _fused(scenario: Scenario) -> list[Scenario]:
-    load = scenario.workload
-    count = math.fsum(variable.tensors for variable in load.variables)
-    if count < 2 * scenario.servers or not scenario.servers:
-        return []
-    return [with_hosts(scenario, 1.0 / _NONE_AT_ALL)]
+    count = math.fsum(variable.tensors for variable in scenario.workload.variables)
+    return [with_hosts(scenario, 1.0 / _NONE_AT_ALL)] if 0 < 2 * scenario.servers <= count else []
+
+
+def _even(scenario: Scenario) -> list[Scenario]:
+    even = with_even_workers(scenario)
+    return [even] if (even.workload, even.cluster) != (scenario.workload, scenario.cluster) else []
 
 
 def _without_input(scenario: Scenario) -> list[Scenario]:
@@ -331,15 +324,11 @@ STANDING: tuple[Standing, ...] = (
         sends=True,
     ),
     Standing(
-        "logical-devices",
-        "replicas share devices",
-        _devices_of_their_own,
+        "logical-devices", "replicas share devices", _devices_of_their_own,
         "give each replica a device of its own: logical devices of one GPU do not make it faster",
     ),
     Standing(
-        "batch",
-        "the batch is small for the device",
-        _without_fixed_time,
+        "batch", "the batch is small for the device", _without_fixed_time,
         "larger batches: part of what a step computes takes as long whatever the batch",
         computes=True,
     ),
@@ -347,25 +336,14 @@ STANDING: tuple[Standing, ...] = (
         "stragglers", "workers differ, and the others wait", _even,
         "find the slow machines; backup workers, or asynchronous updates, wait for none",
     ),
-    Standing(
-        "input", "workers wait for their input",
-        _without_input,
-        FOUND["input"].remedy,
-    ),
+    Standing("input", "workers wait for their input", _without_input, FOUND["input"].remedy),
     Standing(
         "network", "the network takes its time",
         lambda scenario: [with_network(scenario, 1.0 / _NONE_AT_ALL)] if _between_nodes(scenario) else [],
         "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
-        sends=True,
-        general=True,
+        sends=True, general=True,
     ),
-    Standing(
-        "latency", "messages are on the way",
-        _without_latency,
-        FOUND["latency"].remedy,
-        sends=True,
-        general=True,
-    ),
+    Standing("latency", "messages are on the way", _without_latency, FOUND["latency"].remedy, sends=True, general=True),
     Standing(
         "links-in-a-node", "links inside a node take their time",
         lambda scenario: [with_inner_links(scenario, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(scenario) else [],

@@ -5,10 +5,11 @@ Causes are in causes.py, and fitted in fitting.py. What the scenario has anyway 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -26,7 +27,7 @@ from paceline.planning.search import with_buckets
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.spec import Spec
-from simulator.base.table import Cell, Column, Table
+from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, format_bytes, format_change, format_interval, format_seconds, format_share, listed, sentence
 from simulator.memory import memory
 from simulator.results.results import Result
@@ -112,28 +113,15 @@ class Diagnosis(Short, Spec):
         """A row for each cause."""
         columns = (
             Column("title", "text", "Cause"),
-            Column("cost_s", "seconds", "Costs per step"),
-            Column("cost_low_s", "seconds", "90% from"),
-            Column("cost_high_s", "seconds", "to"),
+            Column("cost_s", "seconds", "Costs per step", of="cost_s.mean"),
+            Column("cost_low_s", "seconds", "90% from", of="cost_s.low"),
+            Column("cost_high_s", "seconds", "to", of="cost_s.high"),
             Column("probability", "share", "Chance"),
-            Column("gain", "change", "Gain without"),
+            Column("gain", "change", "Gain without", by=lambda cause: cause.gain.mean - 1.0),
             Column("known", "text", "Known"),
             Column("text", "text", "How"),
         )
-        rows: list[tuple[Cell, ...]] = [
-            (
-                cause.title,
-                cause.cost_s.mean,
-                cause.cost_s.low,
-                cause.cost_s.high,
-                cause.probability,
-                cause.gain.mean - 1.0,
-                cause.known,
-                cause.text,
-            )
-            for cause in self.causes
-        ]
-        return Table(f"Where the time of {self.run.name} goes", columns, tuple(rows), "causes")
+        return Table.reading(f"Where the time of {self.run.name} goes", columns, self.causes, "causes")
 
     def to_frame(self) -> pd.DataFrame:
         """The table for pandas."""
@@ -242,117 +230,90 @@ def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: S
         It cannot be simulated.
     """
     check_seen(seen, scenario)
-    told = _Told.of(scenario, seen, run)
-    return _Answer(told, explanations(told.runs, run), run, [*remarks, *told.remarks]).diagnosis()
+    runs, remarks_on_runs = _told(scenario, seen, run)
+    return _Answer(runs, explanations(runs, run), run, [*remarks, *remarks_on_runs]).diagnosis()
 
 
-@dataclass
-class _Told:
-    """The runs that are explained, beside what is told of them; of one device alone, its step in seconds and in samples."""
-
-    runs: Runs
-    results: list[Result]
-    alone_s: float
-    alone_samples: int
-    remarks: list[str]
-
-    @classmethod
-    def of(cls, scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> _Told:
-        ordered = sorted(seen, key=lambda own: (own.workers, not own.alone))
-        alone = ordered[0] if ordered[0].alone or (ordered[0].workers == 1 and len(ordered) > 1) else None
-        several = ordered if alone is None else ordered[1:]
-        tried_steps = min(scenario.run.steps, _TRIED["steps"])
-        first = _simulated(run, told_as(scenario, several, 1.0))
-        if alone is None or alone.alone:
-            step_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
-            if scenario.workload.global_batch is not None:  # which one device alone computes as a whole
-                computes_s = step_s
-        else:  # one worker with its servers, or with all its devices
-            (own,) = _simulated(run, told_as(scenario, [alone], 1.0))
-            step_s, computes_s = step_of(own), own.breakdown_s.compute
-        factor, remarks = 1.0, list(_asked(scenario, alone, several, step_s, first))
-        if alone is not None:
-            rest_s = step_s - computes_s if not alone.compute_s else 0.0
-            seen_s = math.fsum(alone.compute_s) / len(alone.compute_s) if alone.compute_s else alone.step_s - max((0.0, *alone.input_s))
-            factor = max(seen_s - rest_s, 0.02 * seen_s) / computes_s
-            remarks += _alone_remarks(first[0], alone, step_s)
-        factor = 1.0 if abs(factor - 1.0) < 1e-6 else factor
-        results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor))
-        spread = tuple(spread_of(result, given_alone=alone is not None) for result in results)
-        # workers that do not wait for each other take long to get out of step, so that how long a run is matters
-        steps = min(scenario.run.steps, _MOST_STEPS) if scenario.strategy.pace.asynchronous else tried_steps
-        tried = told_as(scenario, several, factor, **{**_TRIED, "steps": steps})
-        runs = Runs(tuple(several), tuple(tried), alone, spread)
-        if alone is not None and alone.alone:
-            return cls(runs, results, alone.step_s, samples_of_step(alone, scenario), remarks)
-        samples = samples_of_step(Observed(workers=1, devices=1), scenario)
-        return cls(runs, results, _alone_s(results[0], None), samples, remarks)
-
-    def efficiency(self, place: int) -> float:
-        """Share of perfect scaling of a run: its samples/s over those of as many devices alone."""
-        scenario = self.results[place].scenario
-        rate = scenario.batch * scenario.replicas / self.runs.seen[place].step_s
-        return rate / (scenario.ranks * self.alone_samples / self.alone_s)
-
-    def state(self, place: int) -> State:
-        """Whether a run is as told, by its own step."""
-        step_s, seen, spread = self.step(place), self.runs.seen[place], self.runs.spread[place]
-        ends_s = _interval(step_s.mean, spread, NormalDist().inv_cdf(0.5 + _COVERAGE / 2))
-        predicted = Predicted(step_s.mean, step_s.low, step_s.high, *ends_s, step_s.mean, step_s.mean, _COVERAGE, 1)
-        # of an average of which nothing is known but itself no error is known either
-        return predicted.state(seen.step_s, 0.0 if seen.is_average else Z_90 * seen.error * seen.step_s)
-
-    def step(self, place: int) -> Estimate:
-        """The step of a run as it is told, in seconds."""
-        mean_s = step_of(self.results[place])
-        low_s, high_s = _interval(mean_s, self.runs.spread[place])
-        return Estimate(mean=mean_s, low=low_s, high=high_s)
+def _told(scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> tuple[Runs, list[str]]:
+    """The runs beside what is told of them, and what is odd about that of one device alone."""
+    ordered = sorted(seen, key=lambda own: (own.workers, not own.alone))
+    alone = ordered[0] if ordered[0].alone or (ordered[0].workers == 1 and len(ordered) > 1) else None
+    several = ordered if alone is None else ordered[1:]
+    first = _simulated(run, told_as(scenario, several, 1.0))
+    if alone is None or alone.alone:
+        step_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
+        if scenario.workload.global_batch is not None:  # which one device alone computes as a whole
+            computes_s = step_s
+    else:  # one worker with its servers, or with all its devices
+        (own,) = _simulated(run, told_as(scenario, [alone], 1.0))
+        step_s, computes_s = step_of(own), own.breakdown_s.compute
+    factor, remarks = 1.0, list(_asked(scenario, alone, several, step_s, first))
+    if alone is not None:
+        rest_s = step_s - computes_s if not alone.compute_s else 0.0
+        seen_s = math.fsum(alone.compute_s) / len(alone.compute_s) if alone.compute_s else alone.step_s - max((0.0, *alone.input_s))
+        factor = max(seen_s - rest_s, 0.02 * seen_s) / computes_s
+        remarks += _alone_remarks(first[0], alone, step_s)
+    factor = 1.0 if abs(factor - 1.0) < 1e-6 else factor
+    results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor))
+    # workers that do not wait for each other take long to get out of step, so that how long a run is matters
+    most = _MOST_STEPS if scenario.strategy.pace.asynchronous else _TRIED["steps"]
+    tried = told_as(scenario, several, factor, **{**_TRIED, "steps": min(scenario.run.steps, most)})
+    if alone is not None and alone.alone:
+        alone_s, samples = alone.step_s, samples_of_step(alone, scenario)
+    else:
+        alone_s, samples = _alone_s(results[0], None), samples_of_step(Observed(workers=1, devices=1), scenario)
+    spread = [spread_of(result, given_alone=alone is not None) for result in results]
+    return Runs(several, tried, results, alone, alone_s, samples, spread), remarks
 
 
 class _Answer:
     """Puts the answer together."""
 
-    def __init__(self, told: _Told, weighed: list[Explanation], run: Simulate, remarks: list[str]) -> None:
-        self._told, self._run, self._remarks = told, run, remarks
-        self._seen = told.runs.seen[-1]
+    def __init__(self, runs: Runs, weighed: list[Explanation], run: Simulate, remarks: list[str]) -> None:
+        self._runs, self._run, self._remarks = runs, run, remarks
+        self._seen, self._told, self._spread, self._tried = runs.seen[-1], runs.results[-1], runs.spread[-1], runs.told[-1]
         weights = [math.exp(own.weight - weighed[0].weight) for own in weighed]
         self._sets = list(zip(weighed, (weight / math.fsum(weights) for weight in weights), strict=True))
         self._best, self._chance = next(pair for pair in self._sets if not pair[0].unknown)
-        self._scale = 1.0
-        self._compared = {**_COMPARED, "steps": min(told.results[-1].scenario.run.steps, _MOST_STEPS)}
+        self._no_cause, self._own_error = next(pair for pair in self._sets if not pair[0].strengths and not pair[0].unknown)
+        self._unknown = next(chance for own, chance in self._sets if own.unknown)
+        self._compared = {**_COMPARED, "steps": min(self._told.scenario.run.steps, _MOST_STEPS)}
+        (self._base,) = self._simulated([self._tried])
+        # by the same draws, so that few are enough: what causes add to the step that is told
+        self._scale = step_of(self._told) / step_of(self._base)
 
     def diagnosis(self) -> Diagnosis:
         """The answer."""
-        best, seen, told = self._best, self._seen, self._told.results[-1]
-        base, fitted = self._simulated([self._told.runs.told[-1], best.scenario])
-        # by the same draws, so that few are enough: what causes add to the step that is told
-        self._scale = step_of(told) / step_of(base)
+        best, seen = self._best, self._seen
+        runs = tuple(map(self._compared_with, range(len(self._runs.seen))))
+        # nothing but what is told is needed where every run is as told, and no cause explains them better
+        as_told = {run.state for run in runs} <= {"inside", "unclear", "beyond"} and self._own_error >= EVEN
+        (fitted,) = self._simulated([best.scenario])
         fitted_s = step_of(fitted) * self._scale * best.longer
-        ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
+        ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted(EVEN if as_told else LIKELY))), *self._standing()]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
         # of a run that nothing here reproduces nobody knows what changes bring
-        likeliest = fitted if self._chance >= EVEN else base if self._told.state(-1) not in ("slower", "faster") else None
+        likeliest = fitted if self._chance >= EVEN else self._base if runs[-1].state not in ("slower", "faster") else None
         changes = () if likeliest is None else tuple(self._changes(likeliest))
-        unknown = next(chance for own, chance in self._sets if own.unknown)
-        measure = None if self._as_told or unknown >= EVEN else self._measure()
+        measure = None if as_told or self._unknown >= EVEN else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
         answer = Diagnosis(
             run=seen,
-            one_device_s=self._told.alone_s,
-            told_s=self._told.step(-1),
+            one_device_s=self._runs.alone_s,
+            told_s=runs[-1].told_s,
             explained_s=fitted_s,
             unexplained_s=seen.step_s - fitted_s,
-            as_told=self._as_told,
-            runs=tuple(self._runs()),
-            own_error=self._no_cause[1],
-            unknown=unknown,
+            as_told=as_told,
+            runs=runs,
+            own_error=self._own_error,
+            unknown=self._unknown,
             causes=tuple(cause for cause, _ in ranked),
             changes=changes,
             measure=measure,
             remarks=tuple(self._remarks),
             sentences=(),
         )
-        return answer.model_copy(update={"sentences": tuple(sentences_of(answer))})
+        return answer.replaced({"sentences": tuple(sentences_of(answer))})
 
     def _changes(self, base: Result) -> Iterator[Improvement]:
         """What changes to the configuration bring to a scenario that reproduces the run."""
@@ -360,28 +321,26 @@ class _Answer:
             if change.gain is not None and not (key == "buckets" and self._fused_already):
                 yield change
 
-    def _runs(self) -> Iterator[Compared]:
-        none, _ = self._no_cause
-        for place, seen in enumerate(self._told.runs.seen):
-            told_s = self._told.step(place)
-            yield Compared(
-                name=seen.name, step_s=seen.step_s, told_s=told_s, efficiency=self._told.efficiency(place), state=self._told.state(place),
-                explained_s=told_s.mean * self._best.steps_s[place] / none.steps_s[place],
-            )  # fmt: skip
-
-    @cached_property
-    def _as_told(self) -> bool:
-        """Whether every run is as told, and no cause explains them better."""
-        states = {self._told.state(place) for place in range(len(self._told.results))}
-        return states <= {"inside", "unclear", "beyond"} and self._no_cause[1] >= EVEN
-
-    @property
-    def _no_cause(self) -> tuple[Explanation, float]:
-        """That no cause is needed, and its chance."""
-        return next((own, chance) for own, chance in self._sets if not own.strengths and not own.unknown)
+    def _compared_with(self, place: int) -> Compared:
+        """A run beside its prediction."""
+        seen, result, spread = self._runs.seen[place], self._runs.results[place], self._runs.spread[place]
+        mean_s, scenario = step_of(result), result.scenario
+        low_s, high_s = _interval(mean_s, spread)
+        ends_s = _interval(mean_s, spread, NormalDist().inv_cdf(0.5 + _COVERAGE / 2))
+        predicted = Predicted(mean_s, low_s, high_s, *ends_s, mean_s, mean_s, _COVERAGE, 1)
+        rate = scenario.batch * scenario.replicas / seen.step_s
+        return Compared(
+            name=seen.name,
+            step_s=seen.step_s,
+            told_s=Estimate(mean=mean_s, low=low_s, high=high_s),
+            efficiency=rate / (scenario.ranks * self._runs.alone_samples / self._runs.alone_s),
+            # of an average of which nothing is known but itself no error is known either
+            state=predicted.state(seen.step_s, 0.0 if seen.is_average else Z_90 * seen.error * seen.step_s),
+            explained_s=mean_s * self._best.steps_s[place] / self._no_cause.steps_s[place],
+        )
 
     def _simulated(self, scenarios: Sequence[Scenario | None]) -> list[Result]:
-        wanted = [changed(scenario, run=scenario.run.model_copy(update=self._compared)) for scenario in scenarios if scenario is not None]
+        wanted = [changed(scenario, run=scenario.run.replaced(self._compared)) for scenario in scenarios if scenario is not None]
         return _simulated(self._run, wanted)
 
     # -- causes ---------------------------------------------------------------------------
@@ -392,52 +351,47 @@ class _Answer:
         each = f"{format_seconds(seen.between_s)} of each, on average"
         if seen.between_every is not None:
             each = f"{format_seconds(seen.between_s * seen.between_every)} every {seen.between_every:,} steps"
-        comes = f"what comes between steps takes {each}"
-        begins = f"first steps take {format_seconds(seen.start_s)} longer, spread over all steps of the run"
-        for key, title, cost_s, error_s, text, remedy in (
-            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, comes,
-             "write checkpoints less often or asynchronously, evaluate less often"),
-            ("start-up", "start-up and tracing", seen.start_s, 0.0, begins, "compare steady steps, or train longer"),
+        for key, title, cost_s, error_s, whole_s, text, remedy in (
+            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, seen.whole_s,
+             f"what comes between steps takes {each}", "write checkpoints less often or asynchronously, evaluate less often"),
+            ("start-up", "start-up and tracing", seen.start_s, 0.0, seen.whole_s + seen.start_s,
+             f"first steps take {format_seconds(seen.start_s)} longer, spread over all steps of the run",
+             "compare steady steps, or train longer"),
         ):  # fmt: skip
             if cost_s > WORTH * seen.step_s:
-                whole_s = seen.whole_s + (cost_s if key == "start-up" else 0.0)
                 spread_s = Z_90 * math.hypot(seen.error * seen.step_s, error_s)
                 cost = Estimate(mean=cost_s, low=max(cost_s - spread_s, 0.0), high=cost_s + spread_s)
-                yield Cause(
-                    key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0,
-                    gain=_gain(whole_s, cost), remedy=remedy,
-                )  # fmt: skip
+                gain = _gain(whole_s, cost)
+                yield Cause(key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0, gain=gain, remedy=remedy)
 
-    def _fitted(self) -> Iterator[Cause]:
-        """What was found, with its chance: that of all explanations that have it."""
+    def _fitted(self, least: float) -> Iterator[Cause]:
+        """What was found with at least a chance: that of all explanations that have it."""
         chances: dict[str, float] = {}
         best: dict[str, Explanation] = {}
         for own, chance in self._sets:
             for key in own.strengths:
                 chances[key] = min(chances.get(key, 0.0) + chance, 1.0)
                 best.setdefault(key, own)
-        least = EVEN if self._as_told else LIKELY
-        likely = [key for key, chance in chances.items() if chance >= least]
-        scenario, seen, spread = self._told.runs.told[-1], self._seen, self._told.runs.spread[-1]
+        likely, seen, spread = [key for key, chance in chances.items() if chance >= least], self._seen, self._spread
         with_it = self._simulated([best[key].scenario for key in likely])
         without = self._simulated([self._without(best[key], key) for key in likely])
         for key, slow, fast in zip(likely, with_it, without, strict=True):
-            own, cause = best[key], CAUSES[key]
+            own, cause, chance = best[key], CAUSES[key], chances[key]
             slow_s = step_of(slow) * self._scale * own.longer
             fast_s = step_of(fast) * self._scale * (1.0 if key == OUTSIDE.key else own.longer)
-            text = cause.said(scenario, own.strengths[key], seen.slowest)
+            text = cause.said(self._tried, own.strengths[key], seen.slowest)
             if slow_s - fast_s <= _HIDDEN * slow_s:
-                self._hidden(key, own, text, chances[key], slow_s)
+                self._hidden(key, own, text, chance, slow_s)
                 continue
             # no more than a step takes beyond what its device computes by itself
-            cost_s = min(slow_s - fast_s, max(seen.step_s - self._told.results[-1].breakdown_s.compute, 0.0))
+            cost_s = min(slow_s - fast_s, max(seen.step_s - self._told.breakdown_s.compute, 0.0))
             error_s = math.hypot(own.error_s[key], spread * cost_s, math.sqrt(2.0) * seen.error * fast_s)
             # without it a step takes no less than is told, at its best
             most = max(seen.step_s - _interval(fast_s, spread)[0], cost_s)
-            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= SURE else 0.0
+            low = max(cost_s - Z_90 * error_s, 0.0) if chance >= SURE else 0.0
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + Z_90 * error_s, most))
             yield Cause(
-                key=key, title=cause.title, text=text, known="found", cost_s=cost, probability=chances[key],
+                key=key, title=cause.title, text=text, known="found", cost_s=cost, probability=chance,
                 gain=_gain(seen.whole_s, cost, math.sqrt(2.0) * Z_90 * seen.between_error_s), remedy=cause.remedy,
             )  # fmt: skip
 
@@ -448,39 +402,36 @@ class _Answer:
         if other is None:
             self._remarks.append(sentence(f"felt with fewer workers alone: {what}"))
         elif chance >= EVEN:
-            (none,) = self._simulated([self._told.runs.told[-1]])
-            gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
+            gain = format_change(slow_s / (step_of(self._base) * self._scale) - 1.0)
             hidden = f"hidden now, and felt once it is no longer so that {CAUSES[other].title}: {what}"
             self._remarks.append(sentence(f"{hidden}. Without both, throughput changes by {gain}"))
 
     def _without(self, own: Explanation, key: str) -> Scenario:
         """The scenario of an explanation without one of its causes."""
-        scenario = self._told.runs.told[-1]
+        scenario = self._tried
         for name, strength in own.strengths.items():
             if name != key:
                 scenario = CAUSES[name].made(scenario, strength, self._seen.slowest)
         return scenario
 
-    def _standing(self, told: Result) -> Iterator[tuple[Cause, float]]:
+    def _standing(self) -> Iterator[tuple[Cause, float]]:
         """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
-        before_s, named_s = step_of(self._told.results[-1]), 0.0
+        told, before_s, named_s = self._base, step_of(self._told), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
         likeliest = self._sets[0][0]
         step_s = self._seen.step_s if not likeliest.strengths and not likeliest.unknown else min(before_s, self._seen.step_s)
         idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
-        share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
+        share = max(1.0 - (_OF_REST / self._spread) ** 2, 0.0)
         more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
         # what is waited for costs no more than a step takes beyond what its device computes, of the run as it was seen
         beyond_s = max(self._seen.step_s - told.breakdown_s.compute, 0.0)
         wanted = []
         for standing in STANDING:
-            try:
+            with contextlib.suppress(ScenarioError):
                 wanted.append((standing, standing.gone(told.scenario)))
-            except ScenarioError:
-                continue
         outcomes = iter(self._run([scenario for _, scenarios in wanted for scenario in scenarios]))
         for standing, scenarios in wanted:
-            results = [outcome for outcome in (next(outcomes) for _ in scenarios) if isinstance(outcome, Result)]
+            results = [outcome for outcome in islice(outcomes, len(scenarios)) if isinstance(outcome, Result)]
             if not results:
                 continue
             ratio = max((compare(result, told).ratio for result in results), key=lambda each: each.mean)
@@ -490,9 +441,7 @@ class _Answer:
             each_s = [min(end * min(1.0, most_s / max(each_s[0], most_s, 1e-12)), most_s) for end in each_s]
             cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
             general = standing.general and named_s > 0.0
-            if cost.mean < WORTH * step_s or (general and cost.mean < 1.25 * named_s):
-                continue
-            if standing.key == "buckets" and self._fused_already:
+            if cost.mean < max(WORTH * step_s, 1.25 * named_s if general else 0.0) or (standing.key == "buckets" and self._fused_already):
                 continue
             text, particular_s = f"as the scenario has it; the limit is {told.bottleneck.label}", 0.0
             if standing.key == "servers":
@@ -510,7 +459,7 @@ class _Answer:
     @cached_property
     def _fused_already(self) -> bool:
         """Whether a number that was seen contradicts other buckets as a cure: a run about as fast as with them has them already."""
-        for seen, scenario in zip(self._told.runs.seen, self._told.runs.told, strict=True):
+        for seen, scenario in zip(self._runs.seen, self._runs.told, strict=True):
             without_s, *with_s = [step_of(each) for each in self._run([scenario, *with_buckets(scenario)]) if isinstance(each, Result)]
             best_s = min(with_s, default=without_s)
             if best_s < (1.0 - LEFT) * without_s and seen.step_s < math.sqrt(without_s * best_s):

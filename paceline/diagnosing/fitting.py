@@ -23,7 +23,7 @@ from paceline.diagnosing.causes import CAUSES, OUTSIDE
 from paceline.diagnosing.seen import Seen
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
-from simulator.results.results import Failure, Result
+from simulator.results.results import Result
 from simulator.results.what_if import changed, with_compute
 from simulator.scenario import Scenario
 from simulator.spec.uncertainty import Z_90
@@ -63,17 +63,24 @@ class Runs:
     seen
         Runs of more than one device, the fewest workers first.
     told
-        Their scenarios, with devices as fast as the one that was seen alone.
+        Their scenarios, with devices as fast as the one that was seen alone, and short runs of them.
+    results
+        Of these scenarios, as long as they are told.
     alone
         The run of one; None where none was seen.
+    alone_s, alone_samples
+        Step of one device alone, in seconds and in samples.
     spread
         Standard deviation of the logarithm of what is predicted, given the run of one where there is one.
     """
 
-    seen: tuple[Seen, ...]
-    told: tuple[Scenario, ...]
+    seen: Sequence[Seen]
+    told: Sequence[Scenario]
+    results: Sequence[Result]
     alone: Seen | None
-    spread: tuple[float, ...]
+    alone_s: float
+    alone_samples: int
+    spread: Sequence[float]
 
 
 @dataclass
@@ -169,16 +176,20 @@ class _Search:
         if base is None:
             raise SimulationError("the scenario cannot be simulated as it was run")
         curves = {key: curve for key in possible if (curve := self._curve(key, base)) is not None}
-        misfit = self._misfit(base)
-        none = Explanation({}, -0.5 * misfit, misfit=misfit, steps_s=self._steps_s(base), scenario=self._runs.told[-1])
+        misfit, steps_s, scenario = self._misfit(base), self._steps_s(base), self._runs.told[-1]
+        none = Explanation({}, -0.5 * misfit, misfit=misfit, steps_s=steps_s, scenario=scenario)
+        # what none of the causes explains: every figure by itself may lie anywhere around its prediction
+        variances = self._errors**2 + _ANYTHING**2
+        likelihood = np.log(self._errors) - 0.5 * np.log(variances) - 0.5 * (self._values - base) ** 2 / variances
+        unknown = Explanation({}, math.log(_UNKNOWN) + float(likelihood.sum()), unknown=True, scenario=scenario)
         singles = self._fitted({(key,): curve for key, curve in curves.items()})
-        sets = [none, self._unknown(base), *singles]
+        sets = [none, unknown, *singles]
         singles.sort(key=lambda own: -own.weight)
         # times of steps alone do not tell two causes apart
         if singles and not self._steps.all() and min(none.misfit, singles[0].misfit) > _ENOUGH:
             first = [next(iter(own.strengths)) for own in singles[:_BEST]]
             pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
-            rough = {names: self._averaged(names, _Added([curves[key] for key in names], base, self._steps), None) for names in pairs}
+            rough = {names: self._averaged(names, _Added([curves[key] for key in names], base, self._steps)) for names in pairs}
             likely = sorted(rough, key=lambda names: -rough[names].weight)[:_PAIRS]
             self._simulate(
                 dict(zip(names, at, strict=True)) for names in likely for at in product(*(CAUSES[key].strengths[1:] for key in names))
@@ -204,15 +215,13 @@ class _Search:
         wanted: dict[_Key, Scenario] = {}
         for strengths, place in product(sets, range(len(self._runs.seen))):
             key = tuple(sorted(strengths.items())), place
-            if key in self._known or key in wanted:
-                continue
-            scenario = self.scenario(strengths, place)
-            if scenario is None:
+            if key not in self._known:
                 self._known[key] = None
-            else:
-                wanted[key] = scenario
+                if (scenario := self.scenario(strengths, place)) is not None:
+                    wanted[key] = scenario
         for key, outcome in zip(wanted, self._run(list(wanted.values())), strict=True):
-            self._known[key] = None if isinstance(outcome, Failure) else _predicted(dict(key[0]), outcome)
+            if isinstance(outcome, Result):
+                self._known[key] = _predicted(dict(key[0]), outcome)
 
     def _figures(self, strengths: Mapping[str, float]) -> Array | None:
         """What was predicted of every figure that was seen; None where a run cannot be simulated."""
@@ -228,12 +237,6 @@ class _Search:
 
     def _misfit(self, figures: Array) -> float:
         return float((((self._values - figures) / self._errors) ** 2).sum())
-
-    def _unknown(self, base: Array) -> Explanation:
-        """What none of the causes explains: every figure by itself may lie anywhere around its prediction."""
-        variances = self._errors**2 + _ANYTHING**2
-        likelihood = np.log(self._errors) - 0.5 * np.log(variances) - 0.5 * (self._values - base) ** 2 / variances
-        return Explanation({}, math.log(_UNKNOWN) + float(likelihood.sum()), unknown=True, scenario=self._runs.told[-1])
 
     def _curve(self, key: str, base: Array) -> _Surface | None:
         """How figures change with the strength of a cause; None where no step does."""
@@ -252,7 +255,7 @@ class _Search:
 
     def _fitted(self, surfaces: Mapping[tuple[str, ...], _Surface]) -> list[Explanation]:
         """Each set by its figures between strengths that were simulated, then by what is simulated where it fits best, and again there."""
-        fits = {names: self._averaged(names, surface, None) for names, surface in surfaces.items()}
+        fits = {names: self._averaged(names, surface) for names, surface in surfaces.items()}
         for _ in range(_ROUNDS):
             self._simulate(own.strengths for own in fits.values())
             for names, own in fits.items():
@@ -290,15 +293,13 @@ class _Search:
         fit = least_squares(residuals, start, bounds=(0.0, most), diff_step=_APART, max_nfev=_TRIES)
         return dict(zip(strengths, np.round(fit.x, 4).tolist(), strict=True))
 
-    def _averaged(self, names: tuple[str, ...], surface: _Surface | _Added, offsets: Array | None) -> Explanation:
+    def _averaged(self, names: tuple[str, ...], surface: _Surface | _Added, offsets: Array | float = 0.0) -> Explanation:
         """A set with the mean of its likelihood over all strengths, and the strengths at which it is largest."""
         grids = [np.linspace(0.0, most, _POINTS[len(names)]) for most in surface.most]
-        figures = surface.at(grids) if offsets is None else surface.at(grids) + offsets
+        figures = surface.at(grids) + offsets
         misfit = (((self._values - figures) / self._errors) ** 2).sum(axis=-1)
-        prior = np.zeros(misfit.shape)
-        for place, grid in enumerate(grids):
-            density = -0.5 * (grid / _MODERATE) ** 2
-            prior = prior + _along(density - np.log(np.exp(density).sum()), place, len(grids))
+        densities = [-0.5 * (grid / _MODERATE) ** 2 for grid in grids]
+        prior = sum(np.ix_(*(density - np.log(np.exp(density).sum()) for density in densities)), np.zeros(misfit.shape))
         logs = prior - 0.5 * misfit
         best = np.unravel_index(int(np.argmax(logs)), logs.shape)
         top = float(logs[best])
@@ -353,16 +354,12 @@ class _Added:
 
     def at(self, grids: Sequence[Array]) -> Array:
         """As of :meth:`_Surface.at`."""
-        each = [_along(curve.at([grid]), place, len(grids)) for place, (curve, grid) in enumerate(zip(self._curves, grids, strict=True))]
+        each = [
+            np.expand_dims(curve.at([grid]), [axis for axis in range(len(grids)) if axis != place])
+            for place, (curve, grid) in enumerate(zip(self._curves, grids, strict=True))
+        ]
         steps_s = sum((np.exp(own) - np.exp(self._base) for own in each), np.exp(self._base))
         return np.where(self._is_step, np.log(steps_s), sum((own - self._base for own in each), self._base))
-
-
-def _along(values: Array, place: int, dimensions: int) -> Array:
-    """Values whose first axis lies along one of several."""
-    shape = [1] * dimensions + list(values.shape[1:])
-    shape[place] = len(values)
-    return values.reshape(shape)
 
 
 def _predicted(strengths: Mapping[str, float], result: Result) -> dict[str, float]:
@@ -378,9 +375,7 @@ def _predicted(strengths: Mapping[str, float], result: Result) -> dict[str, floa
 
 def told_as(scenario: Scenario, observed: Sequence[Observed], factor: float, **run: int) -> list[Scenario]:
     """The scenario of each run, with devices that take so many times as long, and with keys of ``run``."""
-    told = []
-    for own in observed:
-        each = own.scenario_of(scenario)
-        each = with_compute(each, factor) if factor != 1.0 else each
-        told.append(changed(each, run=each.run.model_copy(update=run)) if run else each)
-    return told
+    scenarios = [own.scenario_of(scenario) for own in observed]
+    if factor != 1.0:
+        scenarios = [with_compute(each, factor) for each in scenarios]
+    return [changed(each, run=each.run.replaced(run)) for each in scenarios] if run else scenarios

@@ -89,8 +89,9 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def with_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
-    """The spec with some numbers, by their dotted names, times a factor each, and so every draw that a fit leaves them."""
-    return with_draws_times(spec.replaced({name: spec.value_at(name) * factor for name, factor in factors.items()}), factors)
+    """The spec with some numbers, by their dotted names, times a factor each, and so every draw that a fit leaves them; None stays."""
+    values = {name: spec.value_at(name) for name in factors}
+    return with_draws_times(spec.replaced({name: value * factors[name] for name, value in values.items() if value is not None}), factors)
 
 
 def with_draws_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:

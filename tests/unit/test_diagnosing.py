@@ -244,9 +244,8 @@ def test_a_cause_changes_what_it_names(key: str) -> None:
     if key == "smaller-batch":
         assert other.scenario.batch == max(round(told.batch / 4), 1)
         return
-    part = {"compute": "compute", "slow-worker": "compute", "input": "input"}.get(key, "exposed_communication")
     assert step_of(other) > 1.01 * step_of(one)
-    if key != "slow-worker":
+    if part := FOUND[key].part:
         assert getattr(other.breakdown_s, part) > 1.01 * getattr(one.breakdown_s, part)
 
 
