@@ -77,19 +77,9 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     if draw(st.booleans()):
         plans.append(plans[0])
         sizes.append(draw(st.sampled_from([1e5, 2e5])))
-    wiring = wiring_of(built)
-    exchanges = exchanges_of(wiring, plans, sizes)
-    ports, links, paths, hosts = wiring.tables()
     times = st.sampled_from([0.0, 0.0, 1e-4, 1e-3, 0.00123])
-    routines = tuple(
-        _routine([draw(times) + 1.37e-6 * (rank + 1) / (bucket + 2) for bucket in range(len(sizes))], sizes) for rank in range(ranks)
-    )
-    plain = compile_program(resolve(built))
-    program = replace(
-        plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines,
-        ranks=replace(plain.ranks, routine=np.arange(ranks)),
-    )  # fmt: skip
-    return built, program
+    times_s = [[draw(times) + 1.37e-6 * (rank + 1) / (bucket + 2) for bucket in range(len(sizes))] for rank in range(ranks)]
+    return built, program_of(built, plans, sizes, np.array(times_s))
 
 
 def _routine(times_s: list[float], sizes: list[float]) -> Routine:
@@ -124,10 +114,14 @@ def test_random_collectives(case: tuple[Scenario, Program]) -> None:
     assert_equal(*case)
 
 
-def of_plans(built: Scenario, schedules: list[Schedule], sizes: list[float], times_s: np.ndarray) -> Program:
+def of_schedules(built: Scenario, schedules: list[Schedule], sizes: list[float], times_s: np.ndarray) -> Program:
     """A collective for each bucket; ``times_s``: compute of each rank before each bucket."""
     wire = collective_for("ring", "none", built.cluster, Group.in_order(built.replicas, 1), lambda: wiring_of(built), 1.0).plan(0.0).wire
-    plans = [Plan(schedule, wire) for schedule in schedules]
+    return program_of(built, [Plan(schedule, wire) for schedule in schedules], sizes, times_s)
+
+
+def program_of(built: Scenario, plans: list[Plan], sizes: list[float], times_s: np.ndarray) -> Program:
+    """A plan for each bucket; ``times_s``: compute of each rank before each bucket."""
     wiring = wiring_of(built)
     exchanges = exchanges_of(wiring, plans, sizes)
     ports, links, paths, hosts = wiring.tables()
@@ -137,8 +131,9 @@ def of_plans(built: Scenario, schedules: list[Schedule], sizes: list[float], tim
     return replace(plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines, ranks=ranks)
 
 
-def small(ranks: int) -> Scenario:
-    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": ranks}, run={"steps": STEPS, "warmup_steps": 0})
+def small(ranks: int, **cluster: Any) -> Scenario:
+    strategy = {"kind": "multi-worker-mirrored", "workers": ranks}
+    table = scenario_table(strategy=strategy, cluster=cluster, run={"steps": STEPS, "warmup_steps": 0})
     table["workload"] |= {"forward": {"base": "1 s", "per_sample": "0 s"}, "apply": "0 s"}
     return scenario_from_table(table, "test")
 
@@ -149,7 +144,7 @@ def test_nobody_sends_to_who_is_two_buckets_behind() -> None:
     times_s = np.zeros((5, 3))
     times_s[1] = 1.0, 0.1, 0.1  # the end of the chain, which the counter-clockwise ring sends to first
     built = small(5)
-    program = of_plans(built, schedules, [5e6] * 3, times_s)
+    program = of_schedules(built, schedules, [5e6] * 3, times_s)
     assert_equal(built, program)
 
 
@@ -157,6 +152,19 @@ def test_nobody_sends_to_who_is_two_buckets_behind() -> None:
 def test_a_root_that_sends_all_at_once(pieces: int) -> None:
     """A broadcast's root may send every piece as soon as it has the data: there is room for them."""
     built = small(3)
-    program = of_plans(built, [chain_schedule(3, pieces)], [1e6], np.zeros((3, 1)))
+    program = of_schedules(built, [chain_schedule(3, pieces)], [1e6], np.zeros((3, 1)))
     assert program.exchanges[0].tables.messages.tolist() == [pieces, pieces]
     assert_equal(built, program)
+
+
+def test_an_alarm_that_is_set_a_rounding_before_one_that_has_gone_off() -> None:
+    """Messages of no bytes end as they begin, in the same instant as others whose end lies a rounding later: none may be forgotten."""
+    built = small(6, inter_node={"bandwidth": "1 GB/s", "latency": "20 us"})
+    group = Group.in_order(6, 1)
+    plans = [
+        plan_of(operation, algorithm, protocol, built.cluster, group, lambda: wiring_of(built), 3e5, size)
+        for operation, algorithm, protocol, size in (("all-gather", "bidirectional-ring", "ll", 1e6), ("all-reduce", "ring", "none", 0.0))
+    ]
+    times_s = [6.85e-7, 1.0137e-4, 2.055e-6, 1.23274e-3, 1.003425e-3, 1.00411e-3]
+    then_s = [1.0004566666666668e-3, 9.133333333333333e-7, 1.0137e-4, 1.8266666666666666e-6, 1.0228333333333334e-4, 1.23274e-3]
+    assert_equal(built, program_of(built, plans, [1e6, 0.0], np.array([times_s, then_s]).T))

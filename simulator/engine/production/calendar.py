@@ -246,6 +246,8 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
         _unlist_alarm(s, alarm)
     alarm.time = time
     alarm.serial = serial
+    if s.gone_off and alarm.at != 0 and time < heaped_alarm_at(s.heaped_alarms, 0).time:
+        _remove_alarm(s, 0)  # its time lies a rounding after now, so that another would take its place, and be taken for it
     at = alarm.at
     last = s.alarm_last
     if last < 0 or alarm_at(s.alarms, last).time <= time:
