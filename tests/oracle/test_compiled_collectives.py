@@ -69,6 +69,8 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
         root = draw(st.integers(0, ranks - 1)) if (operation, algorithm) in CHAINS else 0
         protocol = draw(st.sampled_from(["none", "none", "ll"])) if algorithm not in IN_SWITCHES else "none"
         size = draw(st.sampled_from([0.0, 1e5, 1e6, 1e6, 123456.7]))
+        if cluster["transport"]:  # else messages of two buckets come to a host together
+            size = max(size, 1e5) * (1.0 + 0.0137 * len(sizes))
         plan = plan_of(operation, algorithm, protocol, built.cluster, group, lambda: wiring_of(built), 3e5, size, root)
         event(f"{operation} by {algorithm}")
         plans.append(plan)
