@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,6 +44,10 @@ _SD = 1.4826
 """Standard deviation of a normal distribution over the median distance from its median."""
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of the median of many normal draws over that of their mean."""
+_SIGNIFICANCE = 0.05
+"""Level of tests."""
+_MOST_VALUES = 1000
+"""Of an empirical distribution."""
 _CONSTANT_CV = 1e-6
 _NORMAL_CV_MAX = 0.3
 _SHORTEST_STRETCH = 3
@@ -265,7 +269,8 @@ class MessageCosts:
     @classmethod
     def of(cls, costs: Mapping[float, Array]) -> MessageCosts:
         """Of messages that were timed one by one: seconds by size."""
-        return cls(costs, {size: _error_of_median(each) for size, each in costs.items()})
+        spreads = {size: _SD * float(stats.median_abs_deviation(each)) for size, each in costs.items()}
+        return cls(costs, {size: _OF_MEDIAN * spread / math.sqrt(len(costs[size])) for size, spread in spreads.items()})
 
     @classmethod
     def of_chains(cls, calls: Iterable[tuple[float, int, int, float]]) -> MessageCosts:
@@ -273,14 +278,16 @@ class MessageCosts:
 
         ``calls`` are sizes of the tensor, lengths of the chain, rounds and seconds.
         """
-        seconds: dict[float, dict[int, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+        seconds: dict[float, dict[int, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
         for size, length, turn, time_s in calls:
-            seconds[float(size)][turn][float(length)].append(time_s)
-        costs = {
-            size: np.array([_slope(of_round[turn]) for turn in sorted(of_round) if len(of_round[turn]) > 1])
-            for size, of_round in sorted(seconds.items())
-        }
-        return cls.of({size: each for size, each in costs.items() if len(each)})
+            seconds[float(size)][turn][length].append(time_s)
+        costs: dict[float, Array] = {}
+        for size, turns in sorted(seconds.items()):
+            ends = [(min(times), max(times), times) for _, times in sorted(turns.items()) if len(times) > 1]
+            if ends:
+                longer_s = [float(np.median(times[most]) - np.median(times[least])) / (most - least) for least, most, times in ends]
+                costs[size] = np.array(longer_s)
+        return cls.of(costs)
 
     def points(self) -> tuple[Array, Array, Array]:
         """Sizes, the median cost of each, in seconds, and its relative error; sizes whose median noise put below zero are left out."""
@@ -300,17 +307,6 @@ class MessageCosts:
         return MessageCosts({size: line(size) * np.exp(rng.choice(apart, len(costs))) for size, costs in self.costs.items()}, self.errors)
 
 
-def _slope(times: Mapping[float, Sequence[float]]) -> float:
-    """Seconds for each link by which the longest chain takes longer than the shortest."""
-    short, long = min(times), max(times)
-    return float(np.median(times[long]) - np.median(times[short])) / (long - short)
-
-
-def _error_of_median(costs: Array) -> float:
-    distance = float(np.median(np.abs(costs - np.median(costs))))
-    return _OF_MEDIAN * _SD * distance / math.sqrt(len(costs))
-
-
 # -- step times around their mean ----------------------------------------------------------
 
 
@@ -325,28 +321,25 @@ class Fitted(NamedTuple):
         The best candidate, whether or not the test rejects it; None if none is possible.
     scores
         Criterion of each candidate, best first.
-    p_value
-        Of the test of the best candidate; 1 for a constant.
     """
 
     distribution: Distribution
     parametric: Distribution | None
-    scores: tuple[LawScore, ...]
-    p_value: float
+    scores: tuple[LawScore, ...] = ()
 
 
-def distribution_of(factors: ArrayLike, significance: float = 0.05, values: int = 1000) -> Fitted:
+def distribution_of(factors: ArrayLike) -> Fitted:
     """Choose a distribution for factors: step times divided by their mean.
 
     Candidates have mean 1 and one parameter each, fitted by maximum likelihood: normal,
     lognormal, gamma and shifted exponential. The one with the lowest Bayesian information
-    criterion is kept if a Kolmogorov-Smirnov test does not reject it at ``significance``;
+    criterion is kept if a Kolmogorov-Smirnov test does not reject it at the level 0.05;
     else the measured distribution itself. (That the parameter was fitted to the same data
     makes the test more lenient than its level says.) Where all factors are equal to within
     1e-6 the distribution is constant.
 
     The empirical one keeps every factor that was seen, since the slowest worker of many is
-    the largest of them. Beyond ``values`` factors, neighbours in their order are averaged in
+    the largest of them. Beyond 1,000 factors, neighbours in their order are averaged in
     as many groups of equal size: equal probabilities and the mean stay as they are, and only
     the tail within the last group is drawn together.
 
@@ -354,10 +347,6 @@ def distribution_of(factors: ArrayLike, significance: float = 0.05, values: int 
     ----------
     factors
         Shape (n,), above zero.
-    significance
-        Level of the test.
-    values
-        That an empirical distribution keeps at most.
 
     Raises
     ------
@@ -372,58 +361,45 @@ def distribution_of(factors: ArrayLike, significance: float = 0.05, values: int 
     x = x / np.mean(x)
     cv = float(np.std(x))
     if cv < _CONSTANT_CV:
-        return Fitted(Constant(), Constant(), (), 1.0)
-    likelihoods = [(distribution, float(np.sum(_frozen(distribution).logpdf(x)))) for distribution in _candidates(x, cv)]
-    ranked = sorted(
-        ((np.log(len(x)) - 2.0 * likelihood, distribution) for distribution, likelihood in likelihoods if np.isfinite(likelihood)),
-        key=lambda pair: pair[0],
-    )
+        return Fitted(Constant(), Constant())
+    criteria = [(float(np.log(len(x)) - 2.0 * np.sum(own.logpdf(x))), kept, own) for kept, own in _candidates(x, cv)]
+    ranked = sorted((entry for entry in criteria if np.isfinite(entry[0])), key=lambda entry: entry[0])
     if not ranked:  # one wild value can be impossible under every candidate
-        return Fitted(_empirical(x, values), None, (), 0.0)
-    scores = tuple(LawScore(kind=distribution.kind, bic=round(float(bic), 3)) for bic, distribution in ranked)
-    best = ranked[0][1]
-    p_value = float(stats.kstest(x, _frozen(best).cdf).pvalue)
-    return Fitted(best if p_value >= significance else _empirical(x, values), best, scores, p_value)
+        return Fitted(_empirical(x), None)
+    scores = tuple(LawScore(kind=distribution.kind, bic=round(criterion, 3)) for criterion, distribution, _ in ranked)
+    _, best, own = ranked[0]
+    rejected = float(stats.kstest(x, own.cdf).pvalue) < _SIGNIFICANCE
+    return Fitted(_empirical(x) if rejected else best, best, scores)
 
 
-def _empirical(x: Array, most: int) -> Empirical:
+def _empirical(x: Array) -> Empirical:
     values = np.sort(x)
-    if len(values) > most:
+    if len(values) > _MOST_VALUES:
         # the same weight for each group, also where their sizes differ by one
-        edges = np.linspace(0.0, len(values), most + 1)
+        edges = np.linspace(0.0, len(values), _MOST_VALUES + 1)
         values = np.diff(np.interp(edges, np.arange(len(values) + 1), np.concatenate([[0.0], np.cumsum(values)]))) / np.diff(edges)
     return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
 
 
-def _candidates(x: Array, cv: float) -> list[Distribution]:
-    candidates: list[Distribution] = [Normal(cv=cv)] if cv <= _NORMAL_CV_MAX else []
+def _candidates(x: Array, cv: float) -> Iterator[tuple[Distribution, stats.rv_continuous]]:
+    """Distributions of mean 1, each with scipy's frozen one."""
+    if cv <= _NORMAL_CV_MAX:
+        yield Normal(cv=cv), stats.norm(1.0, cv)
     logs = np.log(x)
     # lognormal of mean 1: log x ~ N(-s/2, s) with s = sigma^2; setting the derivative of the
     # likelihood to zero gives s^2/4 + s - mean(log^2) = 0
-    variance = 2.0 * (np.sqrt(1.0 + float(np.mean(logs**2))) - 1.0)
-    candidates.append(LogNormal(sigma=float(np.sqrt(variance))))
+    sigma = float(np.sqrt(2.0 * (np.sqrt(1.0 + float(np.mean(logs**2))) - 1.0)))
+    yield LogNormal(sigma=sigma), stats.lognorm(sigma, scale=np.exp(-(sigma**2) / 2))
     # gamma of mean 1: log k - digamma(k) = -mean(log x)
     target = -float(np.mean(logs))
     shape = brentq(lambda k: np.log(k) - special.digamma(k) - target, 1e-3, 1e7) if target > 5.1e-8 else 1e7
-    candidates.append(Gamma(shape=min(float(shape), 1e7)))
+    shape = min(float(shape), 1e7)
+    yield Gamma(shape=shape), stats.gamma(shape, scale=1.0 / shape)
     # shifted exponential of mean 1: the likelihood grows with the fixed part up to the smallest value
     fixed = min(float(np.min(x)), 1.0 - 1e-9)
-    candidates.append(ShiftedExponential(tail=max(min((1.0 - fixed) / fixed, 1e3), 1e-9)))
-    return candidates
-
-
-def _frozen(distribution: Distribution) -> stats.rv_continuous:
-    """The distribution divided by its mean, as scipy's frozen one."""
-    if isinstance(distribution, Normal):
-        return stats.norm(1.0, distribution.cv)
-    if isinstance(distribution, LogNormal):
-        return stats.lognorm(distribution.sigma, scale=np.exp(-(distribution.sigma**2) / 2))
-    if isinstance(distribution, Gamma):
-        return stats.gamma(distribution.shape, scale=1.0 / distribution.shape)
-    if isinstance(distribution, ShiftedExponential):
-        # a hair lower, so that the smallest value lies inside the support
-        return stats.expon(1.0 / (1.0 + distribution.tail) - 1e-12, distribution.tail / (1.0 + distribution.tail))
-    raise TypeError(f"no distribution for {distribution!r}")
+    tail = max(min((1.0 - fixed) / fixed, 1e3), 1e-9)
+    # a hair lower, so that the smallest value lies inside the support
+    yield ShiftedExponential(tail=tail), stats.expon(1.0 / (1.0 + tail) - 1e-12, tail / (1.0 + tail))
 
 
 def drawn_distributions(
@@ -465,26 +441,8 @@ def with_persistence(distribution: Distribution, persistence: float) -> Distribu
     return distribution.model_copy(update={"persistence": digits(persistence, 4)})
 
 
-class Persistence(NamedTuple):
-    """Autocorrelation of successive steps.
-
-    Attributes
-    ----------
-    seen
-        The estimate, from 0 to 0.99.
-    p_value
-        Chance of as much or more in steps that do not depend on each other: by shuffling those of each stretch.
-    value
-        The estimate where that is no more than the significance, else 0.
-    """
-
-    seen: float
-    p_value: float
-    value: float
-
-
-def persistence_of(stretches: Iterable[ArrayLike], significance: float = 0.05) -> Persistence:
-    """Autocorrelation of successive steps, of stretches of steps that followed each other.
+def persistence_of(stretches: Iterable[ArrayLike], *, tested: bool = True) -> float:
+    """Autocorrelation of successive steps, from 0 to 0.99, of stretches of steps that followed each other.
 
     With autocorrelation r^k of steps that are k apart and variance s^2, as ``persistence`` of the simulator's distributions has
     it, successive differences have the mean square 2 s^2 (1 - r), and squared deviations from the mean of a stretch of n steps
@@ -496,37 +454,38 @@ def persistence_of(stretches: Iterable[ArrayLike], significance: float = 0.05) -
     ----------
     stretches
         Step times, shape (n,) each, of one unit; those of fewer than 3 steps tell nothing.
-    significance
-        Level of the test; 1 takes any value.
+    tested
+        Give 0 where steps that do not depend on each other have as much with a chance above 0.05, by shuffling those of each stretch.
     """
     series = [stretch for stretch in map(np.asarray, stretches) if len(stretch) >= _SHORTEST_STRETCH]
     squares = math.fsum(float(((stretch - stretch.mean()) ** 2).sum()) for stretch in series)
     if not squares:
-        return Persistence(0.0, 1.0, 0.0)
+        return 0.0
     lengths, times = np.unique([len(stretch) for stretch in series], return_counts=True)
 
     def expected(persistence: float) -> float:
-        of_means = np.array([variance_of_mean(length, persistence) for length in lengths.tolist()])
-        return float(2 * (1 - persistence) * (times * (lengths - 1)).sum() / (times * lengths * (1 - of_means)).sum())
+        independent = times * lengths * (1 - variance_of_mean(lengths, persistence))
+        return float(2 * (1 - persistence) * (times * (lengths - 1)).sum() / independent.sum())
 
     differences = _differences(series)
-    ratio = differences / squares
-    seen, p_value = 0.0, 1.0
-    if ratio < expected(0.0):
-        most = _MOST_PERSISTENCE
-        seen = float(brentq(lambda r: expected(r) - ratio, 0.0, most)) if ratio > expected(most) else most
-        if significance < 1:
-            rng = np.random.default_rng(0)
-            shuffled = [_differences([rng.permutation(stretch) for stretch in series]) for _ in range(_SHUFFLES)]
-            p_value = (1 + sum(by_chance <= differences for by_chance in shuffled)) / (1 + _SHUFFLES)
-    return Persistence(seen, p_value, seen if p_value <= significance else 0.0)
+    ratio, most = differences / squares, _MOST_PERSISTENCE
+    if ratio >= expected(0.0):
+        return 0.0
+    if tested:
+        rng = np.random.default_rng(0)
+        shuffled = [_differences([rng.permutation(stretch) for stretch in series]) for _ in range(_SHUFFLES)]
+        if 1 + sum(by_chance <= differences for by_chance in shuffled) > _SIGNIFICANCE * (1 + _SHUFFLES):
+            return 0.0
+    return float(brentq(lambda r: expected(r) - ratio, 0.0, most)) if ratio > expected(most) else most
 
 
 def _differences(series: Sequence[Array]) -> float:
     return math.fsum(float((np.diff(stretch) ** 2).sum()) for stretch in series)
 
 
-def variance_of_mean(count: int, persistence: float) -> float:
-    """Of the mean of successive draws, over that of one draw: (1 + 2 sum of (1 - k / n) r^k for k from 1 to n - 1) / n."""
-    apart = np.arange(1, count)
-    return float((1 + 2 * ((1 - apart / count) * persistence**apart).sum()) / count)
+def variance_of_mean(count: ArrayLike, persistence: float) -> Array:
+    """Of the mean of ``count`` successive draws, over that of one draw: (1 + 2 sum of (1 - k / n) r^k for k from 1 to n - 1) / n."""
+    n, gap = np.asarray(count), 1 - persistence
+    if not gap:
+        return np.ones(n.shape)
+    return np.asarray((1 + persistence) / (n * gap) - 2 * persistence * (1 - persistence**n) / (n * gap) ** 2)

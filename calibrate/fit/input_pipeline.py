@@ -500,7 +500,7 @@ def _jitter(batches: Sequence[Batches], fewest: int) -> Distribution:
     every = np.concatenate(stretches)
     if len(every) < FEWEST_FACTORS:
         return Constant()
-    return with_persistence(distribution_of(every).distribution, persistence_of(stretches).value)
+    return with_persistence(distribution_of(every).distribution, persistence_of(stretches))
 
 
 def _points(table: _Table) -> tuple[InputPoint, ...]:

@@ -183,8 +183,8 @@ class StepTable:
 
     def _of_mean(self, turn: int, persistence: float) -> float:
         """Variance of the mean of a round's factors over that of one, if those of a batch size persist."""
-        lengths = [len(self.rounds[batch][turn]) for batch in self.batches]
-        return math.fsum(length**2 * variance_of_mean(length, persistence) for length in lengths) / sum(lengths) ** 2
+        lengths = np.array([len(self.rounds[batch][turn]) for batch in self.batches])
+        return float((lengths**2 * variance_of_mean(lengths, persistence)).sum() / lengths.sum() ** 2)
 
     def _by_round(self) -> list[Array]:
         """Step times divided by the mean of their batch size, one array a round over all batch sizes."""
@@ -355,12 +355,12 @@ def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = F
     cost = step_cost(table)
     copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not few_steps else []
     draws = [list(step_cost(copy).parameters(len(table.batches)).values()) for copy in copies]
-    persistence = persistence_of(table.stretches()).value
+    persistence = persistence_of(table.stretches())
     factors = table.factors(persistence)
     fitted = None if few_steps and len(factors) < FEWEST_FACTORS else distribution_of(factors)
     jitter = Constant() if fitted is None else with_persistence(fitted.distribution, persistence)
     copies = copies[:_DISTRIBUTIONS_DRAWN]
-    stays = [persistence_of(copy.stretches(), 1.0).value if persistence else 0.0 for copy in copies]
+    stays = [persistence_of(copy.stretches(), tested=False) if persistence else 0.0 for copy in copies]
     samples = (copy.factors(each) for copy, each in zip(copies, stays, strict=True))
     jitter_draws = drawn_distributions(jitter, samples, stays)
     return StepFit(table, cost, np.array(draws) if draws else None, jitter, jitter_draws, fitted.scores if fitted else (), persistence)

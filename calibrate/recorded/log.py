@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from calibrate.recorded.growing_file import Lines
 from calibrate.recorded.log_formats import PATTERNS, TIMES, Pattern, Told, readings
-from calibrate.recorded.run import SECONDS_OF, Facts, Growing, Lines, RecordedRun
+from calibrate.recorded.run import SECONDS_OF, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import quoted

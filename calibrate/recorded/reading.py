@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from calibrate.recorded.growing_file import GrowingFile
 from calibrate.recorded.log import Log
 from calibrate.recorded.log_formats import Pattern, compiled, fits_a_pattern
 from calibrate.recorded.rows import StepsFile, StepsTable, is_steps_line, is_table
-from calibrate.recorded.run import Each, Facts, Growing, GrowingFile, RecordedRun
+from calibrate.recorded.run import Each, Facts, Growing, RecordedRun
 from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 from simulator.base.errors import InputError

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from calibrate.recorded.run import MOST_STEPS, SECONDS_OF, Facts, Growing, Lines, RecordedRun
+from calibrate.recorded.growing_file import Lines
+from calibrate.recorded.run import MOST_STEPS, SECONDS_OF, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.files import mistaken
 from simulator.base.text import did_you_mean, listed
@@ -278,7 +279,7 @@ class StepsFile:
         elif isinstance(line, _Step):
             self._step(line)
         elif isinstance(line, _Machine):
-            self._run.others(max(line.busy_s - line.own_s, 0.0))
+            self._run.add_time_of_others(max(line.busy_s - line.own_s, 0.0))
         elif isinstance(line, _Mark):
             self._run.mark(line.what, line.duration_s)
         else:

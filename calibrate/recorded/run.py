@@ -3,113 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.errors import InputError
-from simulator.base.text import no_such_file
-
-MOST_BYTES = 2 * 2**30
-"""Of one file."""
-_AT_ONCE = 2**24
-_LONGEST_LINE = 2**20
-_ENDS = re.compile(rb"\r\n|\n|\r|\x08+")
-
-
-class GrowingFile:
-    """A file whose new bytes are read where the last reading ended.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.place = 0
-
-    def read(self, most: int = _AT_ONCE) -> bytes:
-        """The next bytes, at most as many as this; b"" where nothing is new.
-
-        Raises
-        ------
-        InputError
-            The file is not there, cannot be read, is too large, or is shorter than before.
-        """
-        try:
-            with self.path.open("rb") as file:
-                file.seek(0, 2)
-                size = file.tell()
-                if size > MOST_BYTES:
-                    raise InputError(f"{self.path}: is larger than {MOST_BYTES // 2**30} GiB; give a part of it")
-                if size < self.place:
-                    raise InputError(f"{self.path}: has become shorter while it was read; begin again")
-                file.seek(self.place)
-                content = file.read(most)
-        except FileNotFoundError:
-            raise InputError(f"{self.path}: {no_such_file(self.path)}") from None
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise InputError(f"{self.path}: cannot be read: {reason or type(error).__name__}") from None
-        self.place += len(content)
-        return content
-
-
-class Lines:
-    """The lines of a growing file, each once, when it is whole.
-
-    Parameters
-    ----------
-    path
-        The file.
-    returns
-        Whether a carriage return or backspaces end a line too, as where a progress bar is drawn anew.
-
-    Attributes
-    ----------
-    count
-        Lines until now, which is the number of the last one.
-    rest
-        What stands behind the last whole line: a line that is still written, or was cut off.
-    """
-
-    def __init__(self, path: Path, *, returns: bool = False) -> None:
-        self._file = GrowingFile(path)
-        self._ends = _ENDS if returns else re.compile(rb"\r?\n")
-        self.path = path
-        self.count = 0
-        self.rest = b""
-
-    def new(self) -> Iterator[tuple[int, str]]:
-        """Number and text of each new line.
-
-        Raises
-        ------
-        InputError
-            As for :meth:`GrowingFile.read`; or a line is too long, or no text in UTF-8.
-        """
-        while content := self._file.read():
-            *whole, self.rest = self._ends.split(self.rest + content)
-            for line in whole:
-                self.count += 1
-                yield self.count, self._text(line)
-            if len(self.rest) > _LONGEST_LINE:
-                raise InputError(f"{self.path}:{self.count + 1}: is longer than {_LONGEST_LINE // 2**20} MiB; is this a file of lines?")
-
-    def _text(self, line: bytes) -> str:
-        try:
-            return line.decode("utf-8-sig" if self.count == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self.path}:{self.count}: is no text in UTF-8 (byte {error.start})") from None
-
 
 Array = NDArray[np.float64]
 
@@ -259,7 +161,12 @@ class RecordedRun:
         return f"{self.source} (worker {self.worker})" if self.worker else self.source
 
 
-_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s", "others_s")
+_WHOLE = "steps", "counts"
+_SECONDS = "duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s", "others_s"
+
+
+def _no_rows() -> dict[str, array[Any]]:
+    return {**{name: array("q") for name in _WHOLE}, **{name: array("d") for name in _SECONDS}}
 
 
 @dataclass
@@ -274,18 +181,17 @@ class Growing:
     ended: bool = False
     marks: list[Mark] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    _said: int = 0
-    _numbers: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _NUMBERS})
-    _wholes: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in ("steps", "counts")})
+    _rows: dict[str, array[Any]] = field(default_factory=_no_rows)
+    _rows_with_others: int = 0
 
     def __len__(self) -> int:
         """Rows until now."""
-        return len(self._numbers["duration_s"])
+        return len(self._rows["steps"])
 
     @property
     def last_step(self) -> int:
         """The number of the last row's step; 0 where there is none."""
-        return self._wholes["steps"][-1] if len(self) else 0
+        return self._rows["steps"][-1] if len(self) else 0
 
     def add(self, step: int, duration_s: float, *, count: int = 1, **numbers: float) -> None:
         """Add a row; figures as of :class:`RecordedRun`, which are not known where they are left out.
@@ -294,31 +200,31 @@ class Growing:
         ------
         InputError
             It is one too many, or its step has no number that a training reaches.
+        TypeError
+            A row has no such figure.
         """
         if len(self) >= MOST_ROWS:
             raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
         if not max(abs(step), count) <= MOST_STEPS:
             raise InputError(f"{self.source}: a step is number {step}, of {count} steps; each must be at most {MOST_STEPS:,}")
-        self._wholes["steps"].append(step)
-        self._wholes["counts"].append(count)
-        for name, values in self._numbers.items():
-            values.append(duration_s if name == "duration_s" else numbers.get(name, math.nan))
+        if unknown := numbers.keys() - self._rows.keys():
+            raise TypeError(f"a row has no {', '.join(sorted(unknown))}")
+        row = {"steps": step, "counts": count, "duration_s": duration_s, **numbers}
+        for name, values in self._rows.items():
+            values.append(row.get(name, math.nan))
 
     def amend(self, step: int, duration_s: float | None = None, *, count: int | None = None) -> None:
         """The last row ends with another step; None: its mean, or the steps that this is of, stay."""
-        self._wholes["steps"][-1] = step
-        if count is not None:
-            self._wholes["counts"][-1] = count
-        if duration_s is not None:
-            self._numbers["duration_s"][-1] = duration_s
+        for name, value in {"steps": step, "counts": count, "duration_s": duration_s}.items():
+            if value is not None:
+                self._rows[name][-1] = value
 
-    def others(self, taken_s: float) -> None:
+    def add_time_of_others(self, taken_s: float) -> None:
         """Others took so much processor time since this was said last."""
-        rows = range(self._said, len(self))
-        steps = sum(self._wholes["counts"][row] for row in rows)
-        for row in rows:
-            self._numbers["others_s"][row] = taken_s / steps
-        self._said = len(self)
+        steps = sum(self._rows["counts"][self._rows_with_others :])
+        for row in range(self._rows_with_others, len(self)):
+            self._rows["others_s"][row] = taken_s / steps
+        self._rows_with_others = len(self)
 
     def mark(self, what: str, duration_s: float = math.nan) -> None:
         """Something lies between the last row and the next."""
@@ -331,6 +237,6 @@ class Growing:
 
     def run(self) -> RecordedRun:
         """What was read until now."""
-        arrays: dict[str, Any] = {name: np.array(values) for name, values in (self._wholes | self._numbers).items()}
+        rows: dict[str, Any] = {name: np.array(values) for name, values in self._rows.items()}
         known = self.source, self.kind, self.worker, self.facts, self.each
-        return RecordedRun(*known, **arrays, marks=tuple(self.marks), ended=self.ended, remarks=tuple(self.remarks))
+        return RecordedRun(*known, **rows, marks=tuple(self.marks), ended=self.ended, remarks=tuple(self.remarks))

@@ -127,7 +127,7 @@ def _passed(values: Array, persistence: float, weight: float) -> tuple[int, int]
         before = until - last
         means = sums[before] / before, (sums[until] - sums[before]) / last
         apart = np.abs(means[1] - means[0])
-        parts = _variance_of_mean(before, persistence), _variance_of_mean(np.array([last]), persistence)
+        parts = variance_of_mean(before, persistence), variance_of_mean(last, persistence)
         free = before * (1 - parts[0]) + last * (1 - parts[1])
         within = squares[until] - before * means[0] ** 2 - last * means[1] ** 2
         error = np.sqrt(np.maximum(within, 0.0) / np.maximum(free, 1e-9) * (parts[0] + parts[1]))
@@ -140,12 +140,6 @@ def _passed(values: Array, persistence: float, weight: float) -> tuple[int, int]
     return best
 
 
-def _variance_of_mean(count: Rows, persistence: float) -> Array:
-    """:func:`calibrate.fit.estimators.variance_of_mean` in closed form, shape (n,)."""
-    gap = 1 - persistence
-    return np.asarray((1 + persistence) / (count * gap) - 2 * persistence * (1 - persistence**count) / (count * gap) ** 2)
-
-
 def _around(logs: Array, persistence: float) -> tuple[Array, float]:
     """The median around each value, shape (n,), and how far values may lie from it."""
     width = min(_AROUND, len(logs))
@@ -153,7 +147,7 @@ def _around(logs: Array, persistence: float) -> tuple[Array, float]:
     around = medians[np.clip(np.arange(len(logs)) - width // 2, 0, len(logs) - width)]
     seen = float(np.quantile(np.abs(logs - around), 0.75)) / _OF_NORMAL
     # values near each other are nearer to their median than all are
-    return around, _CLIP * seen / math.sqrt(max(1 - float(_variance_of_mean(np.array([width]), persistence)[0]), 1e-9))
+    return around, _CLIP * seen / math.sqrt(max(1 - float(variance_of_mean(width, persistence)), 1e-9))
 
 
 def _weight_of_tails(off: Array, persistence: float) -> float:
@@ -163,12 +157,8 @@ def _weight_of_tails(off: Array, persistence: float) -> float:
     """
     if not persistence or np.ptp(off) == 0:
         return 1.0
-
-    def kurtosis(each: Array) -> float:
-        squares = (each - each.mean()) ** 2
-        return float(np.mean(squares**2)) / float(squares.mean()) ** 2
-
-    return max(1.0, kurtosis(off[1:] - persistence * off[:-1]) / kurtosis(off))
+    innovations, values = (float(stats.kurtosis(each, fisher=False)) for each in (off[1:] - persistence * off[:-1], off))
+    return max(1.0, innovations / values)
 
 
 Array = NDArray[np.float64]
@@ -407,20 +397,22 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
     if not (~clock).any():
         return Steadiness(run, (Apart("clock", np.flatnonzero(clock), 0.0),), (), None, "no step has a time above zero", (), None, 0.0, ())
     first = _first(run, ~clock)
-    epochs = _after_epochs(run) & ~first & ~clock
+    begin_epochs = _behind(run, "epoch") if run.each == "step" else []
+    epochs = np.isin(np.arange(len(run)), begin_epochs) & ~first & ~clock
     kept = ~(clock | first | epochs)
     if not kept.any():
         kept = ~clock
     median = float(np.median(times[kept]))
-    long = kept & _long(times, kept)
+    long = _long(times, kept)
     period = _period(run, kept, long) if run.each == "step" else None
     hits = np.zeros(len(run), dtype=bool) if period is None else period[1]
     pause = kept & ~hits & (times > _PAUSE * median) & (times > _PAUSE_S)
     apart: list[Apart] = []
-    for why, rows in (("first", first), ("epoch", epochs), ("clock", clock), ("pause", pause), ("periodic", hits)):
+    reasons: dict[Why, Bools] = {"first": first, "epoch": epochs, "clock": clock, "pause": pause, "periodic": hits}
+    for why, rows in reasons.items():
         if rows.any():
             beyond = 0.0 if why == "clock" else float(np.sum((times[rows] - median) * run.counts[rows]))
-            apart.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))  # type: ignore[arg-type]
+            apart.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))
     counting = np.flatnonzero(~(clock | first | epochs | pause | hits))
     persistence = _persistence(run, counting, long) if run.each == "step" else 0.0
     levels = levels_of(times[counting], counting, persistence, len(run))
@@ -490,13 +482,15 @@ def _looks(run: RecordedRun, rows: NDArray[np.int64], extras_s: Array, among: in
     return f"{len(rows):,} steps of {among:,} ({which}) take {each} longer than those around them, {looks}"
 
 
+def _behind(run: RecordedRun, what: str) -> list[int]:
+    """Rows right behind what lies between steps."""
+    return [mark.row for mark in run.marks if mark.what == what and mark.row < len(run)]
+
+
 def _turned_back(run: RecordedRun) -> Bools:
     """Rows that end before the row before does, of one process."""
-    back = np.zeros(len(run), dtype=bool)
-    back[1:] = np.diff(run.end_s) < 0
-    for mark in run.marks:
-        if mark.what == "restart" and mark.row < len(run):
-            back[mark.row] = False
+    back = np.append(False, np.diff(run.end_s) < 0)
+    back[_behind(run, "restart")] = False
     return back
 
 
@@ -504,9 +498,7 @@ def _first(run: RecordedRun, usable: Bools) -> Bools:
     """The first step of each process, and long ones right behind it; of means of several steps, long ones alone."""
     first = np.zeros(len(run), dtype=bool)
     median = float(np.median(run.duration_s[usable]))
-    # rows with which a process begins
-    begins = {0, *(mark.row for mark in run.marks if mark.what == "restart")} if run.kind != "profile" else set()
-    for begin in begins:
+    for begin in {0, *_behind(run, "restart")} if run.kind != "profile" else ():
         for row in range(begin, min(begin + _MOST_FIRST, len(run))):
             # behind a first step that is no longer than others nothing is of the beginning
             if run.duration_s[row] <= _LONG * median:
@@ -515,14 +507,6 @@ def _first(run: RecordedRun, usable: Bools) -> Bools:
             first[row] = usable[row]
     # a run that is all beginning tells more with it than without
     return first if (usable & ~first).any() else np.zeros(len(run), dtype=bool)
-
-
-def _after_epochs(run: RecordedRun) -> Bools:
-    """Steps with which an epoch begins."""
-    after = np.zeros(len(run), dtype=bool)
-    if run.each == "step":
-        after[[mark.row for mark in run.marks if mark.what == "epoch" and mark.row < len(run)]] = True
-    return after
 
 
 def _long(times: Array, kept: Bools) -> Bools:
@@ -586,7 +570,7 @@ def _persistence(run: RecordedRun, rows: NDArray[np.int64], long: Bools) -> floa
     stretches = [values / np.std(values) for values in clipped if np.std(values) > _NOTHING]
     if not stretches:
         return 0.0
-    seen = persistence_of(stretches, significance=1).seen
+    seen = persistence_of(stretches, tested=False)
     # of independent steps 95% lie within this (Bartlett 1946); shuffling, as a fit does, takes too long for what is asked every second
     return seen if seen > 2 / math.sqrt(sum(map(len, stretches))) else 0.0
 

@@ -352,7 +352,7 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
-        law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), persistence_of(each).value),
+        law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), persistence_of(each)),
         mean_error_s=statistics.stdev([float(times_s.mean()) for times_s in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
         with_call=beside is None and setting.mode == "mirrored",
         busy_core_slowdown=beside.slowdown if beside is not None else 0.0,

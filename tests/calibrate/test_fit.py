@@ -87,7 +87,7 @@ def test_steps_that_persist_are_neither_a_narrower_law_nor_runs_that_differ(synt
 
 def test_steps_that_do_not_persist_are_said_not_to(synthetic: Any) -> None:
     tables = [StepTable.of(read_measurements(synthetic.steps(seed=seed))) for seed in range(30)]
-    assert np.count_nonzero([persistence_of(table.stretches()).value for table in tables]) <= 4  # 1 or 2 are expected
+    assert np.count_nonzero([persistence_of(table.stretches()) for table in tables]) <= 4  # 1 or 2 are expected
 
 
 def test_the_spread_between_runs_is_seen_in_several_of_them(synthetic: Any) -> None:
