@@ -495,14 +495,15 @@ class End(Record, kind="end"):
 RecordT = TypeVar("RecordT", bound=Record)
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
-_ABOUT = {
-    "step": "a training step",
-    "links": "links",
-    "servers": "a parameter server",
-    "input": "an input pipeline",
-    "replay": "a model that learns",
-    "noise_scale": "gradient norms",
+_PROBES = {
+    "step": ("a training step", "files that `paceline calibrate` made"),
+    "links": ("links", "a file of `paceline calibrate-link`"),
+    "servers": ("a parameter server", "a file of `paceline calibrate-server`"),
+    "input": ("an input pipeline", "a file of `paceline calibrate-input`"),
+    "replay": ("a model that learns", ""),
+    "noise_scale": ("gradient norms", "files that `paceline calibrate --noise-scale` made"),
 }
+"""What probes measure, and what makes such files."""
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
@@ -549,13 +550,6 @@ class Measurements:
             return fingerprint
         raise CalibrationError(f"{self.path}: has no fingerprint of the device: {CUT_SHORT}")
 
-    def check_probe(self, probe: str, made_by: str) -> None:
-        """Raise MeasurementsError unless it is what a probe of this name has written; ``made_by`` says which files are."""
-        measured = self.header.probe
-        if measured != probe:
-            about = _ABOUT.get(measured, f"a {measured}")
-            raise MeasurementsError(f"{self.path}: holds measurements of {about}, not of {_ABOUT[probe]}; use {made_by}")
-
     @property
     def empty(self) -> bool:
         """Nothing was timed."""
@@ -579,8 +573,8 @@ def new_file(folder: Path, name: str, probe: str) -> Path:
     return next(path for file in names if not (path := folder / f"{file}.ndjson").exists())
 
 
-def read_measurements(path: Path) -> Measurements:
-    """Read and validate a measurement file.
+def read_measurements(path: Path, probe: str | None = None) -> Measurements:
+    """Read and validate a measurement file; of a probe, where one is named.
 
     A last line that was cut off in writing is left out and remembered; any other fault is
     an error.
@@ -621,6 +615,10 @@ def read_measurements(path: Path) -> Measurements:
         raise MeasurementsError(f"{path}: holds no measurements; measure again")
     if not isinstance(records[0], Header):
         raise MeasurementsError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; {_OTHER_FILE}")
+    measured = records[0].probe
+    if probe is not None and measured != probe:
+        (about, _), (needed, files) = _PROBES.get(measured, (f"a {measured}", "")), _PROBES[probe]
+        raise MeasurementsError(f"{path}: holds measurements of {about}, not of {needed}; use {files}")
     return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)
 
 

@@ -316,9 +316,7 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
     MeasurementsError
         The file is damaged, or holds no such measurements.
     """
-    measured = read_measurements(measurements)
-    if measured.header.probe != "input":
-        raise MeasurementsError(f"{measurements}: holds no measurements of an input pipeline; measure with `paceline calibrate-input`")
+    measured = read_measurements(measurements, "input")
     if not measured.of(PipelineRecord) or not measured.of(Batches):
         raise MeasurementsError(f"{measurements}: holds no batches: {CUT_SHORT}")
     pipeline = measured.of(PipelineRecord)[0]

@@ -63,8 +63,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     CalibrationError
         The file is damaged, or holds too little to be fitted.
     """
-    measured = read_measurements(measurements)
-    measured.check_probe("links", "a file of `paceline calibrate-link`")
+    measured = read_measurements(measurements, "links")
     rng = np.random.default_rng(seed)
     network = "gloo" if measured.header.arguments.get("carrier") == "gloo" else "grpc"
     costs = _costs(measured, network)

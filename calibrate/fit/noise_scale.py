@@ -141,8 +141,7 @@ def fit_noise_scale(measurements: Path, seed: int = 0) -> NoiseFit:
     CalibrationError
         No signal is seen in the noise.
     """
-    measured = read_measurements(measurements)
-    measured.check_probe("noise_scale", "files that `paceline calibrate --noise-scale` made")
+    measured = read_measurements(measurements, "noise_scale")
     records = measured.of(GradientNorms)
     if not records or not measured.complete:
         raise MeasurementsError(f"{measurements}: {CUT_SHORT}")

@@ -23,7 +23,7 @@ from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
 from simulator.base.errors import CalibrationError
 from simulator.base.text import digits, format_seconds
-from simulator.spec.workload import Affine, Workload, WorkloadRange
+from simulator.spec.workload import Affine, CalibrationFit, Workload, WorkloadRange
 
 Array = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def fit_profiles(
         name=name,
         description=f"{name}: batches of {_range(table.batches)} on {device}, from a profile",
         precision=precision,
-        **times.fields(),
+        **times.fields,
         input=_input(profiled),
         input_bytes_per_sample=_bytes_per_sample(profiled),
         variables=in_order_of_readiness(
@@ -102,7 +102,9 @@ def fit_profiles(
         ),
         calibrated=WorkloadRange(batch=(table.batches[0], table.batches[-1]), tensor_bytes=(min(sizes), max(sizes)), device=device),
         uncertainty=None if draws is None else drawn(list(parameters), draws),
-        fit=times.quality({} if draws is None else intervals_90(list(parameters), draws, around=list(parameters.values()))),
+        fit=CalibrationFit(
+            **times.quality, intervals_90={} if draws is None else intervals_90(list(parameters), draws, around=list(parameters.values()))
+        ),
         provenance=provenance_of_profiles(profiled.profiles, len(set(table.runs)), model.source, command) | flags,
     )
 

@@ -7,9 +7,11 @@ real pulls and pushes by a fit). Latency and bandwidth are fitted in :mod:`calib
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,10 +76,10 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
     CalibrationError
         The file is damaged, or holds too little to be fitted.
     """
-    measured = read_measurements(measurements)
-    measured.check_probe("servers", "a file of `paceline calibrate-server`")
+    measured = read_measurements(measurements, "servers")
     link = _Link.of(base)
-    wire = link.wire if measured.header.arguments.get("peer") else no_wire
+    # between two processes of one machine there is no wire
+    wire = link.wire if measured.header.arguments.get("peer") else lambda _: 0.0
     try:
         fitted = _fitted(measured, wire, np.random.default_rng(seed))
     except CalibrationError as error:
@@ -89,11 +91,6 @@ _TOLERANCE = 0.05
 """Of a time around the fit: beyond it residuals count linearly."""
 _NOTHING = 1e-6
 """Of the shortest or the largest time: a bound is approached, never reached."""
-
-
-def no_wire(_: float) -> float:
-    """Between two processes of one machine there is none."""
-    return 0.0
 
 
 @dataclass(frozen=True)
@@ -194,54 +191,43 @@ class _Fitted:
     relative_residual: float
 
 
-def _mean(works: Iterable[HostWork]) -> tuple[float, float]:
+def _mean(works: Iterable[HostWork]) -> Array:
     """Mean seconds a tensor and a byte."""
-    per_tensor, per_byte = zip(*((work.per_tensor, work.per_byte) for work in works), strict=True)
-    return float(np.mean(per_tensor)), float(np.mean(per_byte))
+    return np.asarray(np.mean([(work.per_tensor, work.per_byte) for work in works], axis=0))
 
 
 def _fitted(measured: Measurements, wire: Wire, rng: np.random.Generator) -> _Fitted:
-    calls: dict[str, dict[Setting, dict[int, list[float]]]] = {direction: {} for direction in _DIRECTIONS}
+    calls: dict[tuple[str, Setting, int], list[float]] = defaultdict(list)
     for record in measured.of(Exchange):
-        calls[record.direction].setdefault((record.tensors, record.size_bytes), {}).setdefault(record.round, []).append(record.seconds)
-    times = {
-        direction: {
-            setting: {turn: float(np.median(seconds)) for turn, seconds in by_round.items()}
-            for setting, by_round in sorted(settings.items())
-        }
-        for direction, settings in calls.items()
-    }
-    rounds = sorted({record.round for record in measured.of(Exchange)})
+        calls[record.direction, (record.tensors, record.size_bytes), record.round].append(record.seconds)
+    times: dict[str, dict[Setting, dict[int, float]]] = {direction: {} for direction in _DIRECTIONS}
+    for (direction, setting, turn), seconds in sorted(calls.items()):
+        times[direction].setdefault(setting, {})[turn] = float(np.median(seconds))
+    rounds = sorted({turn for *_, turn in calls})
     medians = {direction: _medians(times[direction], list(times[direction]), rounds) for direction in _DIRECTIONS}
     works = {direction: _host_work(medians[direction], wire) for direction in _DIRECTIONS}
 
-    def draw() -> tuple[float, float]:
+    def drawn_of(values: Sequence[Any]) -> list[Any]:
+        return [values[index] for index in rng.integers(len(values), size=len(values))]
+
+    def draw() -> Array:
         # rounds, which all settings and both directions have in common, and settings, which the cost model fits more or less well
-        some = [rounds[index] for index in rng.integers(len(rounds), size=len(rounds))]
-        each = []
-        for direction, by_round in times.items():
-            settings = list(by_round)
-            chosen = [settings[index] for index in rng.integers(len(settings), size=len(settings))]
-            each.append(_host_work(_medians(by_round, chosen, some), wire, works[direction]))
-        return _mean(each)
+        some = drawn_of(rounds)
+        return _mean(
+            _host_work(_medians(by_round, drawn_of(list(by_round)), some), wire, works[direction]) for direction, by_round in times.items()
+        )
 
     draws = np.maximum(bootstrapped(draw, "pulls and pushes"), _SMALLEST)
-    _, per_byte = _mean(works.values())
-    compared = [
-        (direction, tensors, size, time_s, float(works[direction](tensors, size)))
-        for direction in _DIRECTIONS
-        for (tensors, size), time_s in medians[direction]
-    ]
-    return _Fitted(
-        works,
-        draws,
-        float(np.quantile(draws[:, 1], 0.05)) > _SMALLEST and per_byte > wire(per_byte),
-        tuple(
-            ExchangePoint(direction=direction, tensors=tensors, size_bytes=size, median_s=digits(time_s), fitted_s=digits(fitted_s))
-            for direction, tensors, size, time_s, fitted_s in compared
-        ),
-        max(abs(fitted_s / time_s - 1.0) for *_, time_s, fitted_s in compared),
-    )
+    per_byte = float(_mean(works.values())[1])
+    points, residual = [], 0.0
+    for direction, settings in medians.items():
+        for (tensors, size), time_s in settings:
+            fitted_s = float(works[direction](tensors, size))
+            residual = max(residual, abs(fitted_s / time_s - 1.0))
+            point = {"direction": direction, "tensors": tensors, "size_bytes": size}
+            points.append(ExchangePoint(**point, median_s=digits(time_s), fitted_s=digits(fitted_s)))
+    knows_bytes = float(np.quantile(draws[:, 1], 0.05)) > _SMALLEST and per_byte > wire(per_byte)
+    return _Fitted(works, draws, knows_bytes, tuple(points), residual)
 
 
 def _medians(times: Times, settings: Sequence[Setting], rounds: Sequence[int]) -> list[tuple[Setting, float]]:
@@ -320,7 +306,7 @@ def _columns(base: Cluster) -> dict[str, tuple[float, ...]]:
 
 
 def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: dict[str, str]) -> Cluster:
-    center, costs, known = np.array(_mean(fitted.work.values())), fitted.draws, [_TENSOR, _BYTE]
+    center, costs, known = _mean(fitted.work.values()), fitted.draws, [_TENSOR, _BYTE]
     if not fitted.knows_bytes:
         center, costs, known = center * [1.0, 0.0], costs * [1.0, 0.0], [_TENSOR]
     per_tensor_s, per_byte_s = (float(value) for value in center)
@@ -350,7 +336,14 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
         "transport": base.transport.model_copy(update=transport),
         "uncertainty": drawn(tuple(columns), np.column_stack(list(columns.values()))[:DRAWS_KEPT]),
         "fit_hosts": CalibrationFitHosts(
-            **{direction: _cost(work, fitted.knows_bytes) for direction, work in fitted.work.items()},
+            **{
+                direction: HostCost(
+                    per_tensor_s=digits(work.per_tensor),
+                    per_byte_s=digits(work.per_byte) if fitted.knows_bytes else None,
+                    base_s=digits(work.base),
+                )
+                for direction, work in fitted.work.items()
+            },
             points=fitted.points,
             relative_residual=digits(fitted.relative_residual),
             intervals_90=intervals,
@@ -358,11 +351,6 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
         "provenance": facts,
     }
     return Cluster.model_validate(base.model_copy(update=changes).model_dump(exclude_unset=True))
-
-
-def _cost(work: HostWork, knows_bytes: bool) -> HostCost:
-    per_byte_s = digits(work.per_byte) if knows_bytes else None
-    return HostCost(per_tensor_s=digits(work.per_tensor), per_byte_s=per_byte_s, base_s=digits(work.base))
 
 
 def _facts(base: Cluster, measured: Measurements, command: str, link: _Link, fitted: _Fitted) -> dict[str, str]:

@@ -51,7 +51,7 @@ from simulator.base.validation_errors import rule_of
 from simulator.job.costs import longest_wait_s
 from simulator.spec.job import Duration, IteratorEnds, Overheads
 from simulator.spec.layers import Layer
-from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
+from simulator.spec.workload import Affine, CalibrationFit, Counted, ServerCost, Variable, Workload, WorkloadRange
 
 _MOST_SLOWDOWN = 10.0
 """By a busy core; no workload takes more."""
@@ -103,9 +103,8 @@ def fit_workload(
         runs are at different levels, and ``accept_disturbed`` is not set.
     """
     files = [measurements] if isinstance(measurements, Path) else list(measurements)
-    runs = [read_measurements(file) for file in files]
+    runs = [read_measurements(file, "step") for file in files]
     for file, measured in zip(files, runs, strict=True):
-        measured.check_probe("step", "files that `paceline calibrate` made")
         if len(headers := measured.of(Header)) > 1:
             raise MeasurementsError(
                 f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"
@@ -183,7 +182,7 @@ def _fitted(
         model=model,
         backend=fingerprint.backend,
         precision=measured.header.arguments.get("precision", "float32"),
-        **times.fields(),
+        **times.fields,
         run_to_run_shared=digits(share) if share is not None else None,
         busy_core_slowdown=digits(min(slowdown.value, _MOST_SLOWDOWN)) if slowdown is not None else 0.0,
         device_work=_device_work(runs, table),
@@ -195,7 +194,11 @@ def _fitted(
             device=device,
         ),
         uncertainty=drawn(names, draws),
-        fit=times.quality(intervals, {str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)}),
+        fit=CalibrationFit(
+            **times.quality,
+            intervals_90=intervals,
+            peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
+        ),
         provenance=facts
         | of_overheads
         | ({"at_once": together.text} if together is not None else {})
@@ -389,7 +392,7 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
     )
     ratios = []
     for batch in table.batches:
-        of_step = table.mean(batch) * (table.share(batch, "forward") + table.share(batch, "backward"))
+        of_step = table.mean(batch) * table.shares(batch)[:2].sum()
         ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
     return layers, (
         f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; "

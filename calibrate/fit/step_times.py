@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from scipy.optimize import lsq_linear
 from calibrate.fit.estimators import (
     DRAWS,
     FEWEST_FACTORS,
+    Fitted,
+    Line,
     distribution_of,
     drawn_distributions,
     line_of_means,
@@ -31,13 +33,14 @@ from calibrate.fit.estimators import (
 from calibrate.measurements import CUT_SHORT, Measurements, Split, StepTime
 from simulator.base.errors import CalibrationError
 from simulator.base.text import digits
-from simulator.spec.distributions import Constant, Distribution
-from simulator.spec.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
+from simulator.spec.distributions import Constant
+from simulator.spec.workload import CalibrationPoint
 
 Array = NDArray[np.float64]
-Phase = Literal["forward", "backward", "apply"]
 
-_PHASES: tuple[Phase, ...] = ("forward", "backward", "apply")
+STEP_PARAMETERS = "forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"
+"""What is fitted to steps, in seconds."""
+
 _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
 _INTERRUPTED = 1.5
@@ -125,14 +128,14 @@ class StepTable:
         """Mean step time of a batch size, in seconds."""
         return float(np.mean(self.times(batch)))
 
-    def share(self, batch: int, phase: Phase) -> float:
-        """Share of a phase in the step's mean time: its seconds over those of all phases, summed over the split steps.
+    def shares(self, batch: int) -> Array:
+        """Shares of forward, backward and apply in the step's mean time: their seconds over those of all, summed over the split steps.
 
-        A quotient of sums, since it divides a mean: mean or median of each step's own shares
+        Quotients of sums, since they divide a mean: mean or median of each step's own shares
         would count a long step, which the mean feels most, as much as a short one.
         """
         sums = np.sum(self.splits[batch], axis=0)
-        return float(sums[_PHASES.index(phase)] / np.sum(sums))
+        return np.asarray(sums / np.sum(sums))
 
     def fastest(self) -> float:
         """The fastest step that was seen, as a share of the mean of its batch size."""
@@ -212,8 +215,7 @@ class StepTable:
         return float(np.sqrt(within + across))
 
 
-@dataclass(frozen=True)
-class StepCost:
+class StepCost(NamedTuple):
     """Forward and backward as affine functions of the batch, and apply, which does not depend on it.
 
     Attributes
@@ -226,16 +228,10 @@ class StepCost:
         Largest relative distance of a measured mean from the line.
     """
 
-    forward: Affine
-    backward: Affine
+    forward: Line
+    backward: Line
     apply_s: float
     relative_residual: float = 0.0
-
-    def parameters(self, batches: int) -> dict[str, float]:
-        """What was fitted to steps of that number of batch sizes, in seconds by name."""
-        passes = {"forward": self.forward, "backward": self.backward}
-        keys = ("base_s", "per_sample_s") if batches > 1 else ("per_sample_s",)
-        return {f"{name}.{key}": getattr(line, key) for name, line in passes.items() for key in keys} | {"apply_s": self.apply_s}
 
 
 def step_cost(table: StepTable) -> StepCost:
@@ -255,83 +251,51 @@ def step_cost(table: StepTable) -> StepCost:
     batches = table.batches
     if len(batches) == 1:
         (batch,) = batches
-        forward, backward, apply_s = (table.share(batch, phase) * table.mean(batch) for phase in _PHASES)
-        return StepCost(Affine(base_s=0.0, per_sample_s=forward / batch), Affine(base_s=0.0, per_sample_s=backward / batch), apply_s)
+        forward, backward, apply_s = (table.shares(batch) * table.mean(batch)).tolist()
+        return StepCost(Line(0.0, forward / batch), Line(0.0, backward / batch), apply_s)
     means = np.array([table.mean(batch) for batch in batches])
-    line = line_of_means(batches, means)
-    apply_s = min(float(np.mean([table.share(batch, "apply") * line(batch) for batch in batches])), line.base)
+    line, shares = line_of_means(batches, means), np.array([table.shares(batch) for batch in batches])
+    apply_s = min(float(np.mean([share * line(batch) for batch, share in zip(batches, shares[:, 2], strict=True)])), line.base)
     base, slope = line.base - apply_s, line.slope
-    sizes = np.array(batches, float)
+    sizes, passes = np.array(batches, float), shares[:, 0] + shares[:, 1]
     rest = base + slope * sizes
-    shares = np.array([_forward_of_rest(table, batch) for batch in batches])
-    solution = lsq_linear(np.column_stack([base / rest, slope * sizes / rest]), shares, bounds=(0.0, 1.0), method="bvls").x
+    forward_share = np.where(passes > 0, shares[:, 0] / np.where(passes > 0, passes, 1.0), 0.5)  # half of nothing
+    solution = lsq_linear(np.column_stack([base / rest, slope * sizes / rest]), forward_share, bounds=(0.0, 1.0), method="bvls").x
     # least squares may end a rounding error outside
-    of_base, of_slope = (min(max(float(share), 0.0), 1.0) for share in solution)
+    of_base, of_slope = np.clip(solution, 0.0, 1.0).tolist()
     return StepCost(
-        Affine(base_s=of_base * base, per_sample_s=of_slope * slope),
-        Affine(base_s=(1.0 - of_base) * base, per_sample_s=(1.0 - of_slope) * slope),
+        Line(of_base * base, of_slope * slope),
+        Line((1.0 - of_base) * base, (1.0 - of_slope) * slope),
         apply_s,
-        max(abs(line(batch) / mean - 1.0) for batch, mean in zip(batches, means, strict=True)),
+        line.residual(batches, means),
     )
 
 
-@dataclass(frozen=True)
-class StepFit:
-    """What step times give of a workload: the cost of a step, the distribution around it, and joint bootstrap draws of the cost.
+def _parameters(cost: StepCost, batches: int) -> dict[str, float]:
+    """What was fitted to steps of that number of batch sizes: of one, the fixed parts of forward and backward are no parameters."""
+    seconds = zip(STEP_PARAMETERS, (*cost.forward, *cost.backward, cost.apply_s), strict=True)
+    return {name: value for name, value in seconds if batches > 1 or not name.endswith(".base_s")}
 
-    One batch size cannot tell the fixed parts of forward and backward from the samples': then
-    these are no parameters.
+
+class StepFit(NamedTuple):
+    """What step times give of a workload.
 
     Attributes
     ----------
-    table, cost
-        The steps, and what they cost.
+    parameters
+        Seconds by name: :data:`STEP_PARAMETERS`, of one batch size without the fixed parts.
     draws
-        Seconds in the order of :attr:`parameters`, shape (200, parameters); None where there are none.
-    jitter, jitter_draws
-        Distribution of step times around their mean, and as it might have come out.
-    scores
-        Of its candidates.
-    persistence
-        Of the steps; 0 where as much may be chance.
+        Joint bootstrap draws of these, shape (200, parameters); None where there are none.
+    fields
+        Of the workload, to seven digits.
+    quality
+        Fields of its ``fit``: how well the curves describe what was measured.
     """
 
-    table: StepTable
-    cost: StepCost
+    parameters: dict[str, float]
     draws: Array | None
-    jitter: Distribution
-    jitter_draws: tuple[Distribution, ...]
-    scores: tuple[LawScore, ...]
-    persistence: float
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """Seconds by name: ``forward.base_s``, ``forward.per_sample_s``, ``backward.base_s``, ``backward.per_sample_s`` and ``apply_s``."""
-        return self.cost.parameters(len(self.table.batches))
-
-    def fields(self) -> dict[str, Any]:
-        """The fields of a workload that step times alone tell, to seven digits."""
-        passes = {"forward": self.cost.forward, "backward": self.cost.backward}
-        return {
-            **{name: Affine(base_s=digits(line.base_s), per_sample_s=digits(line.per_sample_s)) for name, line in passes.items()},
-            "apply_s": digits(self.cost.apply_s),
-            "jitter": self.jitter,
-            "jitter_draws": self.jitter_draws,
-            "jitter_least": digits(self.table.fastest()),
-            "run_to_run_cv": round(min(self.table.run_to_run_cv(self.persistence), 1.0), 6),
-        }
-
-    def quality(
-        self, intervals_90: Mapping[str, tuple[float, float]], peak_memory_bytes: Mapping[str, float] | None = None
-    ) -> CalibrationFit:
-        """How well the curves describe what was measured, beside intervals and peak memory by batch size."""
-        return CalibrationFit(
-            points=tuple(_point(self.table, batch) for batch in self.table.batches),
-            relative_residual=digits(self.cost.relative_residual),
-            laws=self.scores,
-            intervals_90=dict(intervals_90),
-            peak_memory_bytes=dict(peak_memory_bytes or {}),
-        )
+    fields: dict[str, Any]
+    quality: dict[str, Any]
 
 
 def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False) -> StepFit:
@@ -352,31 +316,35 @@ def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = F
     CalibrationError
         There are fewer than 10 steps, and ``few_steps`` is not set.
     """
-    cost = step_cost(table)
+    cost, count = step_cost(table), len(table.batches)
     copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not few_steps else []
-    draws = [list(step_cost(copy).parameters(len(table.batches)).values()) for copy in copies]
+    draws = [list(_parameters(step_cost(copy), count).values()) for copy in copies]
     persistence = persistence_of(table.stretches())
     factors = table.factors(persistence)
-    fitted = None if few_steps and len(factors) < FEWEST_FACTORS else distribution_of(factors)
-    jitter = Constant() if fitted is None else with_persistence(fitted.distribution, persistence)
+    fitted = Fitted(Constant(), None) if few_steps and len(factors) < FEWEST_FACTORS else distribution_of(factors)
+    jitter = with_persistence(fitted.distribution, persistence)
     copies = copies[:_DISTRIBUTIONS_DRAWN]
     stays = [persistence_of(copy.stretches(), tested=False) if persistence else 0.0 for copy in copies]
     samples = (copy.factors(each) for copy, each in zip(copies, stays, strict=True))
-    jitter_draws = drawn_distributions(jitter, samples, stays)
-    return StepFit(table, cost, np.array(draws) if draws else None, jitter, jitter_draws, fitted.scores if fitted else (), persistence)
+    fields = {
+        "forward": cost.forward.affine(),
+        "backward": cost.backward.affine(),
+        "apply_s": digits(cost.apply_s),
+        "jitter": jitter,
+        "jitter_draws": drawn_distributions(jitter, samples, stays),
+        "jitter_least": digits(table.fastest()),
+        "run_to_run_cv": round(min(table.run_to_run_cv(persistence), 1.0), 6),
+    }
+    points = tuple(_point(table, batch) for batch in table.batches)
+    quality = {"points": points, "relative_residual": digits(cost.relative_residual), "laws": fitted.scores}
+    return StepFit(_parameters(cost, count), np.array(draws) if draws else None, fields, quality)
 
 
 def _point(table: StepTable, batch: int) -> CalibrationPoint:
     times, mean = table.times(batch), table.mean(batch)
     p5, median, p95 = quantiles(times)
-    phases = {f"{phase}_s": digits(mean * table.share(batch, phase)) for phase in _PHASES}
+    phases = dict(zip(("forward_s", "backward_s", "apply_s"), map(digits, mean * table.shares(batch)), strict=True))
     return CalibrationPoint(batch=batch, steps=len(times), mean_s=digits(mean), p5_s=p5, median_s=median, p95_s=p95, **phases)
-
-
-def _forward_of_rest(table: StepTable, batch: int) -> float:
-    """Forward's share of forward and backward together; half of nothing."""
-    forward, backward = table.share(batch, "forward"), table.share(batch, "backward")
-    return forward / (forward + backward) if forward + backward > 0 else 0.5
 
 
 def smooth(splits: Array) -> Array:

@@ -279,7 +279,10 @@ def test_stages_share_threads_between_asynchronous_ones() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: [lines[0].replace('"input"', '"step"'), *lines[1:]], "holds no measurements of an input pipeline"),
+        (
+            lambda lines: [lines[0].replace('"input"', '"step"'), *lines[1:]],
+            "holds measurements of a training step, not of an input pipeline",
+        ),
         (lambda lines: lines[:3], "holds no batches"),
         (lambda lines: [*lines[:3], lines[3].replace('"epoch": "first"', '"epoch": "other"')], "epoch"),
     ],
