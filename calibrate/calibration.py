@@ -1,6 +1,6 @@
 """Measures and fits in one call: a training step, with what else is measured beside it, and gradients.
 
-Only the order of the calls is here, for ``paceline.api.calibrating``. Measuring is in :mod:`calibrate.profiling`, to which
+Only the order of the calls is here, for ``paceline.api.calibrating`` and studies. Measuring is in :mod:`calibrate.profiling`, to which
 ``options`` go on unchanged, and fitting in ``calibrate/fit``.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from calibrate.fit.noise_scale import NoiseFit, fit_noise_scale
 from calibrate.fit.step import fit_workload
 from calibrate.learning import target_of
 from calibrate.measurements import MeasurementsError, read_measurements
-from calibrate.probing import Progress
 from calibrate.profiling import (
+    Running,
+    StepOptions,
     counting,
     obstacle_to_at_once,
     profile_at_once,
@@ -36,9 +37,7 @@ def calibrate_step(
     at_once: int = 1,
     launches: int = 5,
     accept_disturbed: bool = False,
-    layers: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[StepOptions],
 ) -> Workload:
     """Time steps in separate runs, and then in several processes at once where that is asked for and possible, and fit a workload.
 
@@ -47,7 +46,7 @@ def calibrate_step(
     Parameters
     ----------
     target, name, options
-        As for :func:`calibrate.profiling.profile_step`.
+        As for :func:`calibrate.profiling.profile_step`; progress counts steps, then launches at once.
     command
         What made it, for the provenance.
     runs
@@ -56,12 +55,11 @@ def calibrate_step(
         Processes at the same time, and how often they are started, as for :func:`calibrate.profiling.profile_at_once`; 1 measures none.
     accept_disturbed
         As for :func:`calibrate.fit.step.fit_workload`.
-    layers
-        As for :func:`calibrate.profiling.profile_step`.
-    progress
-        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
     """
-    files = profile_runs(target, name, runs=runs, layers=layers, progress=counting("steps", progress), **options)
+    progress = options.get("progress")
+    options["progress"] = counting("steps", progress)
+    files = profile_runs(target, name, runs=runs, **options)
+    options.pop("layers", None)  # which are those of the runs
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:
@@ -69,8 +67,8 @@ def calibrate_step(
             warnings.warn(without, PacelineWarning, stacklevel=2)
         else:
             fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
-            together = counting("launches at once", progress)
-            files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], progress=together, **options)
+            beside: StepOptions = {**options, "out": files[0], "progress": counting("launches at once", progress)}
+            files += profile_at_once(target, name, processes=at_once, launches=launches, **beside)
     return fit_workload(files, name, command, accept_disturbed=accept_disturbed)
 
 
@@ -92,25 +90,26 @@ def calibrate_again(files: Sequence[Path], name: str, command: str = "", *, acce
     of_gradients = [file for file in files if read_measurements(file).header.probe == "noise_scale"]
     if len(of_gradients) > 1:
         raise MeasurementsError(f"{of_gradients[1]}: is a second file of gradient norms beside {of_gradients[0]}; leave one of the two out")
-    steps = [file for file in files if file not in of_gradients] or files
+    steps = [file for file in files if file not in of_gradients] or files  # of gradients alone, the fit of steps says what is lacking
     workload = fit_workload(steps, name, command, accept_disturbed=accept_disturbed, stored=True)
     return with_noise_scale(workload, fit_noise_scale(of_gradients[0])) if of_gradients else workload
 
 
-def calibrate_noise_scale(problem: str, name: str, *, progress: Progress | None = None, **options: Any) -> NoiseFit:
+def calibrate_noise_scale(
+    problem: str, name: str, *, batch: int, epochs: float, device: str | None = None, **running: Unpack[Running]
+) -> NoiseFit:
     """Measure gradients at two batch sizes while a model learns, and fit the gradient noise scale.
 
     Parameters
     ----------
     problem
         One of :data:`calibrate.learning.PROBLEMS`, or ``FILE.py:FUNCTION``.
-    name, options
+    name, batch, epochs, device, running
         As for :func:`calibrate.profiling.profile_noise_scale`.
-    progress
-        Called with moments done and in all, and what is counted.
     """
     target = target_of(problem, "noise_scale")
-    return fit_noise_scale(profile_noise_scale(target, name, progress=counting("moments of the training", progress), **options))
+    running["progress"] = counting("moments of the training", running.get("progress"))
+    return fit_noise_scale(profile_noise_scale(target, name, batch=batch, epochs=epochs, device=device, **running))
 
 
 def with_noise_scale(workload: Workload, fitted: NoiseFit) -> Workload:

@@ -1,12 +1,10 @@
 """Runs the probes that measure a step, a link, a server, an input pipeline or gradients; returns the measurement files. Fits nothing.
 
 ``profile_...`` means "measure" here; profiles that TensorFlow wrote (XPlane) are read in ``calibrate/xplane``. Arguments become flags
-of ``calibrate/probes/step.py``, ``links.py``, ``input_pipeline.py`` and ``noise_scale.py``: change a flag on both sides.
-``paceline.api.calibrating`` passes values by the parameter names here, through calibration.py, and has the options, help and most
-defaults that users meet. From here they get only ``DEFAULT_SIZES``, ``DEFAULT_TENSORS``, ``DEFAULT_TENSOR_SIZES`` and what it does not
-pass, such as ``repeats``. Errors name arguments in backticks as that module does (``at_once``, not ``processes``): the command line
-turns them into options.
-Processes are handled in :mod:`calibrate.probing`.
+of ``calibrate/probes/step.py``, ``links.py``, ``input_pipeline.py`` and ``noise_scale.py``, which have defaults for what is left out:
+change a flag on both sides. ``paceline.api.calibrating`` passes values by the parameter names here, through calibration.py, and has
+the options and help that users meet. Errors name arguments in backticks as it does (``at_once``, not ``processes``): the command line
+turns them into options. Processes are handled in :mod:`calibrate.probing`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
@@ -26,8 +24,6 @@ from simulator.base.validation_errors import quoted
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """Of Keras, whose steps are measured."""
-DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
-"""Bytes of the messages that a link is measured with: 1 KiB to 64 MiB."""
 DEFAULT_TENSORS = (1, 4, 16, 64)
 """How many variables are pulled and pushed at once."""
 DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
@@ -61,21 +57,23 @@ class Running(TypedDict, total=False):
     progress: Progress | None
 
 
-class StepOptions(TypedDict, total=False):
+class StepOptions(Running, total=False):
     """How steps are measured: keywords of :func:`profile_step`, :func:`profile_runs` and :func:`profile_at_once`.
+
+    What is left out, ``calibrate/probes/step.py`` takes by default.
 
     Attributes
     ----------
     custom
         The target is a training step of the user's own.
     batches
-        Batch sizes, at least two different ones; 16, 32 and 64.
+        Batch sizes, at least two different ones.
     steps
-        Timed steps at each batch size; 50.
+        Timed steps at each batch size.
     rounds
-        Turns over the batch sizes, over which the steps of each size are spread; 10.
+        Turns over the batch sizes, over which the steps of each size are spread.
     repeats
-        How many of them, at most half, are measured again where something else has disturbed them; 5.
+        How many of them, at most half, are measured again where something else has disturbed them.
     device
         ``CPU``, ``GPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
     keras_backend
@@ -104,17 +102,7 @@ class StepOptions(TypedDict, total=False):
     replicas: int
 
 
-def profile_step(
-    target: str,
-    name: str,
-    *,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[StepOptions],
-) -> Path:
+def profile_step(target: str, name: str, **options: Unpack[StepOptions]) -> Path:
     """Time real training steps in the user's Python.
 
     Parameters
@@ -124,8 +112,6 @@ def profile_step(
         with ``custom``, FUNCTION(batch_size) returns a callable that does one training step.
     name
         Start of the measurement file's name.
-    python, timeout_s, folder, out, progress
-        As :class:`Running` says.
     options
         As :class:`StepOptions` says.
 
@@ -141,55 +127,40 @@ def profile_step(
     CalibrationError
         The probe failed; what was measured is kept.
     """
-    arguments = _step_arguments(target, **options)
-    path = _made(folder, out or new_file(folder, name, "step"))
-    run_probe("step", arguments, path, python, timeout_s, progress)
-    return path
+    return _measured("step", "step", _step_arguments(target, options), name, **_running(options))
 
 
-def _step_arguments(
-    target: str,
-    *,
-    custom: bool = False,
-    batches: Sequence[int] = (16, 32, 64),
-    steps: int = 50,
-    rounds: int = 10,
-    repeats: int = 5,
-    device: str | None = None,
-    keras_backend: str = "tensorflow",
-    precision: str = "float32",
-    jit: bool = False,
-    layers: bool = False,
-    replicas: int = 1,
-) -> list[str]:
+def _running(options: StepOptions) -> Running:
+    """Where the probe runs and writes."""
+    return cast(Running, {key: value for key, value in options.items() if key in Running.__annotations__})
+
+
+def _step_arguments(target: str, options: StepOptions) -> list[str]:
+    asked: dict[str, Any] = {key: value for key, value in options.items() if key not in Running.__annotations__}
+    custom, backend = asked.pop("custom", False), asked.pop("keras_backend", "tensorflow")
     check_target(target, "`step`" if custom else "`model`")
-    bad = [batch for batch in batches if batch < 1]
-    if bad:
-        raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
-    if not _different(batches):
-        raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
-    if steps < 5:
-        raise InputError(f"`steps={steps}`: must be at least 5, better 50")
-    if layers and custom:
+    if (batches := asked.get("batches")) is not None:
+        if bad := [batch for batch in batches if batch < 1]:
+            raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
+        if not _different(batches):
+            raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
+    if asked.get("steps", 5) < 5:
+        raise InputError(f"`steps={asked['steps']}`: must be at least 5, better 50")
+    if custom and asked.get("layers"):
         raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
-    if replicas < 1 or (replicas > 1 and (custom or layers or jit)):
+    if (replicas := asked.get("replicas", 1)) < 1 or (replicas > 1 and (custom or asked.get("layers") or asked.get("jit"))):
         raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
-    if keras_backend not in BACKENDS:
-        hint = did_you_mean(keras_backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
-        raise InputError(f"`keras_backend` {quoted(keras_backend)}: is no backend of Keras that is measured; {hint}")
-    flags = _flags(
-        batches=batches, steps=steps, rounds=rounds, repeats=repeats, precision=precision,
-        backend=keras_backend if keras_backend != "tensorflow" else None, device=device or None, jit=jit, layers=layers,
-        replicas=replicas if replicas > 1 else None,
-    )  # fmt: skip
-    return ["--step" if custom else "--model", target, *flags]
+    if backend not in BACKENDS:
+        hint = did_you_mean(backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
+        raise InputError(f"`keras_backend` {quoted(backend)}: is no backend of Keras that is measured; {hint}")
+    return ["--step" if custom else "--model", target, *_flags(**asked, backend=backend)]
 
 
 def _flags(**values: Any) -> list[str]:
-    """Flags of a probe, those of several values with commas between; none of None and False."""
+    """Flags of a probe, those of several values with commas between; none of None, False and empty text."""
     arguments = []
     for name, value in values.items():
-        if value is None or value is False:
+        if value is None or value is False or value == "":
             continue
         arguments.append(f"--{name.replace('_', '-')}")
         if value is not True:
@@ -202,16 +173,7 @@ def _different(values: Sequence[int]) -> bool:
     return len(values) > 1 and len(set(values)) == len(values)
 
 
-def profile_runs(
-    target: str,
-    name: str,
-    *,
-    runs: int = 3,
-    out: Path | None = None,
-    folder: Path = MEASUREMENTS,
-    progress: Progress | None = None,
-    **options: Any,
-) -> list[Path]:
+def profile_runs(target: str, name: str, *, runs: int = 3, **options: Unpack[StepOptions]) -> list[Path]:
     """:func:`profile_step` several times, each in a process of its own.
 
     Two processes on the same device differ in speed by more than the rounds of one do
@@ -219,12 +181,10 @@ def profile_runs(
 
     Parameters
     ----------
-    target, name, folder, progress, options
-        As for :func:`profile_step`.
+    target, name, options
+        As for :func:`profile_step`; ``out`` is the first measurement file, and the others are called after it.
     runs
         How many.
-    out
-        The first measurement file; the others are called after it.
 
     Returns
     -------
@@ -233,13 +193,18 @@ def profile_runs(
     """
     if runs < 1:
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
-    first = out or new_file(folder, name, "step")
+    first, progress = _first(name, options), options.get("progress")
     paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
     with keeping(first):
         for number, path in enumerate(paths):
-            report = _part(progress, number, runs) if progress is not None else None
-            profile_step(target, name, out=path, folder=folder, progress=report, **options)
+            own: StepOptions = {**options, "out": path, "progress": None if progress is None else _part(progress, number, runs)}
+            profile_step(target, name, **own)
     return paths
+
+
+def _first(name: str, options: StepOptions) -> Path:
+    """The file of the first of several processes."""
+    return options.get("out") or new_file(options.get("folder", MEASUREMENTS), name, "step")
 
 
 def obstacle_to_at_once(processes: int, device_kind: str) -> str:
@@ -252,19 +217,7 @@ def obstacle_to_at_once(processes: int, device_kind: str) -> str:
     return f"{processes} processes at once need as many cores, and there are {cores}" if cores < processes else ""
 
 
-def profile_at_once(
-    target: str,
-    name: str,
-    *,
-    processes: int = 2,
-    launches: int = 5,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[StepOptions],
-) -> list[Path]:
+def profile_at_once(target: str, name: str, *, processes: int = 2, launches: int = 5, **options: Unpack[StepOptions]) -> list[Path]:
     """Time plain steps in several processes at the same time, again and again.
 
     Each process has cores of its own, as many as the others, and all begin to time their
@@ -274,17 +227,11 @@ def profile_at_once(
     Parameters
     ----------
     processes
-        At the same time, at least 2.
+        At the same time, at least 2; :func:`obstacle_to_at_once` says whether they can be.
     launches
         How often, at least 2.
-    timeout_s
-        Seconds after which a launch is stopped.
-    out
-        The files are called after it; None makes up a new name.
-    progress
-        Called with launches done.
-    target, name, python, folder, options
-        As for :func:`profile_step`.
+    target, name, options
+        As for :func:`profile_step`; the files are called after ``out``, and progress counts launches.
 
     Returns
     -------
@@ -294,31 +241,24 @@ def profile_at_once(
     Raises
     ------
     InputError
-        An argument cannot be used, or there are too few cores.
+        An argument cannot be used.
     CalibrationError
         A process failed; what was measured is kept.
     """
-    arguments = _step_arguments(target, **options)
-    if processes < 2 or launches < 2:
-        raise InputError(f"`at_once={processes}`, `launches={launches}`: must be at least 2 each, better 2 and 5")
-    obstacle = obstacle_to_at_once(processes, "CPU")
-    if obstacle:
-        raise InputError(f"`at_once={processes}`: {obstacle}; leave it out")
-    first = out or new_file(folder, name, "step")
+    arguments, first, progress = _step_arguments(target, options), _first(name, options), options.get("progress")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
     paths = []
     for launch in range(1, launches + 1):
         if progress is not None:
             progress(launch - 1, launches, f"launch {launch} of {launches}")
-        with scratch() as meeting:
+        with scratch() as meeting, keeping(first):
             runs = []
             for process in range(processes):
                 own = cores[process * each : (process + 1) * each]
-                path = _made(folder, first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
+                path = _made(first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
                 runs.append((arguments + _flags(launch=launch, cores=own, together=f"{meeting}:{process}:{processes}"), path))
-            with keeping(first):
-                run_probes("step", runs, python, timeout_s)
+            run_probes("step", runs, options.get("python"), options.get("timeout_s"))
         paths += [path for _, path in runs]
     if progress is not None:
         progress(launches, launches, "measured at once")
@@ -339,7 +279,7 @@ def profile_link(
     name: str,
     *,
     peer: str | None = None,
-    sizes: Sequence[int] = DEFAULT_SIZES,
+    sizes: Sequence[int] | None = None,
     rounds: int = 7,
     logical_devices: int = 0,
     carrier: Literal["grpc", "gloo"] = "grpc",
@@ -355,7 +295,7 @@ def profile_link(
         ``HOST:PORT`` where ``paceline calibrate-link --serve`` runs; None measures between
         two processes of this machine, on the loopback of a network namespace of their own.
     sizes
-        Bytes of the messages.
+        Bytes of the messages; None: 1 KiB to 64 MiB.
     rounds
         How often each size is measured, in turn.
     logical_devices
@@ -373,13 +313,13 @@ def profile_link(
     """
     if peer is not None:
         check_address(peer, "`peer`")
-    if not _different(sizes) or min(sizes) < 4:
+    if sizes is not None and (not _different(sizes) or min(sizes) < 4):
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
     if logical_devices == 1 or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
     if carrier == "gloo" and logical_devices:
         raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
-    flags = _flags(sizes=sizes, rounds=rounds, peer=peer or None, logical_devices=logical_devices or None)
+    flags = _flags(sizes=sizes, rounds=rounds, peer=peer, logical_devices=logical_devices or None)
     return _measured("links", "links", ["--carrier", carrier, "links", *flags], name, **running)
 
 
@@ -390,7 +330,6 @@ def profile_server(
     tensors: Sequence[int] = DEFAULT_TENSORS,
     sizes: Sequence[int] = DEFAULT_TENSOR_SIZES,
     rounds: int = 7,
-    seconds: float = 15.0,
     **running: Unpack[Running],
 ) -> Path:
     """Time pulls and pushes between a worker and a parameter server, through TensorFlow's own gRPC transport.
@@ -408,8 +347,6 @@ def profile_server(
         Bytes of each variable, multiples of 4, at least two.
     rounds
         How often all of these are measured, in turn.
-    seconds
-        About so long they are measured; combinations that would take a fifth of it are left out.
     running
         As :class:`Running` says.
 
@@ -436,7 +373,7 @@ def profile_server(
             f"`tensors`, `sizes`: {max(tensors)} variables of each size are {format_bytes(max(tensors) * math.fsum(sizes))}, "
             f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
         )
-    arguments = ["servers", *_flags(tensors=tensors, sizes=sizes, rounds=rounds, seconds=seconds, peer=peer or None)]
+    arguments = ["servers", *_flags(tensors=tensors, sizes=sizes, rounds=rounds, peer=peer)]
     return _measured("links", "server", arguments, name, **running)
 
 
@@ -448,7 +385,6 @@ def profile_input(
     calls: Sequence[int] | None = None,
     rounds: int = 5,
     count: int = 50,
-    seconds: float = 2.0,
     **running: Unpack[Running],
 ) -> Path:
     """Time the batches of a tf.data pipeline in the user's Python.
@@ -466,8 +402,8 @@ def profile_input(
         Parallel calls to measure, or threads where it takes no ``num_parallel_calls``; None: 1, 2, 4 and so on up to the cores.
     rounds
         Turns over all of these.
-    count, seconds
-        Batches of a turn at one setting, and seconds after which it ends.
+    count
+        Batches of a turn at one setting, which ends after 2 s.
     running
         As :class:`Running` says.
 
@@ -487,7 +423,7 @@ def profile_input(
     for option, values in (("batches", batches), ("calls", calls)):
         if values is not None and (not values or min(values) < 1 or len(set(values)) != len(values)):
             raise InputError(f"`{option}={list(values)}`: must be different numbers from 1 on, such as 1,2,4")
-    arguments = _flags(input=target, rounds=rounds, count=count, seconds=seconds, batches=batches, calls=calls)
+    arguments = _flags(input=target, rounds=rounds, count=count, batches=batches, calls=calls)
     return _measured("input_pipeline", "input", arguments, name, **running)
 
 
@@ -539,25 +475,14 @@ def profile_noise_scale(
     check_target(target, "`noise_scale`", "my_model.py:build")
     if batch < 1 or moments < 1 or not (math.isfinite(epochs) and epochs > 0):
         raise InputError(f"`batch={batch}`, `epochs={epochs:g}`, `moments={moments}`: must be above 0")
-    arguments = _flags(problem=target, batch=batch, epochs=float(epochs), moments=moments, seed=seed, device=device or None)
+    arguments = _flags(problem=target, batch=batch, epochs=float(epochs), moments=moments, seed=seed, device=device)
     return _measured("noise_scale", "noise_scale", arguments, name, **running)
 
 
-def _measured(
-    probe: str,
-    kind: str,
-    arguments: list[str],
-    name: str,
-    *,
-    python: str | None = None,
-    timeout_s: float | None = None,
-    folder: Path = MEASUREMENTS,
-    out: Path | None = None,
-    progress: Progress | None = None,
-) -> Path:
-    path = _made(folder, out or new_file(folder, name, kind))
+def _measured(probe: str, kind: str, arguments: list[str], name: str, **running: Unpack[Running]) -> Path:
+    path = _made(running.get("out") or new_file(running.get("folder", MEASUREMENTS), name, kind))
     with keeping(path):
-        run_probe(probe, arguments, path, python, timeout_s, progress)
+        run_probe(probe, arguments, path, running.get("python"), running.get("timeout_s"), running.get("progress"))
     return path
 
 
@@ -610,11 +535,12 @@ def check_address(address: str, place: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _made(folder: Path, path: Path) -> Path:
+def _made(path: Path) -> Path:
+    """The path, in a folder that is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: measurements cannot be kept there: {error.strerror or error}") from None
+        raise InputError(f"{path.parent}: measurements cannot be kept there: {error.strerror or error}") from None
     if path.exists():
         raise InputError(f"{path}: exists; measurements are never overwritten")
     return path

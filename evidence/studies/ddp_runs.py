@@ -31,7 +31,6 @@ from calibrate.fit.link import fit_link
 from calibrate.fit.writing import write_cluster, write_workload
 from calibrate.measurements import Repeat, Updated, Used, new_file, read_measurements
 from calibrate.probing import run_probe
-from calibrate.profiling import DEFAULT_SIZES
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.files import Output, csv_kind
@@ -175,7 +174,7 @@ def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
     out = new_file(measurements, f"link-{mbit_per_s}", "links")
     setting = {
         "task": "link",
-        "sizes": DEFAULT_SIZES,
+        "sizes": [2**power for power in range(10, 27, 2)],  # 1 KiB to 64 MiB, as of paceline calibrate-link
         "rounds": 7,
         "link_out": str(out.absolute()),
         **_common(mbit_per_s, 2, "see its own file"),

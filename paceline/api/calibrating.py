@@ -525,7 +525,7 @@ def calibrate_link(
     """
     from calibrate.fit.link import fit_link, fit_link_table
     from calibrate.fit.writing import CLUSTER, cluster_text
-    from calibrate.profiling import DEFAULT_SIZES, counting, profile_link
+    from calibrate.profiling import counting, profile_link
 
     output = _target(out, CLUSTER, force=force)
     if from_table is not None:
@@ -538,7 +538,7 @@ def calibrate_link(
         raise InputError("`ranks` is of a collective that another tool timed: give `from_table` too")
     else:
         file = profile_link(
-            name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, carrier=carrier,
+            name, peer=peer, sizes=sizes, rounds=rounds, logical_devices=logical_devices or 0, carrier=carrier,
             python=python, timeout_s=timeout_s, folder=Path(measurements), progress=counting("transfers", progress),
         )  # fmt: skip
         cluster = fit_link(file, name, command or f"paceline.calibrate_link({name!r})")

@@ -16,7 +16,7 @@ from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_workload
 from calibrate.measurements import StepTime, read_measurements
 from calibrate.profiling import obstacle_to_at_once, profile_at_once
-from simulator.base.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError
 from simulator.catalogue.loading import load_workload
 
 
@@ -117,14 +117,11 @@ def test_launches_alone_are_no_calibration(synthetic: Any) -> None:
     assert refusal.value.exit_code == 2
 
 
-def test_what_cannot_be_measured_at_once_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_measured_at_once_is_said() -> None:
     cores = len(os.sched_getaffinity(0))
     assert f"there are {cores}" in obstacle_to_at_once(cores + 1, "CPU")
     assert "on CPUs alone" in obstacle_to_at_once(2, "GPU")
     assert obstacle_to_at_once(cores, "CPU") == ""
-    (tmp_path / "model.py").write_text("def build(): ...")
-    with pytest.raises(InputError, match="as many cores"):
-        profile_at_once(f"{tmp_path / 'model.py'}:build", "many", processes=cores + 1, folder=tmp_path)
 
 
 @pytest.mark.usefixtures("warm_probes")
