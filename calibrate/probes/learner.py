@@ -1,12 +1,12 @@
 """A user's model and data as something that learns: gradients with any version of its variables, updates of a share of them, metrics.
 
-Versions that somebody has read lie as rows of one table, so that whole stretches of a replay run in one function of TensorFlow.
-``replay`` says which row is read and written when; ``noise_scale`` needs the gradients alone.
+A version is a list of tensors, one a variable, of the whole model or of the share that a server holds. ``replay`` says which version is
+read when, and which is applied to.
 """
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from . import training
 from .recording import UsageError, place_in, shortened
@@ -54,7 +54,11 @@ class Learner:
             raise UsageError("the model has no trainable variables")
         self.sizes = [int(np.prod(variable.shape)) for variable in self.variables]
         self._make_optimizers(self.model.optimizer)
-        self._made: dict[Any, Any] = {}
+        version, slots, rows = self._specs(self.variables), self._specs(self.slots()), tf.TensorSpec([None, None], tf.int64)
+        self.gradients = tf.function(self._mean_gradients, [version, rows], autograph=False)
+        scale = tf.TensorSpec([], tf.float32)
+        self.step_of_copy = tf.function(self._step_of_copy, [version, slots, version, rows, scale], autograph=False)
+        self._appliers: dict[Sequence[int], Callable[..., list[Any]]] = {}
         self._predict = tf.function(lambda x: self.model(x, training=False), reduce_retracing=True)
 
     def _check_compiled(self) -> None:
@@ -103,7 +107,7 @@ class Learner:
                     raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
         rows = tf.range(min(self.samples, TRIED_BATCH))
         try:
-            self._gradients(self.values(), rows)
+            self.gradients_of(self.values(), rows)
             self.validated()
         except Exception as error:
             if place_in(error, target):
@@ -128,6 +132,10 @@ class Learner:
     def slots(self) -> list[Any]:
         """What the optimizer keeps of the variables."""
         return [slot for optimizer in self._optimizers for slot in optimizer.variables]
+
+    def slot_values(self) -> list[Any]:
+        """Values of these."""
+        return [self._tf.convert_to_tensor(slot.value) for slot in self.slots()]
 
     def _own(self) -> list[Any]:
         """All that changes while it learns: variables, what the optimizer keeps of each, and what is not trained, as moving means."""
@@ -162,7 +170,7 @@ class Learner:
 
     # -- gradients and updates, within functions of TensorFlow -----------------------------------
 
-    def _gradients(self, values: Sequence[Any], rows: Any) -> list[Any]:
+    def gradients_of(self, values: Sequence[Any], rows: Any) -> list[Any]:
         """Of the mean loss of some samples, shape (samples,), with a version of the variables."""
         tf, model = self._tf, self.model
         x, y = self._rows(self.x, rows), self._rows(self.y, rows)
@@ -179,43 +187,53 @@ class Learner:
         """The mean of the gradients of several batches, shape (batches, samples)."""
         tf = self._tf
         if self.batches_can_be_joined:
-            mean = self._gradients(values, tf.reshape(rows, [-1]))
+            mean = self.gradients_of(values, tf.reshape(rows, [-1]))
         else:
             batches = tf.shape(rows)[0]
             _, sums = tf.while_loop(
                 lambda number, _: number < batches,
-                lambda number, sums: (number + 1, [total + more for total, more in zip(sums, self._gradients(values, rows[number]))]),
+                lambda number, sums: (number + 1, [total + more for total, more in zip(sums, self.gradients_of(values, rows[number]))]),
                 (tf.constant(0), [tf.zeros(value.shape, value.dtype) for value in values]),
                 parallel_iterations=1,
             )
             mean = [total / tf.cast(batches, total.dtype) for total in sums]
         return tf.clip_by_global_norm(mean, self._clip)[0] if self._clip is not None else mean
 
-    def _apply(self, which: Sequence[int], gradients: Sequence[Any], scale: Any) -> None:
-        """Apply gradients to some of the variables; ``scale`` is what their rate is multiplied by."""
+    def _apply(self, numbers: Sequence[int], gradients: Sequence[Any], scale: Any) -> list[Any]:
+        """Apply gradients to some of the variables, by their numbers; their new values. ``scale``: what their rate is multiplied by."""
         tf = self._tf
-        for number, gradient in zip(which, gradients):
+        for number, gradient in zip(numbers, gradients):
             optimizer = self._optimizers[number]
             rate = self._rate if isinstance(self._rate, float) else self._rate(optimizer.iterations)
             optimizer.learning_rate.assign(tf.cast(rate, tf.float32) * scale)
             optimizer.apply([gradient], [self.variables[number]])
+        return [tf.convert_to_tensor(self.variables[number].value) for number in numbers]
 
-    def _flat(self, which: Sequence[int], values: Sequence[Any]) -> Any:
+    def applier(self, numbers: Sequence[int]) -> Callable[..., list[Any]]:
+        """A function that applies gradients of some variables, as :meth:`_apply` does, and takes what their rate is multiplied by."""
         tf = self._tf
-        parts = [tf.reshape(tf.cast(values[number], tf.float32), [-1]) for number in which]
-        return tf.concat(parts, 0) if parts else tf.zeros([0])
+        if numbers not in self._appliers:
+            signature = [self._specs([self.variables[number] for number in numbers]), tf.TensorSpec([], tf.float32)]
+            self._appliers[numbers] = tf.function(lambda *given: self._apply(numbers, *given), signature, autograph=False)
+        return self._appliers[numbers]
 
-    def _shaped(self, which: Sequence[int], flat: Any) -> list[Any]:
-        """The variables of a row, in the order of their numbers."""
-        tf = self._tf
-        if not which:  # a server without any
-            return []
-        parts = tf.split(flat, [self.sizes[number] for number in which])
-        shaped = {
-            number: tf.cast(tf.reshape(part, self.variables[number].shape), self.variables[number].dtype)
-            for number, part in zip(which, parts)
-        }
-        return [shaped[number] for number in sorted(which)]
+    def _specs(self, variables: Sequence[Any]) -> list[Any]:
+        return [self._tf.TensorSpec(variable.shape, variable.dtype) for variable in variables]
+
+    def mean(self, versions: Sequence[Sequence[Any]]) -> list[Any]:
+        """Of several versions."""
+        return [self._tf.reduce_mean(self._tf.stack(values), 0) for values in zip(*versions)]
+
+    def _step_of_copy(self, values: list[Any], slots: list[Any], start: list[Any], rows: Any, scale: Any) -> tuple[list[Any], list[Any]]:
+        """Make a step with a worker's own copy of the variables and of what the optimizer keeps of them; both as they are then.
+
+        The gradient is that at ``values``; it is applied to ``start``.
+        """
+        gradients = self._mean_gradients(values, rows)
+        assign(self.variables, start)
+        assign(self.slots(), slots)
+        values = self._apply(range(len(self.variables)), gradients, scale)
+        return values, self.slot_values()
 
     def servers(self, count: int) -> list[tuple[int, ...]]:
         """The variables on each server by their numbers: the largest first, each where there are fewest bytes."""
@@ -226,20 +244,6 @@ class Learner:
             held[least].append(number)
             loads[least] += self.sizes[number]
         return [tuple(sorted(numbers)) for numbers in held]
-
-    def on_servers(self, count: int, kept: Sequence[int], pending: int) -> OnServers:
-        """The same, its variables spread over servers; see :class:`OnServers`."""
-        servers: OnServers = self._made.get(("servers", count)) or OnServers(self, count)
-        self._made["servers", count] = servers
-        servers.begin(kept, pending)
-        return servers
-
-    def copies(self, workers: int, neighbours: int) -> Copies:
-        """The same, with a copy for each worker; see :class:`Copies`."""
-        copies: Copies = self._made.get(("copies", neighbours)) or Copies(self, neighbours)
-        self._made["copies", neighbours] = copies
-        copies.begin(workers)
-        return copies
 
     # -- how good it is ----------------------------------------------------------------------
 
@@ -280,184 +284,6 @@ class Learner:
             "recall": float(metrics.recall_score(truth, chosen, average="macro", zero_division=0)),
             "average_precision": float(np.mean(precisions)),
         }
-
-
-class OnServers:
-    """A model whose variables are spread over servers, each of which applies gradients to its own.
-
-    Of each server's share, versions that are still to be read are rows of a table. A gradient is computed when it is first applied
-    anywhere, and kept until it is applied everywhere.
-    """
-
-    def __init__(self, learner: Learner, count: int) -> None:
-        tf = learner._tf
-        self._tf, self._learner = tf, learner
-        self._which = learner.servers(count)
-        self._order = [number for which in self._which for number in which]
-        self._widths = [sum(learner.sizes[number] for number in which) for which in self._which]
-        self._kept = [tf.Variable(tf.zeros([1, width]), shape=[None, width], trainable=False) for width in self._widths]
-        self._pending = tf.Variable(tf.zeros([1, sum(self._widths)]), shape=[None, sum(self._widths)], trainable=False)
-        whole = tf.TensorSpec([None], tf.int32)
-        signature = [whole, whole, tf.TensorSpec([None, count], tf.int32), whole, tf.TensorSpec([None, None, None], tf.int32),
-                     tf.TensorSpec([None], tf.float32)]  # fmt: skip
-        self.go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
-
-    def begin(self, kept: Sequence[int], pending: int) -> None:
-        """Make room for as many versions of each server's share, and pending gradients; the present version is the first of each."""
-        tf, values = self._tf, self._learner.values()
-        for which, table, rows in zip(self._which, self._kept, kept):
-            row = self._learner._flat(which, values)
-            table.assign(tf.concat([row[None], tf.zeros([rows - 1, row.shape[0]])], 0))
-        self._pending.assign(tf.zeros([pending, sum(self._widths)]))
-
-    def apply_in_turn(self, batches: Any, rate: float) -> None:
-        """Apply mean gradients of batches, shape (n, batches, samples), each of the version before it, on one server."""
-        np = self._learner._np
-        none = np.zeros(len(batches), np.int32)
-        self.go_on(none, none - 1, none[:, None], none, batches, np.full(len(batches), rate, np.float32))
-
-    def _in_turn(self, server: Any, gradient: Any, read: Any, write: Any, batches: Any, scale: Any) -> None:
-        """Apply gradients, one after the other.
-
-        Parameters
-        ----------
-        server
-            To whose variables each is applied, shape (n,).
-        gradient
-            In which row it is kept, where it was computed before; else below 0: it is computed now, and kept in row -1 - n.
-        read
-            With which row of each server's versions it is computed, shape (n, servers).
-        write
-            Which row of its server's versions the new one becomes, shape (n,).
-        batches
-            Numbers of the samples of the batches whose mean gradient it is, shape (n, batches, samples).
-        scale
-            What the rate is multiplied by, shape (n,).
-        """
-        tf, count = self._tf, self._tf.shape(server)[0]
-
-        def update(number: Any) -> tuple[Any]:
-            computed = self._gradient(gradient[number], read[number], batches[number])
-            cases = [lambda of=of: self._applied(of, computed, write[number], scale[number]) for of in range(len(self._which))]
-            if len(cases) == 1:
-                cases[0]()
-            else:
-                tf.switch_case(server[number], cases)
-            return (number + 1,)
-
-        tf.while_loop(lambda number: number < count, update, (tf.constant(0),), parallel_iterations=1)
-
-    def _gradient(self, kept_in: Any, read: Any, batches: Any) -> Any:
-        tf, learner = self._tf, self._learner
-
-        def compute() -> Any:
-            rows = [tf.gather(table, read[server]) for server, table in enumerate(self._kept)]
-            values = learner._shaped(self._order, tf.concat(rows, 0))
-            flat = learner._flat(self._order, learner._mean_gradients(values, batches))
-            return tf.ensure_shape(flat, [sum(self._widths)])
-
-        if len(self._which) == 1:
-            return compute()
-
-        def compute_and_keep() -> Any:
-            computed = compute()
-            self._pending.scatter_nd_update([[-1 - kept_in]], [computed])
-            return computed
-
-        return tf.cond(kept_in < 0, compute_and_keep, lambda: tf.gather(self._pending, kept_in))
-
-    def _applied(self, server: int, gradient: Any, write: Any, scale: Any) -> Any:
-        learner, which = self._learner, self._which[server]
-        if not which:  # it has nothing to update
-            return self._tf.constant(0)
-        begin = sum(self._widths[:server])
-        learner._apply(which, learner._shaped(which, gradient[begin : begin + self._widths[server]]), scale)
-        flat = learner._flat(which, learner.values())
-        self._kept[server].scatter_nd_update([[write]], [flat])
-        return self._tf.constant(0)
-
-
-class Copies:
-    """A model of which each worker has a copy, and keeps what the optimizer keeps of it; its present version is the mean of all.
-
-    Without neighbours each makes steps by itself, and then all take the mean (local SGD). With neighbours each applies its gradient to
-    the mean of its copy and theirs, on a circle (D-PSGD).
-    """
-
-    def __init__(self, learner: Learner, neighbours: int) -> None:
-        tf = learner._tf
-        self._tf, self._learner, self._neighbours = tf, learner, neighbours
-        self._which = range(len(learner.variables))
-        self._optimizer = learner.slots()
-        self._slot_sizes = [max(int(learner._np.prod(slot.shape)), 1) for slot in self._optimizer]
-        widths = sum(learner.sizes), sum(self._slot_sizes)
-        self._values, self._slots = (tf.Variable(tf.zeros([1, width]), shape=[None, width], trainable=False) for width in widths)
-        signature = [tf.TensorSpec([None, None, None, None], tf.int32), tf.TensorSpec([None], tf.float32)]
-        self.go_on = tf.function(self._in_turn, input_signature=signature, autograph=False)
-
-    def begin(self, workers: int) -> None:
-        """All copies are the present version."""
-        tf = self._tf
-        flat = self._learner._flat(self._which, self._learner.values())
-        self._values.assign(tf.tile(flat[None], [workers, 1]))
-        self._slots.assign(tf.tile(self._flat_slots()[None], [workers, 1]))
-
-    def _flat_slots(self) -> Any:
-        tf = self._tf
-        return tf.concat([tf.reshape(tf.cast(slot.value, tf.float32), [-1]) for slot in self._optimizer], 0)
-
-    def _in_turn(self, batches: Any, scale: Any) -> None:
-        """Make rounds: of local steps and a mean, or of one step of each with its neighbours.
-
-        Parameters
-        ----------
-        batches
-            Numbers of samples, shape (rounds, steps, workers, samples).
-        scale
-            What the rate is multiplied by, shape (rounds,).
-        """
-        tf, learner = self._tf, self._learner
-        shape = tf.shape(batches)
-        rounds, steps, workers = shape[0], shape[1], shape[2]
-
-        def one_round(number: Any) -> tuple[Any]:
-            values = self._values.read_value()
-            base = self._beside(values) if self._neighbours else values
-
-            def one_step(at: Any) -> tuple[Any]:
-                worker = at % workers
-                own = tf.gather(self._values, worker)
-                gradients = learner._mean_gradients(learner._shaped(self._which, own), batches[number, at // workers, worker][None])
-                start = tf.gather(base, worker) if self._neighbours else own
-                assign(learner.variables, learner._shaped(self._which, start))
-                self._put_slots(tf.gather(self._slots, worker))
-                learner._apply(self._which, gradients, scale[number])
-                new = learner._flat(self._which, learner.values())
-                self._values.scatter_nd_update([[worker]], [new])
-                self._slots.scatter_nd_update([[worker]], [self._flat_slots()])
-                return (at + 1,)
-
-            (ended,) = tf.while_loop(lambda at: at < steps * workers, one_step, (tf.constant(0),), parallel_iterations=1)
-            with tf.control_dependencies([ended]):
-                mean = tf.reduce_mean(self._values.read_value(), 0)
-                if not self._neighbours:
-                    self._values.assign(tf.tile(mean[None], [workers, 1]))
-            assign(learner.variables, learner._shaped(self._which, mean))
-            return (number + 1,)
-
-        tf.while_loop(lambda number: number < rounds, one_round, (tf.constant(0),), parallel_iterations=1)
-
-    def _beside(self, values: Any) -> Any:
-        """Of each worker, the mean of its copy and its neighbours'."""
-        tf = self._tf
-        if self._neighbours == 1:
-            return (values + tf.roll(values, 1, 0)) / 2.0
-        return (values + tf.roll(values, 1, 0) + tf.roll(values, -1, 0)) / 3.0
-
-    def _put_slots(self, flat: Any) -> None:
-        tf = self._tf
-        parts = zip(self._optimizer, tf.split(flat, self._slot_sizes))
-        assign(self._optimizer, [tf.cast(tf.reshape(part, slot.shape), slot.dtype) for slot, part in parts])
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:

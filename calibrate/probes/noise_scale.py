@@ -16,36 +16,6 @@ from .learner import Learner
 from .recording import Recorder, UsageError, progress
 from .replay import Stream
 
-MOST_ROWS = 1 << 16
-"""Numbers of samples that are handed to TensorFlow at a time."""
-
-
-class Norms:
-    """Square norms of gradients of a learner's present version."""
-
-    def __init__(self, tf: Any, learner: Learner) -> None:
-        self._learner = learner
-
-        def squares(batches: Any) -> Any:
-            values = learner.values()
-
-            def of_draw(number: Any, norms: Any) -> Any:
-                gradients = learner._gradients(values, batches[number])
-                square = tf.add_n([tf.reduce_sum(tf.square(tf.cast(gradient, tf.float64))) for gradient in gradients])
-                return number + 1, norms.write(number, square)
-
-            count = tf.shape(batches)[0]
-            begin = (tf.constant(0), tf.TensorArray(tf.float64, count, element_shape=[]))
-            _, norms = tf.while_loop(lambda number, _: number < count, of_draw, begin, parallel_iterations=1)
-            return norms.stack()
-
-        self._squares = tf.function(squares, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
-
-    def of(self, rows: Any) -> list[float]:
-        """Of batches of samples, shape (draws, samples)."""
-        piece = max(MOST_ROWS // rows.shape[1], 1)
-        return [float(square) for at in range(0, len(rows), piece) for square in self._squares(rows[at : at + piece])]
-
 
 def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     """Train, and measure in the middle of each stretch."""
@@ -66,30 +36,27 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     steps = max(int(asked.epochs * learner.samples / asked.batch), 1)
     moments = min(asked.moments, steps)
     stream = Stream(np, learner.samples, asked.seed)
-    server, norms = learner.on_servers(1, [1], 1), Norms(tf, learner)
-    done = 0
+    apply = learner.applier(range(len(learner.variables)))
+
+    def square_norm(rows: Any) -> Any:
+        return tf.add_n([tf.reduce_sum(tf.square(tf.cast(each, tf.float64))) for each in learner.gradients_of(learner.values(), rows)])
+
+    squared = tf.function(square_norm, [tf.TensorSpec([None], tf.int32)], autograph=False)
+    values, done = learner.values(), 0
     for moment in range(moments):
         progress(moment, moments, "moments of the training")
         at = (2 * moment + 1) * steps // (2 * moments)
-        _train(server, stream, asked.batch, at - done)
-        done = at
+        while done < at:  # plain steps, one batch each
+            values = apply(learner.gradients(values, stream.take(asked.batch)[None]), 1.0)
+            done += 1
         state, draws = learner.state(), np.random.default_rng([asked.seed, 1, done])
         for batch, count in ((asked.batch, asked.draws), (big, asked.big_draws)):
-            squares = norms.of(draws.integers(0, learner.samples, (count, batch), np.int32))
+            squares = [float(squared(rows)) for rows in draws.integers(0, learner.samples, (count, batch), np.int32)]
             if not np.all(np.isfinite(squares)) or max(squares) > 1e100:
                 raise UsageError(f"the gradients are no finite numbers after {done} steps at batch {asked.batch}; give a smaller rate")
             recorder.write("gradient_norms", step=done, trained_batch=asked.batch, batch=batch, squares=squares)
         learner.begin(state)
     progress(moments, moments, "moments of the training")
-
-
-def _train(server: Any, stream: Stream, batch: int, steps: int) -> None:
-    """Plain steps, one batch each."""
-    most = max(MOST_ROWS // batch, 1)
-    while steps > 0:
-        count = min(steps, most)
-        server.apply_in_turn(stream.take(count * batch).reshape(count, 1, batch), 1.0)
-        steps -= count
 
 
 def main() -> int:

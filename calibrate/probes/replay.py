@@ -12,14 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import Counter
 from typing import Any, Iterator
 
 from . import machine, recording, training
-from .learner import Learner
+from .learner import Learner, assign
 from .recording import Recorder, UsageError, progress
-
-MOST_ROWS = 1 << 20
-"""Numbers of samples that are handed to TensorFlow at a time."""
 
 
 class Stream:
@@ -57,175 +55,129 @@ class Phase:
         return 1 if self.read.shape[1] else self.workers * self.every
 
 
-def replayed(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
-    """Replay the updates of a phase; yields how many are complete whenever that is one of ``stops``."""
+def replayed(np: Any, learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
+    """Replay the updates of a phase; yields after each."""
     if phase.read.shape[1]:
-        yield from _apart(np, learner, stream, phase, stops)
-        return
-    # each worker has a copy of its own: local SGD, or averages with neighbours
-    copies = learner.copies(phase.workers, phase.neighbours) if phase.every > 1 or phase.neighbours else None
-    # or all compute with the same version, and the mean of the gradients that came in time is applied
-    server = learner.on_servers(1, [1], 1) if copies is None else None
-    done, a_round = 0, phase.every * phase.workers * phase.batch
-    for stop in stops:
-        for count in _pieces(stop - done, a_round):
-            batches = stream.take(count * a_round).reshape(count, phase.every, phase.workers, phase.batch)
-            if copies is not None:
-                copies.go_on(batches, np.full(count, phase.rate, np.float32))
-            else:
-                server.apply_in_turn(batches[:, 0, : phase.averaged], phase.rate)
-        done = stop
-        yield done
+        yield from _apart(np, learner, stream, phase)
+    elif phase.every > 1 or phase.neighbours:
+        yield from _by_copies(learner, stream, phase)
+    else:
+        yield from _together(learner, stream, phase)
 
 
-def _pieces(updates: int, samples: int) -> Iterator[int]:
-    """How many updates at a time, so that the numbers of their samples do not take much memory."""
-    most = max(MOST_ROWS // max(samples, 1), 1)
-    while updates > 0:
-        yield min(updates, most)
-        updates -= most
+def _together(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
+    """All compute with the same version, and the mean of the gradients that came in time is applied."""
+    values, apply = learner.values(), learner.applier(range(len(learner.variables)))
+    for _ in range(phase.updates):
+        batches = stream.take(phase.workers * phase.batch).reshape(phase.workers, phase.batch)
+        values = apply(learner.gradients(values, batches[: phase.averaged]), phase.rate)
+        yield
 
 
-class Applications:
+def _by_copies(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
+    """Each worker has a copy, and keeps what the optimizer keeps of it; the present version is the mean of all.
+
+    Without neighbours each makes steps by itself, and then all take the mean (local SGD). With neighbours each applies its gradient to
+    the mean of its copy and theirs, on a circle (D-PSGD).
+    """
+    workers = range(phase.workers)
+    copies, slots = [learner.values() for _ in workers], [learner.slot_values() for _ in workers]
+    for _ in range(phase.updates):
+        batches = stream.take(phase.every * phase.workers * phase.batch).reshape(phase.every, phase.workers, 1, phase.batch)
+        for batch in batches:
+            starts = [_with_neighbours(copies, worker, phase.neighbours) for worker in workers] if phase.neighbours else copies
+            for worker, start in enumerate(starts):
+                copies[worker], slots[worker] = learner.step_of_copy(copies[worker], slots[worker], start, batch[worker], phase.rate)
+        mean = learner.mean(copies)
+        if not phase.neighbours:
+            copies = [mean] * phase.workers
+        assign(learner.variables, mean)
+        yield
+
+
+def _with_neighbours(copies: list[list[Any]], worker: int, neighbours: int) -> list[Any]:
+    """The mean of a worker's copy and its neighbours', on a circle."""
+    around = [copies[(worker + at) % len(copies)] for at in (0, -1, 1)[: neighbours + 1]]
+    return [sum(values[1:], values[0]) / float(len(values)) for values in zip(*around)]
+
+
+class Order:
     """What is done on the servers, gradient by gradient, in an order in which all that it needs was done before.
-
-    Of each: the server, the update, the row in which its gradient is kept (below 0: it is computed then, and kept in row -1 - n), the
-    rows of the versions that it reads, the row of the version that it makes, and its staleness. Rows are used again as soon as nobody
-    reads what is in them, so that there are as many as there are versions in use at once.
 
     Attributes
     ----------
-    kept
-        Rows of versions that each server needs.
-    pending
-        Rows of gradients.
-    ends
-        How many applications there have been when each update is complete.
+    read
+        The version of each server that each update's gradient is computed with, shape (updates, servers).
     """
 
     def __init__(self, np: Any, read: Any, applied: Any) -> None:
-        updates, self._count = read.shape
-        stale = (applied - read).tolist()
-        readers = []
-        self._made_by = []  # of each server: the update that made each version but the first
-        columns = []
-        for server in range(self._count):
-            # an update that its worker did not complete is none: it made no version
-            complete = np.sort(applied[:, server])
-            its_read, its_applied = np.searchsorted(complete, read[:, server]), np.searchsorted(complete, applied[:, server])
-            self._made_by.append(np.argsort(its_applied, kind="stable").tolist())
-            readers.append(np.bincount(its_read, minlength=updates + 1).tolist())
-            columns.append((its_read.tolist(), its_applied.tolist()))
-        self._read = list(zip(*(its_read for its_read, _ in columns)))
-        self._readers = readers  # by how many updates each version is still to be read
-        self._version = [0] * self._count
-        self._row = [{0: 0} for _ in range(self._count)]  # of versions in use
-        self._free: list[list[int]] = [[] for _ in range(self._count)]
-        self.kept = [1] * self._count
-        self._gradient: dict[int, tuple[int, int]] = {}  # of updates that are not complete: the row, and servers that are left
-        self._free_gradients: list[int] = []
-        self.pending = 0
-        self.server: list[int] = []
-        self.update: list[int] = []
-        self.gradient: list[int] = []
-        self.reads: list[list[int]] = []
-        self.write: list[int] = []
-        self.staleness: list[int] = []
-        self.ends: list[int] = []
-        for update in range(updates):
-            for server, (_, its_applied) in enumerate(columns):
-                self._go_on(server, its_applied[update] + 1, stale)
-            self.ends.append(len(self.server))
+        # an update that its worker did not complete is none: it made no version
+        complete = np.sort(applied, 0)
+        self.read, self._made = (
+            np.stack([np.searchsorted(*columns) for columns in zip(complete.T, numbers.T)], 1).tolist() for numbers in (read, applied)
+        )
+        self._made_by = np.argsort(applied, 0, kind="stable").T.tolist()
+        self._version = [0] * applied.shape[1]
+        self._computed: set[int] = set()
 
-    def _go_on(self, server: int, version: int, stale: list[list[int]]) -> None:
-        """Apply on a server until it has a version; what that needs of other servers is done first."""
-        needed = [(server, version)]
-        while needed:
-            server, version = needed[-1]
-            if self._version[server] >= version:
-                needed.pop()
-                continue
-            update = self._made_by[server][self._version[server]]
-            missing = [] if update in self._gradient else list(self._missing(update))
-            if missing:
-                needed.extend(missing)
-            else:
-                self._apply(server, update, stale[update][server])
-
-    def _missing(self, update: int) -> Iterator[tuple[int, int]]:
-        """Versions that its worker has read and that are not there yet."""
-        for server, version in enumerate(self._read[update]):
-            if self._version[server] < version:
-                yield server, version
-
-    def _apply(self, server: int, update: int, staleness: int) -> None:
-        reads = [0] * self._count
-        if update in self._gradient:
-            row, left = self._gradient[update]
-            self.gradient.append(row)
-        else:
-            row, left = self._gradient_row(), self._count
-            self.gradient.append(-1 - row)
-            reads = [self._take(other, version) for other, version in enumerate(self._read[update])]
-        if left > 1:
-            self._gradient[update] = row, left - 1
-        else:
-            self._gradient.pop(update, None)
-            self._free_gradients.append(row)
-        self.server.append(server)
-        self.update.append(update)
-        self.reads.append(reads)
-        self.staleness.append(staleness)
-        self.write.append(self._new_version(server))
-
-    def _gradient_row(self) -> int:
-        if self._free_gradients:
-            return self._free_gradients.pop()
-        self.pending += 1
-        return self.pending - 1
-
-    def _take(self, server: int, version: int) -> int:
-        """The row of a version, for one of its readers; after the last it is free, but for the present version's."""
-        self._readers[server][version] -= 1
-        row = self._row[server][version]
-        if not self._readers[server][version] and version != self._version[server]:
-            self._free[server].append(self._row[server].pop(version))
-        return row
-
-    def _new_version(self, server: int) -> int:
-        """The row of the version that a server has now."""
-        before = self._version[server]
-        if not self._readers[server][before]:
-            self._free[server].append(self._row[server].pop(before))
-        if self._free[server]:
-            row = self._free[server].pop()
-        else:
-            row = self.kept[server]
-            self.kept[server] += 1
-        self._version[server] = before + 1
-        self._row[server][before + 1] = row
-        return row
+    def until(self, update: int) -> Iterator[tuple[int, int]]:
+        """Server and update of all that is applied until an update is complete on every server, beyond what was applied before."""
+        for server, version in enumerate(self._made[update]):
+            needed = [(server, version + 1)]
+            while needed:
+                where, version = needed[-1]
+                if self._version[where] >= version:
+                    needed.pop()
+                    continue
+                first = self._made_by[where][self._version[where]]
+                missing = [(other, seen) for other, seen in enumerate(self.read[first]) if self._version[other] < seen]
+                if missing and first not in self._computed:  # versions that its worker has read
+                    needed += missing
+                    continue
+                self._computed.add(first)
+                self._version[where] += 1
+                yield where, first
 
 
-def _apart(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
-    """Each update is the gradient of one batch with the versions that its worker read, applied server by server in their order."""
+def _apart(np: Any, learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
+    """Each update is the gradient of one batch with the versions that its worker read, applied server by server in their order.
+
+    A version is kept until all who have read it have computed, a gradient until it is applied everywhere.
+    """
     read, applied = phase.read[: phase.updates], phase.applied[: phase.updates]
-    order = Applications(np, read, applied)
+    order, count = Order(np, read, applied), read.shape[1]
     batches = stream.take(phase.updates * phase.batch).reshape(phase.updates, 1, phase.batch)
     handed = np.argsort(np.argsort(read.sum(axis=1), kind="stable"), kind="stable")  # batches go to workers in the order of reads
-    columns = [np.array(column, np.int32) for column in (order.server, order.gradient, order.reads, order.write)]
-    update, scale = np.array(order.update), np.full(len(order.server), phase.rate, np.float32)
-    if phase.by_staleness:  # Zhang et al. 2016, arXiv:1511.05950
-        scale = scale / np.maximum(np.array(order.staleness, np.float32), 1.0)
-    servers = learner.on_servers(read.shape[1], order.kept, max(order.pending, 1))
-    at = 0
-    for stop in stops:
-        end = order.ends[stop - 1]
-        for count in _pieces(end - at, phase.batch):
-            piece = slice(at, at + count)
-            servers.go_on(*(column[piece] for column in columns), batches[handed[update[piece]]], scale[piece])
-            at += count
-        yield stop
+    stale = np.maximum(applied - read, 1) if phase.by_staleness else np.ones_like(read)  # Zhang et al. 2016, arXiv:1511.05950
+    shares, values = learner.servers(count), learner.values()
+    versions = [{0: {number: values[number] for number in share}} for share in shares]
+    readers = [Counter(versions_read) for versions_read in zip(*order.read)]
+    gradients: dict[int, list[Any]] = {}
+    left: Counter[int] = Counter()
+    for complete in range(phase.updates):
+        for server, update in order.until(complete):
+            if update not in gradients:
+                seen: dict[int, Any] = {}
+                for other, version in enumerate(order.read[update]):
+                    seen |= versions[other][version]
+                    readers[other][version] -= 1
+                    _forget(versions[other], readers[other], version)
+                gradients[update] = learner.gradients([seen[number] for number in range(len(values))], batches[handed[update]])
+                left[update] = count
+            share, present = shares[server], max(versions[server])
+            own, scale = [gradients[update][number] for number in share], np.float32(phase.rate) / np.float32(stale[update, server])
+            versions[server][present + 1] = dict(zip(share, learner.applier(share)(own, scale)))
+            _forget(versions[server], readers[server], present)
+            left[update] -= 1
+            if not left[update]:
+                del gradients[update]
+        yield
+
+
+def _forget(versions: dict[int, Any], readers: Counter[int], version: int) -> None:
+    """Let a version go that nobody will read any more, but for the present one."""
+    if not readers[version] and version != max(versions):
+        del versions[version]
 
 
 class Replay:
@@ -260,11 +212,11 @@ class Replay:
         good = self._note(run, 0.0, 0, 0)
         for asked in run["phases"]:
             phase = Phase(np, asked)
-            stops = list(_checkpoints(phase.updates, asked["checkpoints"]))
-            each, last = phase.batches_an_update * phase.batch, 0
-            for done in replayed(np, learner, stream, phase, stops):
-                self._done, last = self._done + done - last, done
-                good = self._note(run, phase.begins_s + float(phase.time_s[done - 1]), updates + done, samples + done * each)
+            stops, each = set(_checkpoints(phase.updates, asked["checkpoints"])), phase.batches_an_update * phase.batch
+            for done, _ in enumerate(replayed(np, learner, stream, phase), start=1):
+                self._done += 1
+                if done in stops:
+                    good = self._note(run, phase.begins_s + float(phase.time_s[done - 1]), updates + done, samples + done * each)
                 if not good:
                     break
             if not good:

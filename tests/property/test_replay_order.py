@@ -40,42 +40,25 @@ def made_up(seed: int, workers: int, servers: int, updates: int):
 @given(seed=st.integers(0, 10_000), workers=st.integers(1, 9), servers=st.integers(1, 4), updates=st.integers(1, 60))
 def test_each_gradient_has_the_versions_that_were_read(seed, workers, servers, updates):
     read, applied = made_up(seed, workers, servers, updates)
-    its = replay.Applications(np, read, applied)
-    # what a server has at each version, counted by updates that were completed
-    complete = [np.sort(applied[:, server]) for server in range(servers)]
-    holds = [{0: 0} for _ in range(servers)]  # of each row: the version in it
+    order = replay.Order(np, read, applied)
+    # the versions that were read, counted by updates that were completed
+    for server in range(servers):
+        complete = np.sort(applied[:, server])
+        assert [versions[server] for versions in order.read] == np.searchsorted(complete, read[:, server]).tolist()
     version = [0] * servers
-    gradients = {}
+    computed = set()
     seen = []
-    for server, update, gradient, reads, write, stale in zip(
-        its.server, its.update, its.gradient, its.reads, its.write, its.staleness, strict=True
-    ):
-        if gradient < 0:
-            for other in range(servers):
-                assert holds[other][reads[other]] == np.searchsorted(complete[other], read[update, other])
-            gradients[-1 - gradient] = update
-        else:
-            assert gradients[gradient] == update  # nobody else's took its place
-        assert stale == applied[update, server] - read[update, server]
-        version[server] += 1
-        holds[server][write] = version[server]
-        assert write < its.kept[server]
-        seen.append((update, server))
+    for complete in range(updates):
+        for server, update in order.until(complete):
+            if update not in computed:
+                assert all(there >= needed for there, needed in zip(version, order.read[update], strict=True))
+                computed.add(update)
+            version[server] += 1
+            seen.append((update, server))
+        assert {(complete, server) for server in range(servers)} <= set(seen)
     assert len(set(seen)) == len(seen) == updates * servers
     for server in range(servers):
-        order = [update for update, where in seen if where == server]
-        assert order == np.argsort(applied[:, server], kind="stable").tolist()
-    assert its.ends == sorted(its.ends)
-    assert its.ends[-1] == updates * servers
-
-
-@examples(30)
-@given(seed=st.integers(0, 10_000), workers=st.integers(1, 9), servers=st.integers(1, 3))
-def test_rows_are_as_many_as_versions_in_use(seed, workers, servers):
-    read, applied = made_up(seed, workers, servers, 200)
-    its = replay.Applications(np, read, applied)
-    assert max(its.kept) <= workers + 1
-    assert its.pending <= workers
+        assert [update for update, where in seen if where == server] == np.argsort(applied[:, server], kind="stable").tolist()
 
 
 def test_batches_are_slices_of_one_stream():
