@@ -84,9 +84,6 @@ class StepOptions(Running, total=False):
         Compile the step with XLA.
     layers
         Measure each layer of a Keras model too; without XLA, which knows no clocks.
-    replicas
-        Above 1: plain steps of a Keras model under MirroredStrategy instead, on as many logical devices of one; batches are those of a
-        replica. Nothing is fitted to them.
     """
 
     custom: bool
@@ -99,7 +96,6 @@ class StepOptions(Running, total=False):
     precision: str
     jit: bool
     layers: bool
-    replicas: int
 
 
 def profile_step(target: str, name: str, **options: Unpack[StepOptions]) -> Path:
@@ -148,8 +144,6 @@ def _step_arguments(target: str, options: StepOptions) -> list[str]:
         raise InputError(f"`steps={asked['steps']}`: must be at least 5, better 50")
     if custom and asked.get("layers"):
         raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
-    if (replicas := asked.get("replicas", 1)) < 1 or (replicas > 1 and (custom or asked.get("layers") or asked.get("jit"))):
-        raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
     if backend not in BACKENDS:
         hint = did_you_mean(backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
         raise InputError(f"`keras_backend` {quoted(backend)}: is no backend of Keras that is measured; {hint}")

@@ -1,4 +1,4 @@
-"""Training steps under TensorFlow: of a Keras model, on one device or mirrored on several logical ones, or of the user's own.
+"""Training steps under TensorFlow: of a Keras model, or of the user's own.
 
 Time stamps inside a step tell when the loss and when each gradient is there. While a step is traced, ``tf.GradientTape.gradient`` is
 replaced by a function that adds a clock behind the loss and behind each gradient. A clock takes one element of the tensor copied to the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 from . import machine, recording, training
 from .training import ModelSteps, Step
@@ -25,8 +25,7 @@ class TensorFlow:
     Parameters
     ----------
     arguments
-        Of the probe: ``device`` such as ``CPU`` or ``GPU:1``, None for the first GPU, else the CPU; ``jit``; and ``replicas`` of
-        MirroredStrategy, on as many logical devices of one.
+        Of the probe: ``device`` such as ``CPU`` or ``GPU:1``, None for the first GPU, else the CPU; and ``jit``.
 
     Raises
     ------
@@ -39,8 +38,6 @@ class TensorFlow:
     def __init__(self, arguments: Any) -> None:
         self.tf = tf = recording.framework(self.name)
         self._arguments = arguments
-        if arguments.replicas > 1:
-            _split_device(tf, arguments.replicas)
         self.place, self.kind = machine.choose_device(tf, arguments.device)
         self.index = int(self.place.rpartition(":")[2])
         self._watched_factory: Any = None
@@ -289,44 +286,3 @@ class Stamps:
             else:
                 rows[index] = rows.get(index, 0.0) + value
         return min(losses, default=None), ready, rows
-
-
-# -- MirroredStrategy, on logical devices of one physical device; in a testbed it is in testbed/ring.py ---------
-
-
-def _split_device(tf: Any, count: int) -> None:
-    """Make logical devices of the first GPU, each with an equal part of its memory, or of the CPU; before TensorFlow starts."""
-    gpus = tf.config.list_physical_devices("GPU")
-    logical = tf.config.LogicalDeviceConfiguration
-    if not gpus:
-        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [logical()] * count)
-        return
-    tf.config.set_visible_devices(gpus[:1], "GPU")
-    # less what TensorFlow leaves to CUDA and its libraries
-    free_mb = max(int(float(machine.asked_of_gpus("-i", "0", "--query-gpu=memory.free")[0])) - 1800, 256)
-    tf.config.set_logical_device_configuration(gpus[0], [logical(memory_limit=free_mb // count) for _ in range(count)])
-
-
-def mirrored_steps(tf: Any, builder: Callable[[], Any], mixed: bool, kind: str, count: int, batches: list[int]) -> dict[int, Step]:
-    """A callable for each batch of a replica: one step of all replicas, each on a batch that lies on its device."""
-    strategy = tf.distribute.MirroredStrategy([f"/{kind}:{index}" for index in range(count)])
-    with strategy.scope():
-        made = ModelSteps(tf, builder(), mixed)
-        made.built_for(batches[0])
-
-    def replica(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            outputs = made.model(x, training=True)
-            # of all replicas together the mean, as Keras divides it
-            loss = made.loss_of(y, outputs, made.model.losses) / count
-            target = made.optimizer.scale_loss(loss) if mixed else loss
-        gradients = tape.gradient(target, made.model.trainable_variables)
-        made.optimizer.apply_gradients(zip(gradients, made.model.trainable_variables))
-        return loss
-
-    steps = {}
-    for batch in batches:
-        on_devices = strategy.experimental_distribute_values_from_function(lambda _, batch=batch: tuple(made.batch_of(batch)))
-        run = tf.function(lambda pair: strategy.experimental_local_results(strategy.run(replica, args=pair)))
-        steps[batch] = lambda run=run, pair=on_devices: run(pair)
-    return steps

@@ -85,7 +85,8 @@ def _by_copies(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]
     for _ in range(phase.updates):
         batches = stream.take(phase.every * phase.workers * phase.batch).reshape(phase.every, phase.workers, 1, phase.batch)
         for batch in batches:
-            starts = [_with_neighbours(copies, worker, phase.neighbours) for worker in workers] if phase.neighbours else copies
+            around = [[copies[(worker + at) % phase.workers] for at in (0, -1, 1)[: phase.neighbours + 1]] for worker in workers]
+            starts = [learner.mean(nearby) for nearby in around] if phase.neighbours else copies
             for worker, start in enumerate(starts):
                 copies[worker], slots[worker] = learner.step_of_copy(copies[worker], slots[worker], start, batch[worker], phase.rate)
         mean = learner.mean(copies)
@@ -93,12 +94,6 @@ def _by_copies(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]
             copies = [mean] * phase.workers
         assign(learner.variables, mean)
         yield
-
-
-def _with_neighbours(copies: list[list[Any]], worker: int, neighbours: int) -> list[Any]:
-    """The mean of a worker's copy and its neighbours', on a circle."""
-    around = [copies[(worker + at) % len(copies)] for at in (0, -1, 1)[: neighbours + 1]]
-    return [sum(values[1:], values[0]) / float(len(values)) for values in zip(*around)]
 
 
 class Order:

@@ -54,7 +54,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--together", help="FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only")
     parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
     parser.add_argument("--cores", help="numbers of the cores to run on")
-    parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on as many logical devices; plain steps of a model")
     parser.add_argument("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras")
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16", "mixed_bfloat16", "bfloat16"), default="float32")
@@ -152,14 +151,10 @@ class Probe(Timing):
         if arguments.step:
             factory = training.load_function(arguments.step)
             return {batch: training.custom_step(on.on_device, factory, batch) for batch in self.batches}
-        builder, mixed = training.load_function(arguments.model), arguments.precision == "mixed_float16"
-        if arguments.replicas > 1:
-            from .on_tensorflow import mirrored_steps
-
-            return mirrored_steps(on.tf, builder, mixed, on.kind, arguments.replicas, self.batches)
+        builder = training.load_function(arguments.model)
         with on.on_device():
             built = builder()
-        self.made = on.model_of(built, mixed)
+        self.made = on.model_of(built, arguments.precision == "mixed_float16")
         if arguments.layers:
             with on.on_device():
                 self.made.batch_of(self.batches[0])  # builds it
@@ -181,7 +176,7 @@ class Probe(Timing):
         if arguments.together:
             wait_for_all(arguments.together)
         self.time_plain(steps, self.total)
-        if arguments.together or arguments.replicas > 1:
+        if arguments.together:
             return
         for batch, step in steps.items():
             if (peak := self.on.peak_bytes(step)) is not None:
@@ -302,8 +297,8 @@ def framework_of(arguments: Any) -> Any:
         from .on_tensorflow import TensorFlow
 
         return TensorFlow(arguments)
-    if arguments.replicas > 1 or arguments.layers or arguments.jit:
-        option = "jit" if arguments.jit else "layers" if arguments.layers else "replicas"
+    if arguments.layers or arguments.jit:
+        option = "jit" if arguments.jit else "layers"
         why = "a step is compiled by XLA in any case" if backend == "jax" and arguments.jit else "goes with TensorFlow alone"
         raise UsageError(f"`{option}`: {why}, and the steps are {backend}'s; leave it out")
     if backend == "jax":

@@ -3,7 +3,7 @@
     python -m evidence.studies.virtual_devices measurements/*.ndjson
 
 takes measurement files of steps on one device and of replicas on logical devices
-(:func:`calibrate.profiling.profile_step`, ``replicas``), of all-reduces between two of these
+(``evidence/probes/mirrored.py``), of all-reduces between two of these
 (:func:`calibrate.profiling.profile_link`, ``logical_devices``), fits workloads and a cluster to what
 one device and the all-reduces tell, and writes them and one row for each measured step of
 replicas to ``models/measured/virtual-devices``, or to the folder that ``--out`` names.
