@@ -103,8 +103,8 @@ def train(tf: Any, task: Task) -> None:
             version = v1.get_variable("version", initializer=tf.zeros([], tf.int64), use_resource=True, trainable=False)
             clocks = v1.get_variable("clocks", initializer=tf.zeros([setting["workers"]], tf.int64), use_resource=True, trainable=False)
         microseconds, rows = v1.placeholder(tf.int64, []), v1.placeholder(tf.int32, [None])
-        model = emulated_model.Model(tf, {**setting, "variables": []}, None, where)
-        model.layers = [emulated_model.Layer(f"v{number}", one.shape, "float32", None, 1.0) for number, one in enumerate(problem.initial)]
+        specs = [emulated_model.VariableSpec(f"v{number}", one.shape, "float32", None, 1.0) for number, one in enumerate(problem.initial)]
+        model = emulated_model.Model(tf, specs, None, where)
         model.variables = variables
         asked, read, pulled = model.pull(version)
         with on(tf, where):

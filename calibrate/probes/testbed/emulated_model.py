@@ -1,13 +1,13 @@
-"""The emulated model: plain variables of the same shapes, types and order, and one training step on them, with clocks in it.
+"""A training step with clocks in it, on plain variables that have the shapes, types and order of a model's.
 
-A step pulls every variable, computes, and pushes a gradient for each. Where nothing real
-is computed, a variable's own value is what travels back as its gradient. Gradients are
-applied with a learning rate of zero: the same bytes, the same kernel on the server.
+A step pulls every variable, computes, and pushes a gradient for each. Compute is the model's own passes (real.py), or emulated by a
+sleep on the worker; then a variable's own value travels back as its gradient. The sleep is TensorFlow's own (the data set that its
+tests slow down with): it blocks neither Python nor a core, and stands in the graph between the last byte of the pull and the first of
+the push. Gradients are applied with a learning rate of zero: the same bytes, the same kernel on the server.
 
-Its compute is a sleep on the worker. The sleep is TensorFlow's own (the data set that its tests
-slow down with): it blocks neither Python nor a core, and stands in the graph between the last
-byte of the pull and the first of the push. Steps of ``ring`` and ``mirrored`` are made in ring.py.
-calibrate/testbed/loading.py names the same laws of its length, and
+Workers of ``async`` and ``between-graph`` make :meth:`Model.step`. Those of ``sync`` put another one together in servers.py, in which
+SyncReplicasOptimizer applies the gradients; those of ``ring``, ``mirrored`` and ``apart``, which have copies of the variables, use
+:meth:`Model.compute` alone (ring.py). calibrate/testbed/loading.py names the distributions that :func:`durations` draws from, and
 calibrate/testbed/scenarios.py has the same share of the forward pass.
 """
 
@@ -27,9 +27,13 @@ def on(tf: Any, where: Any) -> Any:
     return contextlib.nullcontext() if where is None else tf.compat.v1.device(where)
 
 
+FORWARD_SHARE = 1.0 / 3.0
+"""Of an emulated step: its forward pass."""
+
+
 @dataclass(frozen=True)
-class Layer:
-    """One variable, in the order of creation."""
+class VariableSpec:
+    """A variable of the model that is trained."""
 
     name: str
     shape: tuple[int, ...]
@@ -55,34 +59,33 @@ class Model:
 
     Parameters
     ----------
+    specs
+        The variables in the order of creation, such as :func:`specs_of` gives them.
     real
         What is computed; None where compute is emulated.
     where
         Device of the worker; None leaves it to a strategy.
+    by_layer
+        Whether a layer waits for its own variable alone, and its gradient leaves when it is ready.
 
     Attributes
     ----------
-    layers
-        The variables that the setting names; real compute needs all rows of a sparse one.
     variables
         TensorFlow's, once :meth:`create` has made them.
     """
 
-    def __init__(self, tf: Any, setting: dict[str, Any], real: RealCompute | None, where: str | None = None) -> None:
-        self._tf, self.real, self._where = tf, real, where
-        self._by_layer = bool(setting.get("overlap"))
-        whole = setting["compute"]["kind"] == "real"
-        self.layers = [
-            Layer(
-                each["name"],
-                tuple(each["shape"]),
-                each.get("dtype", "float32"),
-                None if whole else each.get("rows"),
-                each.get("ready", 1.0),
-            )
-            for each in setting["variables"]
-        ]
+    def __init__(
+        self, tf: Any, specs: list[VariableSpec], real: RealCompute | None, where: str | None = None, by_layer: bool = False
+    ) -> None:
+        self._tf, self.specs, self.real, self._where, self._by_layer = tf, specs, real, where, by_layer
         self.variables: list[Any] = []
+
+    @classmethod
+    def of(cls, tf: Any, setting: dict[str, Any], real: RealCompute | None, where: str | None = None) -> Model:
+        """That of a setting; real compute needs all rows of a sparse variable."""
+        whole = {"rows": None} if real is not None else {}
+        specs = [VariableSpec(**{**each, "shape": tuple(each["shape"]), **whole}) for each in setting["variables"]]
+        return cls(tf, specs, real, where, setting["overlap"])
 
     def create(self, make: Any = None, *, initial: bool = True) -> list[Any]:
         """Make the variables by ``make``, of a value and a name: zeros, or the initial values of a model that is computed."""
@@ -91,7 +94,7 @@ class Model:
         if self.real is not None and initial:
             values = [tf.constant(value) for value in self.real.initial]
         else:
-            values = [tf.zeros(layer.shape, layer.dtype) for layer in self.layers]
+            values = [tf.zeros(spec.shape, spec.dtype) for spec in self.specs]
         self.variables = [make(value, f"v{number}") for number, value in enumerate(values)]
         return self.variables
 
@@ -106,7 +109,7 @@ class Model:
         def step(microseconds: Any) -> Any:
             asked, read, pulled = self.pull(version)
             gradients, begun, ended = self.compute(pulled, microseconds)
-            applied = [self._push(*each) for each in zip(self.layers, self.variables, gradients)]
+            applied = [self._push(*each) for each in zip(self.specs, self.variables, gradients)]
             with tf.control_dependencies([done for done in applied if done is not None]), on(tf, version.device):
                 written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
                 with tf.control_dependencies([written]):
@@ -123,30 +126,30 @@ class Model:
         with tf.control_dependencies([asked]), on(tf, version.device):
             read = version.read_value()
         pulled = []
-        for layer, variable in zip(self.layers, self.variables):
+        for spec, variable in zip(self.specs, self.variables):
             # on the version's server it is read first; elsewhere at the same time
             with tf.control_dependencies([read] if variable.device == version.device else [asked]):
-                if layer.rows is None:
+                if spec.rows is None:
                     value = variable.read_value()
                 else:
                     # the gather runs where the variable is, so that only its rows travel
                     with on(tf, variable.device):
                         source = variable if hasattr(variable, "sparse_read") else variable.read_value()
-                        value = tf.gather(source, tf.range(layer.rows))
+                        value = tf.gather(source, tf.range(spec.rows))
                 with on(tf, self._where):
                     pulled.append(tf.identity(value))
         return asked, read, pulled
 
-    def _push(self, layer: Layer, variable: Any, gradient: Any) -> Any:
+    def _push(self, spec: VariableSpec, variable: Any, gradient: Any) -> Any:
         """Apply a gradient on the variable's own device; returns the op."""
         tf, handle = self._tf, variable.handle
         with on(tf, variable.device):
             if isinstance(gradient, tf.IndexedSlices):
                 return tf.raw_ops.ResourceScatterAdd(resource=handle, indices=gradient.indices, updates=gradient.values * 0)
-            if layer.rows is None:
-                rate = tf.zeros([], layer.dtype)
+            if spec.rows is None:
+                rate = tf.zeros([], spec.dtype)
                 return tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=rate, delta=gradient, use_locking=True)
-            return tf.raw_ops.ResourceScatterAdd(resource=handle, indices=tf.range(layer.rows), updates=gradient * 0)
+            return tf.raw_ops.ResourceScatterAdd(resource=handle, indices=tf.range(spec.rows), updates=gradient * 0)
 
     def row(self, asked: Any, begun: Any, ended: Any, read: Any, after: Any) -> Any:
         """The end of a step: its row, once the version after it has come back to the worker."""
@@ -199,25 +202,24 @@ class Model:
     def _sleep_by_layer(self, pulled: list[Any], microseconds: Any) -> tuple[list[Any], Any, Any]:
         """Sleep layer by layer: a layer's forward sleep waits for its variable, its gradient leaves after its backward sleep.
 
-        A third of the step is its forward pass, in equal parts; the backward pass goes the
-        other way, by the variables' ``ready``.
+        Variables have equal parts of the forward pass; the backward pass goes the other way, by their ``ready``.
         """
-        tf, count = self._tf, len(self.layers)
+        tf, count = self._tf, len(self.specs)
         total = tf.cast(microseconds, tf.float64)
         gradients: list[Any] = [None] * count
         with tf.control_dependencies(pulled[:1]):
             begun = before = tf.timestamp()
         for value in pulled:
             with tf.control_dependencies([value, before]):
-                part = tf.cast(total / (3.0 * count), tf.int64)
+                part = tf.cast(total * (FORWARD_SHARE / count), tf.int64)
             before = sleep(tf, part)
         done = 0.0
-        for number in sorted(range(count), key=lambda index: self.layers[index].ready):
-            share = self.layers[number].ready - done
-            done = self.layers[number].ready
+        for number in sorted(range(count), key=lambda index: self.specs[index].ready):
+            share = self.specs[number].ready - done
+            done = self.specs[number].ready
             if share > 0:
                 with tf.control_dependencies([before]):
-                    part = tf.cast(total * (2.0 / 3.0) * share, tf.int64)
+                    part = tf.cast(total * (1.0 - FORWARD_SHARE) * share, tf.int64)
                 before = sleep(tf, part)
             with tf.control_dependencies([before]):
                 gradients[number] = tf.identity(pulled[number])
@@ -231,12 +233,11 @@ class Model:
 def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> np.ndarray:
     """Microseconds of each step of each worker, shape (workers, steps); the same seed gives the same.
 
-    The setting's law is a factor's, with mean 1: constant, exponential, gamma (shape), lognormal
-    (sigma), or values (drawn from as they are). With the chance ``persistence`` a step takes
-    what the one before took.
+    The setting's distribution is that of a factor with mean 1: constant, exponential, gamma (shape), lognormal
+    (sigma), or empirical (values). With the chance ``persistence`` a step takes what the one before took.
     """
-    law = setting["compute"].get("law", {})
-    kind, mean_s = law.get("kind", "constant"), setting["compute"].get("mean_s", 0.0)
+    law, mean_s = setting["compute"]["law"], setting["compute"]["mean_s"]
+    kind = law["kind"]
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(workers)]
     drawn = np.empty((workers, steps))
     for worker, stream in enumerate(streams):
@@ -248,8 +249,10 @@ def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> n
             drawn[worker] = stream.gamma(law["shape"], 1.0 / law["shape"], steps)
         elif kind == "lognormal":
             drawn[worker] = stream.lognormal(-(law["sigma"] ** 2) / 2, law["sigma"], steps)
-        else:
+        elif kind == "empirical":
             drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
+        else:
+            raise ValueError(f"compute.law.kind: {kind!r} is no distribution of the emulated device")
         persistence = law.get("persistence", 0.0)
         if persistence:
             renewed = stream.random(steps) >= persistence

@@ -1,4 +1,4 @@
-"""Messages between a testbed's supervisor and its tasks (JSON objects, one a line, over a pair of sockets), and what a task knows.
+"""Messages between a testbed's supervisor and its tasks (dictionaries, over a pair of connections), and what a task knows.
 
 Kinds of messages are names that supervisor.py, links.py and the modules of the tasks share; evidence/probes/staged_model.py uses them
 too. A task of a job (:func:`is_job`) writes checkpoints, reports steps as they end, and says when a peer is gone. Steps count from the
@@ -8,12 +8,11 @@ wall-clock times until the supervisor writes them.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import socket
 import time
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any
 
 from . import links
@@ -31,42 +30,27 @@ class CannotComputeError(RuntimeError):
 class Line:
     """One end of the line between a task and the process that started it."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self._rest = b""
-        self._unread: list[dict[str, Any]] = []
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send one message."""
-        self.sock.sendall(json.dumps({"kind": kind, **fields}).encode() + b"\n")
+        self.connection.send({"kind": kind, **fields})
 
-    def heard(self) -> list[dict[str, Any]] | None:
-        """All whole messages that are there after waiting for something; None if the other end has gone."""
+    def heard(self) -> dict[str, Any] | None:
+        """The next message; None if the other end has gone."""
         try:
-            data = self.sock.recv(1 << 20)
-        except ConnectionError:
+            message: dict[str, Any] = self.connection.recv()
+        except (EOFError, ConnectionError):
             return None
-        if not data:
-            return None
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in whole]
+        return message
 
-    def wait(self, kind: str) -> dict[str, Any]:
-        """The next message of a kind; the process ends if the other end has gone."""
-        while True:
-            for number, message in enumerate(self._unread):
-                if message["kind"] == kind:
-                    del self._unread[: number + 1]
-                    return message
-            self._unread.clear()
-            messages = self.heard()
-            if messages is None:
-                os._exit(1)
-            self._unread += messages
-
-    def keep(self, messages: list[dict[str, Any]]) -> None:
-        """Put back what has been heard and is for a later :meth:`wait`."""
-        self._unread = messages + self._unread
+    def wait(self, *kinds: str) -> dict[str, Any]:
+        """The next message of some kinds, others passed over; the process ends if the other end has gone."""
+        while (message := self.heard()) is not None:
+            if message["kind"] in kinds:
+                return message
+        os._exit(1)
 
 
 @dataclass(eq=False)

@@ -299,18 +299,11 @@ _WARM_SHARE = 0.4
 
 def check_until_start(line: Any) -> None:
     """Send or receive when the supervisor asks for it, until the run starts."""
-    while True:
-        messages = line.heard()
-        if messages is None:
-            raise SystemExit(1)
-        for number, message in enumerate(messages):
-            if message["kind"] == "start":
-                line.keep(messages[number + 1 :])
-                return
-            if message["kind"] == "receive":
-                _receive(line, message["seconds"])
-            elif message["kind"] == "send":
-                _send(message["address"], message["seconds"])
+    while (message := line.wait("start", "receive", "send"))["kind"] != "start":
+        if message["kind"] == "receive":
+            _receive(line, message["seconds"])
+        else:
+            _send(message["address"], message["seconds"])
 
 
 def _receive(line: Any, seconds: float) -> None:

@@ -32,7 +32,7 @@ def train(tf: Any, task: Task) -> None:
 def _step_of(tf: Any, task: Task, strategy: Any, workers: int) -> tuple[Any, int, list[Any]]:
     """A function of the local replicas' durations in microseconds, which makes the step; how many those are; and the variables."""
     setting = task.setting
-    model = emulated_model.Model(tf, setting, real.load(tf, task))
+    model = emulated_model.Model.of(tf, setting, real.load(tf, task))
     local = strategy.num_replicas_in_sync if workers == 1 else 1
     outside = model.real is not None and setting["mode"] == "mirrored"  # timed
     with strategy.scope():
@@ -49,7 +49,7 @@ def _step_of(tf: Any, task: Task, strategy: Any, workers: int) -> tuple[Any, int
             gradients, _, ended = model.compute(values, own)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # sparse ones are reduced dense
         if setting.get("overlap"):
-            order = sorted(range(len(variables)), key=lambda index: model.layers[index].ready)
+            order = sorted(range(len(variables)), key=lambda index: model.specs[index].ready)
             # one all-reduce a gradient, begun when it is there
             reduced_in_order = [context.all_reduce("SUM", gradients[index]) for index in order]
             reduced = [value for _, value in sorted(zip(order, reduced_in_order), key=lambda pair: pair[0])]
@@ -150,7 +150,7 @@ def apart(tf: Any, task: Task) -> None:
     """
     setting = task.setting
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
-    model = emulated_model.Model(tf, setting, real.load(tf, task))
+    model = emulated_model.Model.of(tf, setting, real.load(tf, task))
     variables = model.create()
 
     @tf.function(input_signature=[])

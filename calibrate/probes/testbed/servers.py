@@ -35,7 +35,7 @@ def build(tf: Any, task: Task) -> tuple[Any, Any, list[Any], Any]:
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    model = emulated_model.Model(tf, setting, real.load(tf, task))
+    model = emulated_model.Model.of(tf, setting, real.load(tf, task))
     with strategy.scope():
         variables = model.create()
         version = tf.Variable(tf.zeros([], tf.int64), name="version", trainable=False)
@@ -159,7 +159,7 @@ def drive(tf: Any, task: Task) -> None:
     config = emulated_model.session_config(tf, setting)
     server = tf.distribute.Server(task.cluster, job_name="worker", task_index=task.index, protocol="grpc", config=config)
     where = f"/job:worker/task:{task.index}/device:CPU:0"
-    model, optimizer = emulated_model.Model(tf, setting, computed, where), None
+    model, optimizer = emulated_model.Model.of(tf, setting, computed, where), None
     with tf.Graph().as_default():
         place = v1.train.replica_device_setter(worker_device=where, cluster=v1.train.ClusterSpec(task.cluster))
         with on(tf, place):
@@ -219,10 +219,8 @@ def _synchronous(
     asked, read, pulled = model.pull(version)
     gradients, begun, ended = model.compute(pulled, microseconds)
     gradients = [
-        gradient
-        if layer.rows is None or model.real is not None
-        else tf.IndexedSlices(gradient, tf.range(layer.rows), tf.constant(layer.shape))
-        for layer, gradient in zip(model.layers, gradients)
+        gradient if spec.rows is None else tf.IndexedSlices(gradient, tf.range(spec.rows), tf.constant(spec.shape))
+        for spec, gradient in zip(model.specs, gradients)
     ]
     optimizer = v1.train.SyncReplicasOptimizer(
         v1.train.GradientDescentOptimizer(0.0),

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import resource
 import selectors
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Iterator
 
 from .. import machine
 from ..recording import UsageError
@@ -235,24 +235,23 @@ class Supervisor:
                     f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (`timeout_s`); "
                     f"last lines of {child.name}: {child.last_lines()}"
                 )
-            for key, _ in self.selector.select(timeout=min(left_s, 1.0)):
-                child = key.data
-                messages = child.line.heard()
-                if messages is None:
+            for child, message in self._heard_of(min(left_s, 1.0)):
+                if message is None:
                     if self._has_ended(child):
-                        self.selector.unregister(child.line.sock)
+                        self.selector.unregister(child.line.connection)
                         continue
                     raise RunFailedError(f"{child.name} {child.end()} before {kind!r}; its last lines: {child.last_lines()}")
-                for message in messages:
-                    self._check_failed(child, message)
-                child.said += messages
-                if any(message["kind"] == kind for message in messages):
+                child.said.append(message)
+                if message["kind"] == kind:
                     waiting.discard(child.name)
 
-    @staticmethod
-    def _check_failed(child: Child, message: dict[str, Any]) -> None:
-        if message["kind"] == "failed":
-            raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
+    def _heard_of(self, timeout_s: float) -> Iterator[tuple[Child, dict[str, Any] | None]]:
+        """Children that have said something within a time, each with its next message; None: its end of the line has gone."""
+        for key, _ in self.selector.select(timeout_s):
+            message = key.data.line.heard()
+            if message is not None and message["kind"] == "failed":
+                raise (UsageError if message["usage"] else RunFailedError)(f"{key.data.name}: {message['message']}")
+            yield key.data, message
 
     def _has_ended(self, child: Child) -> bool:
         """Whether a task has said its last word: what it used, and if it drives steps, all of them."""
@@ -262,7 +261,7 @@ class Supervisor:
     # -- processes --------------------------------------------------------------------
 
     def _fork(self, host: int, hosts: int, job: str, index: int) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = multiprocessing.Pipe()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - the task prints to it as long as it lives
         starter = os.getpid()
         pid = os.fork()
@@ -282,7 +281,7 @@ class Supervisor:
             os.dup2(errors.fileno(), 1)
             ours.close()
             for child in self.children:
-                child.line.sock.close()
+                child.line.connection.close()
             self._live(task, host, hosts)
         except BaseException as error:
             traceback.print_exc()
@@ -326,8 +325,8 @@ class Supervisor:
 
     def _forget(self, child: Child) -> None:
         with contextlib.suppress(KeyError, ValueError):  # it had said its last word before
-            self.selector.unregister(child.line.sock)
-        child.line.sock.close()
+            self.selector.unregister(child.line.connection)
+        child.line.connection.close()
         child.errors.close()
         self.children.remove(child)
 
@@ -425,25 +424,21 @@ class Enduring(Supervisor):
                 )
             self._kill_what_is_due()
             self._start_what_is_due()
-            for key, _ in self.selector.select(timeout=self._until_next_s()):
-                child = key.data
-                messages = child.line.heard()
-                if messages is None:
+            for child, message in self._heard_of(self._until_next_s()):
+                if message is None:
                     self._gone(child)
                     if not any(child.name in drivers for child in self.children):
                         return False
                     continue
-                for message in messages:
-                    kind = message["kind"]
-                    if kind == "lost" and self.dead:
-                        return False
-                    self._heard(child, message)
-                    if kind == "reported":
-                        drivers.discard(child.name)
+                kind = message["kind"]
+                if kind == "lost" and self.dead:
+                    return False
+                self._heard(child, message)
+                if kind == "reported":
+                    drivers.discard(child.name)
         return True
 
     def _heard(self, child: Child, message: dict[str, Any]) -> None:
-        self._check_failed(child, message)
         kind = message.pop("kind")
         if kind == "update":
             self.steps.append(message)
