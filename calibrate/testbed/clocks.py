@@ -239,7 +239,7 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
         float(np.mean(run.parts()["push"])) / (2.0 * (reading.setting.workers - 1) / reading.setting.workers * reading.setting.moved_bytes)
         for reading in emulated
         # with a core each; more replicas wait for one another's
-        if reading.setting.mode == "mirrored" and 1 < reading.setting.workers <= cores and reading.files[0].fingerprint.device_kind == "CPU"
+        if reading.setting.mode == "mirrored" and 1 < reading.setting.workers <= cores and reading.file.fingerprint.device_kind == "CPU"
         for run in reading.runs
     ]
     between = "from a step's end to the next one's begin"

@@ -86,15 +86,14 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     shared, queues = fit_tcp_sharing(readings, parameters, cores, count=len(draws), seed=seed)
     parameters |= shared
     _unexplained([reading for reading in readings if is_fitted(reading.setting)], left, parameters, simulated)
-    files = [file.path.name for reading in readings for file in reading.files]
     return Platform(
         name=name,
         cores=cores,
         parameters=parameters,
         draws=tuple({**draw, **together, **queue} for draw, together, queue in zip(draws, joint, queues, strict=True)),
         provenance={
-            "measurements": " ".join(files),
-            "measurements_sha256": " ".join(file.sha256 for reading in readings for file in reading.files),
+            "measurements": " ".join(reading.file.path.name for reading in readings),
+            "measurements_sha256": " ".join(reading.file.sha256 for reading in readings),
             "fitted_settings": [reading.setting.label for reading in readings],
         },
     )

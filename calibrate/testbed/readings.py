@@ -125,12 +125,12 @@ class Readings:
     setting: TestbedSetting
     runs: tuple[OneRun, ...]
     link_bytes_per_s: tuple[float, ...]
-    files: tuple[Measurements, ...]
+    file: Measurements
 
     @property
     def cores(self) -> float:
         """Of the machine that it was measured on; 1 where the file does not say."""
-        return float(self.files[0].fingerprint.cores or 1)
+        return float(self.file.fingerprint.cores or 1)
 
     @property
     def updates_per_s(self) -> tuple[float, ...]:
@@ -175,7 +175,7 @@ def read_run(path: Path) -> Readings:
         runs.append(own)
         _check(own, f"{path}: repeat {number}", times=ends[number])
     checks = tuple(check.bytes_per_s for check in measured.of(LinkCheck) if check.repeat in whole)
-    return Readings(setting, tuple(runs), checks, (measured,))
+    return Readings(setting, tuple(runs), checks, measured)
 
 
 _Record = TypeVar("_Record", Updated, Used, JobEvent)

@@ -182,7 +182,7 @@ class TestbedRun(Short):
     @classmethod
     def of(cls, readings: Readings) -> TestbedRun:
         """All that is shown of one file of measurements."""
-        setting, measured, runs = readings.setting, readings.files[0], readings.runs
+        setting, measured, runs = readings.setting, readings.file, readings.runs
         checks = {check.repeat: check.bytes_per_s for check in measured.of(LinkCheck)}
         samples = setting.samples_per_update
         numbers = [record.repeat for record in measured.of(Repeat)]

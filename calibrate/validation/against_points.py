@@ -1,6 +1,6 @@
 """Compares a scenario with a user's own measured points: as it is, and refitted to them.
 
-Points are read in points.py; the fit itself is in refit.py and candidates.py. Here predictions and refits become rows and tables of
+Points are read in points.py; the fit itself is in refit.py. Here predictions and refits become rows and tables of
 a validation, and :func:`own_discrepancy` scales the scenario's discrepancy to one's own points.
 """
 
@@ -15,26 +15,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tomlkit
 
-from calibrate.validation.candidates import Candidate, Map
 from calibrate.validation.comparison import Compared
 from calibrate.validation.points import Setting, Unit, base_scenario, check_figures, compared, scenarios_at
-from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
+from calibrate.validation.refit import BOUND, Fitted, Map, Moved, Refit, refit, refitted_table
 from calibrate.validation.validation import Outline, Score, Validation, scores_of
 from simulator.base.files import EDITED, Output
-from simulator.base.table import Column, Table
-from simulator.base.text import Kind, Short, format_interval, format_number, format_rate, format_share
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import Kind, Short, digits, format_interval, format_number, format_rate, format_share
 from simulator.resolve.resolve import resolve
+from simulator.results.inadequacy import discrepancy_of
+from simulator.results.intervals import widened
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import accelerator_named
+from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 
 if TYPE_CHECKING:
     import pandas as pd
-from simulator.base.text import digits
-from simulator.results.inadequacy import discrepancy_of
-from simulator.results.intervals import widened
-from simulator.spec.figures import Estimate
-from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 
 AS_GIVEN = "as given"
 LEFT_OUT = "each point from the others"
@@ -171,20 +169,19 @@ class Refitted(Short):
 
     def _in_short(self) -> Iterator[str]:
         yield self.scenario.workload.name + " on " + self.scenario.cluster.name
-        ends = self.intervals_90
-        for name, factor in self.factors.items():
-            yield f"{name} x {format_number(factor)} (90% interval {format_interval(*ends[name])})"
+        for moved in self.fit.fitted.moved:
+            yield f"{moved.candidate.name} x {format_number(moved.factor)} (90% interval {format_interval(*moved.interval)})"
         yield "" if self.factors else "nothing was moved"
 
     @property
     def factors(self) -> dict[str, float]:
         """By which each quantity was scaled, by its name."""
-        return {candidate.name: factor for candidate, factor in zip(self.fit.fitted.moved, self.fit.fitted.factors, strict=True)}
+        return self.fit.fitted.factors
 
     @property
     def intervals_90(self) -> dict[str, tuple[float, float]]:
         """90% interval of each factor, with the quantities that were not moved as they are."""
-        return {candidate.name: self.fit.fitted.interval(index) for index, candidate in enumerate(self.fit.fitted.moved)}
+        return {moved.candidate.name: moved.interval for moved in self.fit.fitted.moved}
 
     def write(self, out: Path, *, force: bool = False) -> Path:
         """Write the scenario's file, which `paceline simulate` takes; with ``force`` in place of one that is there.
@@ -198,10 +195,8 @@ class Refitted(Short):
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas table of one row for each quantity that was moved: its factor with the 90% interval."""
-        ends = self.intervals_90
-        return Table.of(
-            [{"name": name, "factor": factor, "low": ends[name][0], "high": ends[name][1]} for name, factor in self.factors.items()]
-        ).to_frame()
+        rows = tuple((moved.candidate.name, moved.factor, *moved.interval) for moved in self.fit.fitted.moved)
+        return Table("", tuple(map(Column, ("name", "factor", "low", "high"))), rows).to_frame()
 
     def _repr_html_(self) -> str:
         return "".join(table.to_html() for table in self.validation.tables)
@@ -243,7 +238,7 @@ def refit_to_points(
     about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
 
     def table_of(fitted: Fitted) -> dict[str, Any]:
-        beyond = [text for moved in _moved(fitted, case.base) for text in moved.beyond(case.base)]
+        beyond = [text for moved in fitted.moved for text in _beyond(moved, case.base)]
         return refitted_table(case.table, case.base, fitted, about="; ".join([about, *beyond]), beside=case.beside)
 
     final = table_of(outcome.fitted)
@@ -262,8 +257,8 @@ def refit_to_points(
         rows += left_out
         own = own_discrepancy(left_out, results[-len(alone) :])
         if own is not None:
-            final = {**final, "discrepancy": own.discrepancy.model_dump(exclude_defaults=True)}
-            notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own.discrepancy.about}.")
+            final = {**final, "discrepancy": own[0].model_dump(exclude_defaults=True)}
+            notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own[0].about}.")
     validation = case.validation(
         rows,
         [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)],
@@ -283,54 +278,31 @@ _MOVED = "What the refit moved"
 _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """A quantity that was moved, by one number that stands for it: what it is, its value in the scenario, and how it is written."""
-
-    candidate: Candidate
-    factor: float
-    interval: tuple[float, float]
-    at_bound: bool
-    others: list[float]
-    """Its factor without each setting."""
-    decisive: int | None
-    """The setting without which it changes most."""
-    measure: str
-    before: float
-    kind: Kind
-
-    def beyond(self, base: Scenario) -> Iterator[str]:
-        """That the fit makes a part faster than it can be: a link than its port, a device than its peak."""
-        load, cluster, path = base.workload, base.cluster, self.candidate.paths[0]
-        fit = limit = ""
-        if self.kind == "rate" and self.factor > 1.0:
-            nominal = getattr(cluster, self.candidate.targets[0].partition(".")[0]).sort != "given"
-            fit = format_rate(self.before * self.factor)
-            if nominal or cluster.basis != "measured":
-                limit = f"a port of {format_rate(self.before)} can carry" + ("" if nominal else ", if that is the rate of one")
-        elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
-            device = accelerator_named(cluster.device or load.device)
-            peak = None if device is None else device.peak(load.precision)
-            flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * self.factor)
-            if device is not None and peak is not None and flops_per_s > peak:
-                fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
-        if limit:
-            yield (
-                f"{self.candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the "
-                "points, and what the scenario says of sizes and of the machines."
-            )
-
-
-def _moved(fitted: Fitted, base: Scenario, outcome: Refit | None = None) -> Iterator[_Moved]:
-    """What a fit has moved; with the outcome that it is of, also what each setting has to do with it."""
-    for index, candidate in enumerate(fitted.moved):
-        others = [] if outcome is None else [part.factor_of(candidate.name) for part in outcome.left_out]
-        decisive = None if outcome is None else outcome.decisive(index)
-        factor, interval = fitted.factors[index], fitted.interval(index)
-        yield _Moved(candidate, factor, interval, fitted.at_bound(index), others, decisive, *_measure(base, candidate.paths[0]))
+def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
+    """That the fit makes a part faster than it can be: a link than its port, a device than its peak."""
+    load, cluster, path = base.workload, base.cluster, moved.candidate.paths[0]
+    _, before, kind = _measure(base, path)
+    fit = limit = ""
+    if kind == "rate" and moved.factor > 1.0:
+        nominal = getattr(cluster, moved.candidate.targets[0].partition(".")[0]).sort != "given"
+        fit = format_rate(before * moved.factor)
+        if nominal or cluster.basis != "measured":
+            limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of one")
+    elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
+        device = accelerator_named(cluster.device or load.device)
+        peak = None if device is None else device.peak(load.precision)
+        flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * moved.factor)
+        if device is not None and peak is not None and flops_per_s > peak:
+            fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
+    if limit:
+        yield (
+            f"{moved.candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the "
+            "points, and what the scenario says of sizes and of the machines."
+        )
 
 
 def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
+    """One number that stands for a quantity: what it is, its value in the scenario, and how it is written."""
     load, batch = base.workload, base.batch
     if path.startswith(("workload.forward", "workload.backward")):
         return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
@@ -341,19 +313,19 @@ def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
 
 def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[Table]:
     """What was moved, times and rates apart, and what was not."""
-    moved = list(_moved(outcome.fitted, base, outcome))
-    kinds = list(dict.fromkeys(each.kind for each in moved))
-    for kind in kinds:
-        some = [each for each in moved if each.kind == kind]
-        rows = []
-        for each in some:
-            name, without = each.candidate.name, 1.0 if each.decisive is None else each.others[each.decisive]
-            rows.append((
-                f"{name} ({each.measure})" if each.measure else name, each.before, each.before * each.factor,
-                each.before * each.interval[0], each.before * each.interval[1], each.factor,
-                "the one setting" if each.decisive is None else settings[each.decisive].name, None if without == 1.0 else without,
-            ))  # fmt: skip
-        keys = "; ".join(f"{each.candidate.name}: {', '.join(each.candidate.paths)}" for each in some)
+    rows: dict[Kind, list[tuple[Cell, ...]]] = {}
+    keys: dict[Kind, list[str]] = {}
+    for moved in outcome.fitted.moved:
+        candidate, decisive = moved.candidate, outcome.decisive(moved)
+        measure, before, kind = _measure(base, candidate.paths[0])
+        without = 1.0 if decisive is None else outcome.without_each(candidate.name)[decisive]
+        rows.setdefault(kind, []).append((
+            f"{candidate.name} ({measure})" if measure else candidate.name, before, before * moved.factor,
+            *(before * end for end in moved.interval), moved.factor,
+            "the one setting" if decisive is None else settings[decisive].name, None if without == 1.0 else without,
+        ))  # fmt: skip
+        keys.setdefault(kind, []).append(f"{candidate.name}: {', '.join(candidate.paths)}")
+    for kind in rows:
         columns = (
             Column("quantity", "text"),
             Column("from", kind),
@@ -364,8 +336,11 @@ def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iter
             Column("most_determined_by", "text", "most determined by"),
             Column("factor_without", "number", "factor without it", "none: without it the factor is not determined"),
         )
-        note = f"All keys of a quantity move by its factor. {keys}. Intervals hold with the quantities that are not moved as they are."
-        yield Table(_MOVED if len(kinds) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(rows), "moved", note)
+        note = (
+            f"All keys of a quantity move by its factor. {'; '.join(keys[kind])}. "
+            "Intervals hold with the quantities that are not moved as they are."
+        )
+        yield Table(_MOVED if len(rows) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(rows[kind]), "moved", note)
     if outcome.fitted.held:
         reasons = Column("quantity", "text"), Column("why", "text")
         note = "These stay as the scenario has them: the points do not say more."
@@ -381,13 +356,13 @@ def _about(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Itera
         yield "One setting alone: no point can be predicted from others, so the refit is not tested."
     if not outcome.noise_measured:
         yield f"Without repeats the refit takes the noise of a run to be {format_share(outcome.noise)}."
-    for each in _moved(fitted, base):
-        if each.at_bound:
+    for moved in fitted.moved:
+        if moved.at_bound:
             yield (
-                f"{each.candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
+                f"{moved.candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
                 "another unit."
             )
-        yield from each.beyond(base)
+        yield from _beyond(moved, base)
     if fitted.scatter > _MUCH_SCATTER:
         yield (
             f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: "
@@ -397,20 +372,17 @@ def _about(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Itera
 
 def _data(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[str, Any]:
     """The refit for JSON."""
-
-    def keys(each: _Moved) -> dict[str, Any]:
-        return {path: {"from": base.value_at(path), "to": base.value_at(path) * each.factor} for path in each.candidate.paths}
-
-    moved = [
-        {
-            "name": each.candidate.name, "factor": each.factor, "interval_90": list(each.interval), "keys": keys(each),
-            "factors_without_each_setting": each.others,
-            "most_determined_by": None if each.decisive is None else settings[each.decisive].name, "at_bound": each.at_bound,
-        }
-        for each in _moved(outcome.fitted, base, outcome)
-    ]  # fmt: skip
+    moved_data = []
+    for moved in outcome.fitted.moved:
+        candidate, decisive = moved.candidate, outcome.decisive(moved)
+        moved_data.append({
+            "name": candidate.name, "factor": moved.factor, "interval_90": list(moved.interval),
+            "keys": {path: {"from": base.value_at(path), "to": base.value_at(path) * moved.factor} for path in candidate.paths},
+            "factors_without_each_setting": outcome.without_each(candidate.name),
+            "most_determined_by": None if decisive is None else settings[decisive].name, "at_bound": moved.at_bound,
+        })  # fmt: skip
     return {
-        "moved": moved, "not_determined": outcome.fitted.held, "noise": outcome.noise, "noise_measured": outcome.noise_measured,
+        "moved": moved_data, "not_determined": outcome.fitted.held, "noise": outcome.noise, "noise_measured": outcome.noise_measured,
         "scatter_over_noise": outcome.fitted.scatter,
     }  # fmt: skip
 
@@ -418,26 +390,7 @@ def _data(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[s
 # -- what predictions are off by ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Own:
-    """What one's own points say.
-
-    Attributes
-    ----------
-    discrepancy
-        That of the regime times ``factor``, with how intervals hold the points, each with the factor of the others.
-    factor
-        Of all standard deviations.
-    points
-        How many it rests on.
-    """
-
-    discrepancy: Discrepancy
-    factor: float
-    points: int
-
-
-def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own | None:
+def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> tuple[Discrepancy, float] | None:
     """The discrepancy of the regime, scaled to one's own residuals.
 
     The factor k has k^2 = (n0 + sum over points of max(r^2 - v, 0) / s^2) / (n0 + n): the
@@ -455,8 +408,9 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
 
     Returns
     -------
-    Own or None
-        None where no point has a discrepancy: one replica alone, or one that was switched off.
+    (Discrepancy, float) or None
+        With how intervals hold the points, each with the factor of the others; and the factor of all. None where no point has a
+        discrepancy: one replica alone, or one that was switched off.
     """
     used = [
         (row, result.discrepancy.relative_error, row.reached)
@@ -482,7 +436,7 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
     points = f"{len(used)} points, each predicted from the others, and the regime's own as 3 points"
     about = f"{format_number(factor, 2)} times that of the regime: {points}"
     checked = LeftOutRows(inside=round(inside / len(used), 3), rows=len(used), sources=1)
-    return Own(Discrepancy(**scaled, checked=checked, about=about), factor, len(used))
+    return Discrepancy(**scaled, checked=checked, about=about), factor
 
 
 def _factor(squares: float, points: int) -> float:

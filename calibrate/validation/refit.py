@@ -12,27 +12,31 @@ Jacobian J of the points and the inverse variances P of the priors. b is the mea
 of the points' residuals for each degree of freedom, where they scatter more than their
 noise, else 1 (Birge, "The calculation of errors by the method of least squares", Physical
 Review 40, 1932).
+
+A new quantity is a :class:`Candidate`: names of keys within workload or cluster.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of
 from calibrate.validation.points import Setting, Unit
 from simulator.base import catalog
 from simulator.base.errors import CalibrationError
 from simulator.base.spec import short_name
 from simulator.base.text import digits
+from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.uncertainty import Uncertainty
 
@@ -46,9 +50,169 @@ _DRAWS = 64
 _SEED = 20_261
 _USUAL_NOISE = 0.02
 """Relative standard deviation of a run's throughput where no setting was repeated."""
+_LEAST_SD = 0.005
+"""No residual counts as better known than to this share."""
 _STEP = 0.15
 """Of a logarithm, for differences. Asynchronous runs are chaotic: a change of 1% gives another order of messages, and so some
 percent of throughput by chance, whatever the random streams; a step must be large against that, and small against curvature."""
+
+Array = NDArray[np.float64]
+Rate = tuple[float, float]
+"""Mean over replications, and its standard error as a share."""
+Map = Callable[[Callable[[Scenario], Rate], Iterable[Scenario]], Iterable[Rate]]
+"""How a function is applied to several scenarios: one after the other, or in processes."""
+
+
+# -- what may be scaled ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A quantity that one factor scales, whatever numbers of the scenario it is made of.
+
+    The logarithm of the factor is believed to be normal around 0, so that twice and half
+    are equally likely.
+
+    Attributes
+    ----------
+    name
+        As tables have it.
+    section, targets
+        Dotted names within a section of the scenario, all scaled alike.
+    prior_log_sd
+        Standard deviation of the logarithm of the factor, before any point is seen.
+    starts
+        Factors to search from besides 1: what hides behind compute has no slope there.
+    """
+
+    name: str
+    section: Literal["workload", "cluster"]
+    targets: tuple[str, ...]
+    prior_log_sd: float
+    starts: tuple[float, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Dotted names within the scenario."""
+        return tuple(f"{self.section}.{target}" for target in self.targets)
+
+
+_PASSES = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s")
+# another clock, another thermal state, shared cores: mostly within a third of what was calibrated
+_COMPUTE = Candidate("compute", "workload", _PASSES, 0.25)
+# known by its order of magnitude: twice or half at one standard deviation
+_SERVER = Candidate("server's cost of a gradient", "workload", ("server.base_s", "server.per_byte_s"), 0.7)
+
+
+def _of_link(where: str, link: str) -> list[Candidate]:
+    return [
+        # what a port is sold as and what TensorFlow gets through it differ by a factor of two or more
+        Candidate(f"bandwidth {where}", "cluster", (f"{link}.bandwidth_bytes_per_s",), 0.7, (0.3, 0.1)),
+        # includes software, which data sheets leave out
+        Candidate(f"latency {where}", "cluster", (f"{link}.latency_s",), 1.0, (3.0, 10.0)),
+    ]
+
+
+_LINKS = {"intra_node": _of_link("inside a node", "intra_node"), "inter_node": _of_link("between nodes", "inter_node")}
+
+
+def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
+    """What a refit of the scenario may move, and for what it may not, the reason by name."""
+    wanted = [_COMPUTE, *_LINKS.get(scenario.strategy.link or "", ()), *([_SERVER] if scenario.servers else [])]
+    candidates: list[Candidate] = []
+    left: dict[str, str] = {}
+    for each in wanted:
+        targets = tuple(target for target in each.targets if scenario.value_at(f"{each.section}.{target}") > 0)
+        if targets:
+            candidates.append(replace(each, targets=targets))
+        else:
+            left[each.name] = f"is 0 in the scenario, which no factor changes; set {each.paths[0]} to have it fitted"
+    return candidates, left
+
+
+def with_factors(scenario: Scenario, candidates: Sequence[Candidate], factors: Sequence[float]) -> Scenario:
+    """The scenario with each candidate's numbers scaled."""
+    for candidate, factor in zip(candidates, factors, strict=True):
+        scenario = scenario.replaced({path: scenario.value_at(path) * factor for path in candidate.paths})
+    return scenario
+
+
+class Model:
+    """Residuals of settings under factors; what was predicted once is not simulated again."""
+
+    def __init__(
+        self, settings: Sequence[Setting], scenarios: Sequence[Scenario], unit: Unit, noise: float, replications: int, apply: Map
+    ) -> None:
+        # without what the fit of the workload left open and without spread between runs, which the mean of many runs does not have
+        certain = {"workload.uncertainty": None, "workload.run_to_run_cv": 0.0, "cluster.uncertainty": None}
+        # resolved, since a move to another device leaves something open too
+        self.scenarios = [resolve(scenario).replaced({**certain, "run.replications": replications}) for scenario in scenarios]
+        self._measured = [statistics.fmean(setting.throughput) for setting in settings]
+        self._measured_sd = [noise / math.sqrt(len(setting.throughput)) for setting in settings]
+        self._sd = [max(sd, _LEAST_SD) for sd in self._measured_sd]
+        self._rate = partial(_rate, unit)
+        self._apply = apply
+        self._known: dict[str, Rate] = {}
+
+    def residuals(self, candidates: Sequence[Candidate], logs: Array, places: Sequence[int]) -> Array:
+        """Of the settings at ``places``, then of the priors."""
+        rates = self._rates(candidates, logs, places)
+        off = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
+        return np.array([*off, *(logs / _priors(candidates))])
+
+    def weigh(self, candidates: Sequence[Candidate], logs: Array) -> None:
+        """Count chance in the simulation as noise too, as large as it is under these factors."""
+        rates = self._rates(candidates, logs, range(len(self.scenarios)))
+        self._sd = [max(math.hypot(sd, error), _LEAST_SD) for sd, (_, error) in zip(self._measured_sd, rates, strict=True)]
+
+    def _rates(self, candidates: Sequence[Candidate], logs: Array, places: Sequence[int]) -> list[Rate]:
+        asked = [with_factors(self.scenarios[place], candidates, np.exp(logs).tolist()) for place in places]
+        new = {scenario.hash: scenario for scenario in asked if scenario.hash not in self._known}
+        self._known.update(zip(new, self._apply(self._rate, new.values()), strict=True))
+        return [self._known[scenario.hash] for scenario in asked]
+
+
+def _priors(candidates: Sequence[Candidate]) -> Array:
+    return np.array([candidate.prior_log_sd for candidate in candidates])
+
+
+def _rate(unit: Unit, scenario: Scenario) -> Rate:
+    resolved = resolve(scenario)
+    runs = [replicate(resolved, replication) for replication in range(scenario.run.replications)]
+    if unit == "samples/s":
+        rates = [run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs]
+    else:
+        rates = [run.updates / run.window_s for run in runs]
+    mean = statistics.fmean(rates)
+    return mean, statistics.stdev(rates) / mean / math.sqrt(len(rates))
+
+
+# -- what points say of it ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A quantity that points determine, by the logarithm of its factor and the standard deviation of that, others held as they are."""
+
+    candidate: Candidate
+    log: float
+    log_sd: float
+
+    @property
+    def factor(self) -> float:
+        """By which it is scaled."""
+        return math.exp(self.log)
+
+    @property
+    def at_bound(self) -> bool:
+        """Whether the factor lies as far out as it may, so that the points ask for more."""
+        return abs(self.log) >= math.log(BOUND) - _STEP
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90% interval of the factor."""
+        half = 1.645 * self.log_sd
+        return math.exp(self.log - half), math.exp(self.log + half)
 
 
 @dataclass(frozen=True)
@@ -58,43 +222,29 @@ class Fitted:
     Attributes
     ----------
     moved
-        Candidates that the points determine.
-    logs, covariance
-        Logarithms of their factors, shape (n,), and the covariance, shape (n, n).
+        Quantities that the points determine.
+    covariance
+        Of the logarithms of their factors, shape (n, n).
     held
         Reason by name, for candidates that the points do not determine.
     scatter
         Root mean square of the points' residuals in units of their noise.
     """
 
-    moved: tuple[Candidate, ...]
-    logs: tuple[float, ...]
-    covariance: tuple[tuple[float, ...], ...]
+    moved: tuple[Moved, ...]
+    covariance: Array
     held: dict[str, str] = field(default_factory=dict)
     scatter: float = 0.0
 
     @property
-    def factors(self) -> tuple[float, ...]:
-        """By which each moved candidate is scaled."""
-        return tuple(math.exp(log) for log in self.logs)
-
-    def factor_of(self, name: str) -> float:
-        """By which a candidate is scaled; 1 if it is held."""
-        return next((factor for candidate, factor in zip(self.moved, self.factors, strict=True) if candidate.name == name), 1.0)
-
-    def at_bound(self, index: int) -> bool:
-        """Whether a factor lies as far out as it may, so that the points ask for more."""
-        return abs(self.logs[index]) >= math.log(BOUND) - _STEP
-
-    def interval(self, index: int) -> tuple[float, float]:
-        """90% interval of a factor, the held ones taken as they are."""
-        half = 1.645 * math.sqrt(self.covariance[index][index])
-        return math.exp(self.logs[index] - half), math.exp(self.logs[index] + half)
+    def factors(self) -> dict[str, float]:
+        """By which each quantity is scaled, by its name."""
+        return {moved.candidate.name: moved.factor for moved in self.moved}
 
 
 @dataclass(frozen=True)
 class Refit:
-    """What a refit found.
+    """What all points say, and all but each.
 
     Attributes
     ----------
@@ -110,12 +260,14 @@ class Refit:
     noise_measured: bool
     left_out: tuple[Fitted, ...] = ()
 
-    def decisive(self, index: int) -> int | None:
+    def without_each(self, name: str) -> list[float]:
+        """The factor of a quantity without each setting; 1 where it is held then."""
+        return [part.factors.get(name, 1.0) for part in self.left_out]
+
+    def decisive(self, moved: Moved) -> int | None:
         """The setting without which a factor changes most."""
-        if not self.left_out:
-            return None
-        name, factor = self.fitted.moved[index].name, self.fitted.factors[index]
-        return max(range(len(self.left_out)), key=lambda place: abs(math.log(self.left_out[place].factor_of(name) / factor)))
+        changes = [abs(math.log(factor / moved.factor)) for factor in self.without_each(moved.candidate.name)]
+        return changes.index(max(changes)) if changes else None
 
 
 def refit(
@@ -155,21 +307,20 @@ def refit(
     noise, measured = noise_of(settings)
     model = Model(settings, scenarios, unit, noise, replications, apply)
     fits = 1 + (len(settings) if len(settings) > 1 else 0)
-    if progress is not None:
-        progress(0, fits)
+    report = progress or (lambda *_: None)
+    report(0, fits)
     everywhere = range(len(settings))
     start = _best_start(model, candidates, everywhere)
     model.weigh(candidates, start)
     fitted = _selected(model, candidates, held, everywhere, start)
-    if progress is not None:
-        progress(1, fits)
+    report(1, fits)
     left_out = []
     if len(settings) > 1 and fitted.moved:
         for place in range(len(settings)):
             others = [index for index in everywhere if index != place]
-            left_out.append(_selected(model, fitted.moved, {}, others, np.asarray(fitted.logs)))
-            if progress is not None:
-                progress(place + 2, fits)
+            candidates = [moved.candidate for moved in fitted.moved]
+            left_out.append(_selected(model, candidates, {}, others, np.array([moved.log for moved in fitted.moved])))
+            report(place + 2, fits)
     return Refit(fitted=fitted, noise=noise, noise_measured=measured, left_out=tuple(left_out))
 
 
@@ -183,38 +334,8 @@ def noise_of(settings: Sequence[Setting]) -> tuple[float, bool]:
     return (math.sqrt(squares / freedom), True) if freedom else (_USUAL_NOISE, False)
 
 
-@dataclass(frozen=True)
-class _Optimum:
-    """Where a search ended: logarithms (n,), residuals (points,), Jacobian (points, n), covariance (n, n), cost; priors count in both."""
-
-    logs: Array
-    residuals: Array
-    jacobian: Array
-    covariance: Array
-    cost: float
-
-    @property
-    def spread(self) -> Array:
-        """Standard deviation of each logarithm, shape (n,)."""
-        return np.sqrt(np.diag(self.covariance))
-
-    def felt(self, index: int, candidate: Candidate) -> float:
-        """By how much of their noise the points change when a factor moves by its prior's standard deviation."""
-        return float(np.linalg.norm(self.jacobian[:, index])) * candidate.prior_log_sd
-
-    def fitted(self, moved: Sequence[Candidate], held: dict[str, str]) -> Fitted:
-        """The covariance widened by the scatter beyond noise, of which a fit through every point shows none."""
-        squares = float(np.sum(self.residuals**2))
-        freedom = len(self.residuals) - len(self.logs)
-        wider = max(1.0, squares / freedom) if freedom > 0 else 1.0
-        covariance = _covariance(self.jacobian / math.sqrt(wider), moved)
-        return Fitted(
-            tuple(moved), tuple(self.logs.tolist()), tuple(map(tuple, covariance.tolist())), held, math.sqrt(squares / len(self.residuals))
-        )
-
-
-def _searched(model: Model, candidates: Sequence[Candidate], start: Array, places: Sequence[int]) -> _Optimum:
-    """The factors that the settings at ``places`` give."""
+def _searched(model: Model, candidates: Sequence[Candidate], start: Array, places: Sequence[int]) -> optimize.OptimizeResult:
+    """The factors that the settings at ``places`` give: logarithms ``x``, and residuals and Jacobian, of points first and then priors."""
 
     def residuals(logs: Array) -> Array:
         return model.residuals(candidates, logs, places)
@@ -225,67 +346,70 @@ def _searched(model: Model, candidates: Sequence[Candidate], start: Array, place
         start,
         jac=lambda logs: optimize.approx_fprime(logs, residuals, _STEP),
         bounds=(-limit, limit),
-        x_scale=[candidate.prior_log_sd for candidate in candidates],
+        x_scale=_priors(candidates),
         ftol=1e-3,
         xtol=3e-3,
         max_nfev=15,
     )
     if not np.all(np.isfinite(solved.x)):
         raise CalibrationError("the refit does not end at finite values; check the units of the measured throughputs")
-    return _Optimum(
-        solved.x,
-        solved.fun[: len(places)],
-        solved.jac[: len(places)],
-        _covariance(solved.jac[: len(places)], candidates),
-        float(solved.cost),
-    )
+    return solved
 
 
 def _covariance(jacobian: Array, candidates: Sequence[Candidate]) -> Array:
     """Of the logarithms, shape (n, n), from points (points, n) and priors together."""
-    priors = np.diag([candidate.prior_log_sd**-2.0 for candidate in candidates])
-    return np.asarray(np.linalg.inv(jacobian.T @ jacobian + priors), dtype=np.float64)
+    return np.asarray(np.linalg.inv(jacobian.T @ jacobian + np.diag(_priors(candidates) ** -2.0)), dtype=np.float64)
 
 
 def _selected(model: Model, candidates: Sequence[Candidate], held: dict[str, str], places: Sequence[int], start: Array) -> Fitted:
     """The optimum over those candidates that the points determine; of the others the vaguest is held first."""
-    held = dict(held)
-    kept = list(candidates)
+    held, kept = dict(held), list(candidates)
     while kept:
-        optimum = _searched(model, kept, start, places)
-        narrowed = optimum.spread / [candidate.prior_log_sd for candidate in kept]
+        solved = _searched(model, kept, start, places)
+        residuals, jacobian = solved.fun[: len(places)], solved.jac[: len(places)]
+        covariance = _covariance(jacobian, kept)
+        narrowed = np.sqrt(np.diag(covariance)) / _priors(kept)
         worst = int(np.argmax(narrowed))
         if narrowed[worst] <= DETERMINED:
-            return optimum.fitted(kept, held)
-        vague = {worst} | {index for index in range(len(kept)) if narrowed[index] > _UNTOUCHED and optimum.felt(index, kept[index]) < 1.0}
-        held.update((kept[index].name, _reason(kept, index, optimum)) for index in sorted(vague))
-        start = np.delete(optimum.logs, sorted(vague))
-        kept = [candidate for index, candidate in enumerate(kept) if index not in vague]
+            # wider by the scatter beyond noise, of which a fit through every point shows none
+            squares, freedom = float(np.sum(residuals**2)), len(places) - len(kept)
+            wider = max(1.0, squares / freedom) if freedom > 0 else 1.0
+            covariance = _covariance(jacobian / math.sqrt(wider), kept)
+            deviations = np.sqrt(np.diag(covariance)).tolist()
+            moved = tuple(map(Moved, kept, solved.x.tolist(), deviations))
+            return Fitted(moved, covariance, held, math.sqrt(squares / len(places)))
+        # by how much of their noise the points change when a factor moves by its prior's standard deviation
+        felt = np.linalg.norm(jacobian, axis=0) * _priors(kept)
+        vague = (narrowed > _UNTOUCHED) & (felt < 1.0)
+        vague[worst] = True
+        held.update((kept[index].name, _reason(kept, index, covariance, felt)) for index in np.flatnonzero(vague).tolist())
+        start = solved.x[~vague]
+        kept = [candidate for candidate, is_vague in zip(kept, vague, strict=True) if not is_vague]
     scatter = float(np.sqrt(np.mean(model.residuals([], np.zeros(0), places) ** 2)))
-    return Fitted((), (), (), held, scatter)
+    return Fitted((), np.zeros((0, 0)), held, scatter)
 
 
 def _best_start(model: Model, candidates: Sequence[Candidate], places: Sequence[int]) -> Array:
     """The lowest of the optima reached from the scenario as it is, and from the most promising other start."""
-    origin = np.zeros(len(candidates))
     others = [
         np.where(np.arange(len(candidates)) == index, math.log(factor), 0.0)
         for index, candidate in enumerate(candidates)
         for factor in candidate.starts
     ]
     ranked = sorted(others, key=lambda start: float(np.sum(model.residuals(candidates, start, places) ** 2)))
-    optima = [_searched(model, candidates, start, places) for start in (origin, *ranked[:1])]
-    return min(optima, key=lambda optimum: optimum.cost).logs
+    optima = [_searched(model, candidates, start, places) for start in (np.zeros(len(candidates)), *ranked[:1])]
+    return np.asarray(min(optima, key=lambda solved: float(solved.cost)).x)
 
 
-def _reason(kept: Sequence[Candidate], index: int, optimum: _Optimum) -> str:
+def _reason(kept: Sequence[Candidate], index: int, covariance: Array, felt: Array) -> str:
     """Why the points do not determine a candidate: they hardly depend on it, or cannot tell it from another."""
-    spread = optimum.spread
-    together = [(abs(optimum.covariance[index, other] / spread[index] / spread[other]), other) for other in range(len(kept))]
-    strongest, other = max((pair for pair in together if pair[1] != index), default=(0.0, index))
-    if strongest < 0.5 or optimum.felt(index, kept[index]) < 1.0 / DETERMINED:
+    spread = np.sqrt(np.diag(covariance))
+    together = np.abs(covariance[index] / spread[index] / spread)
+    together[index] = 0.0
+    other = len(kept) - 1 - int(np.argmax(together[::-1]))
+    if together[other] < 0.5 or felt[index] < 1.0 / DETERMINED:
         return "the points hardly depend on it"
-    return f"the points cannot tell it from {kept[other].name} (correlation {strongest:.2f})"
+    return f"the points cannot tell it from {kept[other].name} (correlation {together[other]:.2f})"
 
 
 # -- the scenario with the values of a refit in place --------------------------------------------
@@ -318,11 +442,11 @@ def refitted_table(
         if str(own.get("use", "")).endswith(".toml"):
             own["use"] = str(catalog.find(f"{section}s", own["use"], f"{section}.use", beside).resolve())  # type: ignore[arg-type]
         columns: dict[str, list[float]] = {}
-        for index, candidate in enumerate(fitted.moved):
-            if candidate.section == section:
-                for target, path in zip(candidate.targets, candidate.paths, strict=True):
+        for index, moved in enumerate(fitted.moved):
+            if moved.candidate.section == section:
+                for target, path in zip(moved.candidate.targets, moved.candidate.paths, strict=True):
                     old = base.value_at(path)
-                    own = _with(own, target.split("."), digits(old * fitted.factors[index]))
+                    own = _with(own, target.split("."), digits(old * moved.factor))
                     columns[target] = [digits(old * factor) for factor in np.exp(logs[:, index]).tolist()]
         if columns:
             own["uncertainty"] = _uncertainty(getattr(base, section).uncertainty, columns)
@@ -340,9 +464,9 @@ def _drawn_logs(fitted: Fitted, count: int) -> NDArray[np.float64]:
     """Logarithms of the factors, shape (count, n); their mean is the optimum itself."""
     if not fitted.moved:
         return np.zeros((count, 0))
-    normal = np.random.default_rng(_SEED).standard_normal((count, len(fitted.logs)))
+    normal = np.random.default_rng(_SEED).standard_normal((count, len(fitted.moved)))
     normal -= normal.mean(axis=0)
-    return np.asarray(fitted.logs) + normal @ np.linalg.cholesky(np.asarray(fitted.covariance)).T
+    return np.array([moved.log for moved in fitted.moved]) + normal @ np.linalg.cholesky(fitted.covariance).T
 
 
 def _uncertainty(old: Uncertainty | None, columns: dict[str, list[float]]) -> dict[str, Any]:

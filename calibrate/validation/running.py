@@ -7,10 +7,12 @@ file of it, which is found by the setting's hash in the file's name. The matrix 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,95 +44,48 @@ _MOST_IN_A_ROW = 3
 """Settings in a row that cannot be measured, after which the fault is taken to be the machine's."""
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """A setting of which there is no measurement to compare.
-
-    Attributes
-    ----------
-    setting
-        What was to be measured.
-    why
-        What it failed with.
-    """
-
-    setting: TestbedSetting
-    why: str
+Unmeasured = tuple[str, str, str]
+"""A setting of which there is no measurement to compare: its group, its label, and what it failed with."""
 
 
-@dataclass(frozen=True)
-class MatrixValidation:
-    """What a matrix has shown.
-
-    Attributes
-    ----------
-    matrix
-        What was fitted, and what was predicted.
-    rows
-        One for each setting, those of the fit first (``fitted``).
-    platform
-        What was fitted, to the first part alone.
-    unmeasured
-        Settings without a row, since they failed.
-    """
-
-    matrix: Matrix
-    rows: tuple[Compared, ...]
-    platform: Platform
-    unmeasured: tuple[Unmeasured, ...] = ()
-
-    @property
-    def validation(self) -> Validation:
-        """What is said of it."""
-        matrix, rows = self.matrix, self.rows
-        chosen = (
-            "named before anything was measured"
-            if matrix.drawn_by is None
-            else f"drawn at random by seed {matrix.drawn_by} from the space that docs/testbed.md declares"
-        )
-        return Validation(
-            key=outline_of(matrix).key,
-            title=f"Real TensorFlow runs on this machine ({matrix.name})",
-            rows=rows,
-            scores=tuple(scores_of(rows)),
-            about=(
-                f"{len(matrix.fit)} small settings (1 worker, 2 where it must be) were measured and fitted; {len(matrix.held_out)} "
-                f"others, {chosen}, were predicted and measured. Each was run {matrix.repeats} times, a cluster of processes started anew "
-                "each time.",
-                "An interval holds 90% of single runs: the law of compute, what the fit leaves open, how far settings of the fit are off "
-                "as a whole (misfit), and how repeats of one setting differ (noise).",
-                "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing "
-                "else.",
-            ),
-            notes=_said_of(self.unmeasured, len(matrix.settings)),
-            tables=(largest_errors(rows), *([self._unmeasured()] if self.unmeasured else [])),
-            details=(_parameters(self.platform),),
-            extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
-            | ({"unmeasured": {failure.setting.label: failure.why for failure in self.unmeasured}} if self.unmeasured else {}),
-        )
-
-    def _unmeasured(self) -> Table:
-        """Settings without a row, each with the reason."""
-        group_of = {held.setting: held.group for held in self.matrix.held_out}
-        columns = (Column("group", "text", "Group"), Column("setting", "text", "Setting"), Column("why", "text", "Why"))
-        rows = tuple((group_of.get(failure.setting, "fit"), failure.setting.label, failure.why) for failure in self.unmeasured)
-        return Table("What could not be measured", columns, rows, "unmeasured")
-
-
-def _said_of(unmeasured: Sequence[Unmeasured], settings: int) -> tuple[str, ...]:
-    """That some settings are missing, as a sentence; none where none is."""
-    if not unmeasured:
-        return ()
-    return (
-        f"{len(unmeasured)} of {counted(settings, 'setting')} could not be measured and {'is' if len(unmeasured) == 1 else 'are'} in no "
-        f"score: {', '.join(failure.setting.label for failure in unmeasured)}. The same command tries again.",
+def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, unmeasured: Sequence[Unmeasured]) -> Validation:
+    """What is said of a matrix."""
+    chosen = (
+        "named before anything was measured"
+        if matrix.drawn_by is None
+        else f"drawn at random by seed {matrix.drawn_by} from the space that docs/testbed.md declares"
     )
-
-
-def _parameters(platform: Platform) -> Table:
-    """Each parameter, with what determines it."""
-    rows = platform.table().rows
-    return replace(_PARAMETERS, rows=tuple((*row, platform.parameters[str(row[0])].why) for row in rows))
+    notes, tables, extra = [], [largest_errors(rows)], {"platform": platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
+    if unmeasured:
+        notes.append(
+            f"{len(unmeasured)} of {counted(len(matrix.settings), 'setting')} could not be measured and "
+            f"{'is' if len(unmeasured) == 1 else 'are'} in no score: {', '.join(label for _, label, _ in unmeasured)}. "
+            "The same command tries again."
+        )
+        columns = (Column("group", "text", "Group"), Column("setting", "text", "Setting"), Column("why", "text", "Why"))
+        tables.append(Table("What could not be measured", columns, tuple(unmeasured), "unmeasured"))
+        extra["unmeasured"] = {label: why for _, label, why in unmeasured}
+    return Validation(
+        key=outline_of(matrix).key,
+        title=f"Real TensorFlow runs on this machine ({matrix.name})",
+        rows=tuple(rows),
+        scores=tuple(scores_of(rows)),
+        about=(
+            f"{len(matrix.fit)} small settings (1 worker, 2 where it must be) were measured and fitted; {len(matrix.held_out)} "
+            f"others, {chosen}, were predicted and measured. Each was run {matrix.repeats} times, a cluster of processes started anew "
+            "each time.",
+            "An interval holds 90% of single runs: the law of compute, what the fit leaves open, how far settings of the fit are off "
+            "as a whole (misfit), and how repeats of one setting differ (noise).",
+            "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing else.",
+        ),
+        notes=tuple(notes),
+        tables=tuple(tables),
+        details=(
+            # each parameter, with what determines it
+            replace(_PARAMETERS, rows=tuple((*row, platform.parameters[str(row[0])].why) for row in platform.table().rows)),
+        ),
+        extra=extra,
+    )
 
 
 _PARAMETERS = Table(
@@ -149,41 +104,36 @@ def outline_of(matrix: Matrix) -> Outline:
 
 def measure_matrix(
     matrix: Matrix, folder: Path, *, python: str | None = None, timeout_s: float = 600.0, progress: Progress | None = None
-) -> list[Readings | Unmeasured]:
+) -> list[Readings | str]:
     """Measure every setting; one that has been measured whole before, with the same repeats and seed, is not measured again.
 
-    A setting that fails is run once more; where it fails again, the others are measured all the same.
+    A setting that fails is run once more; where it fails again, the others are measured all the same, and its error stands in its place.
 
     Raises
     ------
     CalibrationError
         Several settings in a row could not be measured; what came before is kept, and the same call goes on there.
     """
-    outcomes: list[Readings | Unmeasured] = []
-    settings = matrix.settings
+    outcomes: list[Readings | str] = []
+    settings, report = matrix.settings, progress or _unheard
     for number, setting in enumerate(settings):
-        if progress is not None:
-            progress(number, len(settings), setting.label)
-        done = _measured_before(setting, matrix, folder)
-        outcomes.append(_measured_now(setting, matrix, folder, python, timeout_s) if done is None else done)
-        failed = [failure for failure in outcomes[-_MOST_IN_A_ROW:] if isinstance(failure, Unmeasured)]
+        report(number, len(settings), setting.label)
+        measure = partial(
+            measure_setting, setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python
+        )  # fmt: skip
+        try:
+            outcomes.append(_measured_before(setting, matrix, folder) or retried(measure, setting.label))
+        except CalibrationError as error:
+            outcomes.append(str(error))
+        failed = [why for why in outcomes[-_MOST_IN_A_ROW:] if isinstance(why, str)]
         if len(failed) == _MOST_IN_A_ROW:
-            raise CalibrationError(
-                f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {failed[-1].why}"
-            )
-    if progress is not None:
-        progress(len(settings), len(settings), "measured")
+            raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {failed[-1]}")
+    report(len(settings), len(settings), "measured")
     return outcomes
 
 
-def _measured_now(setting: TestbedSetting, matrix: Matrix, folder: Path, python: str | None, timeout_s: float) -> Readings | Unmeasured:
-    def measure() -> Readings:
-        return measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
-
-    try:
-        return retried(measure, setting.label)
-    except CalibrationError as error:
-        return Unmeasured(setting, str(error))
+def _unheard(done: int, total: int, what: str) -> None:
+    """Progress that nobody follows."""
 
 
 def pending_settings(matrix: Matrix, folder: Path) -> list[TestbedSetting]:
@@ -195,7 +145,7 @@ def _measured_before(setting: TestbedSetting, matrix: Matrix, folder: Path) -> R
     for path in sorted(folder.glob(f"*-{setting.hash}-testbed-*.ndjson"), reverse=True):
         with contextlib.suppress(CalibrationError):
             readings = read_run(path)
-            asked = readings.files[0].header.arguments
+            asked = readings.file.header.arguments
             whole = len(readings.runs) == matrix.repeats == asked.get("repeats") and asked.get("seed") == matrix.seed
             if whole and readings.setting == setting:
                 return readings
@@ -210,7 +160,7 @@ def validate_matrix(
     timeout_s: float = 600.0,
     replications: int = 59,
     progress: Progress | None = None,
-) -> MatrixValidation:
+) -> tuple[Validation, Platform]:
     """Measure, fit, predict, compare.
 
     Parameters
@@ -224,63 +174,60 @@ def validate_matrix(
     progress
         Called with what is done, how much there is, and what is going on.
 
+    Returns
+    -------
+    Validation, Platform
+        A row for each setting, those of the fit first (``fitted``); and what was fitted, to the first part alone.
+
     Raises
     ------
     CalibrationError
         Several settings in a row could not be measured, or the fit lacks the runs that it needs.
     """
     outcomes = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
-    fitted = [reading for reading in outcomes[: len(matrix.fit)] if isinstance(reading, Readings)]
-    if not fitted:
-        raise CalibrationError(
-            f"no setting of the fit could be measured; {next(failure.why for failure in outcomes if isinstance(failure, Unmeasured))}"
-        )
-    _check_machine([reading for reading in outcomes if isinstance(reading, Readings)])
-    platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
     groups = ["fit"] * len(matrix.fit) + [held.group for held in matrix.held_out]
-    rows, unmeasured = [], [failure for failure in outcomes if isinstance(failure, Unmeasured)]
+    unmeasured: list[Unmeasured] = [
+        (group, setting.label, outcome)
+        for group, setting, outcome in zip(groups, matrix.settings, outcomes, strict=True)
+        if isinstance(outcome, str)
+    ]
+    fitted = [outcome for outcome in outcomes[: len(matrix.fit)] if isinstance(outcome, Readings)]
+    if not fitted:
+        raise CalibrationError(f"no setting of the fit could be measured; {unmeasured[0][2]}")
+    _check_machine([outcome for outcome in outcomes if isinstance(outcome, Readings)])
+    platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
+    rows, report = [], progress or _unheard
     for number, (measured, group) in enumerate(zip(outcomes, groups, strict=True)):
-        if isinstance(measured, Unmeasured) or measured.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
+        if isinstance(measured, str) or measured.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
             continue
-        if progress is not None:
-            progress(number, len(outcomes), f"predicting {measured.setting.label}")
+        report(number, len(outcomes), f"predicting {measured.setting.label}")
         try:
             rows.append(_compared(measured, group, platform, fitted, replications, matrix.seed))
         except CalibrationError as error:
             if not unmeasured:
                 raise
-            unmeasured.append(Unmeasured(measured.setting, str(error)))  # what the fit lacks, it could not measure
-    if progress is not None:
-        progress(len(outcomes), len(outcomes), "predicted")
-    return MatrixValidation(matrix, tuple(rows), platform, tuple(unmeasured))
+            unmeasured.append((group, measured.setting.label, str(error)))  # what the fit lacks, it could not measure
+    report(len(outcomes), len(outcomes), "predicted")
+    return _validation(matrix, rows, platform, unmeasured), platform
 
 
 def _check_machine(readings: list[Readings]) -> None:
     """What is predicted must have run where the fit was made."""
-    first = readings[0].files[0]
-    for reading in readings:
-        for file in reading.files:
-            for key in ("device_name", "cores", "tensorflow"):
-                here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
-                if here != there:
-                    raise CalibrationError(
-                        f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
-                        "measure both on one machine, into a folder of its own (`measurements`)"
-                    )
+    first, *others = (reading.file for reading in readings)
+    for file, key in itertools.product(others, ("device_name", "cores", "tensorflow")):
+        here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
+        if here != there:
+            raise CalibrationError(
+                f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
+                "measure both on one machine, into a folder of its own (`measurements`)"
+            )
 
 
 def _compared(reading: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
     setting = reading.setting
     compute = compute_of(setting, fitted)
-    one_gpu = compute is not None and reading.files[0].fingerprint.device_kind == "GPU"
-    prediction = predict_setting(
-        setting,
-        platform,
-        compute=compute,
-        one_gpu=one_gpu,
-        replications=replications,
-        seed=seed + 1,
-    )
+    one_gpu = compute is not None and reading.file.fingerprint.device_kind == "GPU"
+    prediction = predict_setting(setting, platform, compute=compute, one_gpu=one_gpu, replications=replications, seed=seed + 1)
     measured, predicted = reading.staleness, prediction.staleness
     return Compared(
         name=setting.label,

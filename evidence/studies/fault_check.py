@@ -75,7 +75,7 @@ def _setting(table: Mapping[str, Any]) -> TestbedSetting:
 
 
 def _rows(experiment: Experiment, readings: Readings) -> Iterable[dict[str, Any]]:
-    fingerprint = readings.files[0].fingerprint
+    fingerprint = readings.file.fingerprint
     for number, run in enumerate(readings.runs):
         met = faults_of(run)
         whole, missing = rates(run) if run.setting.mode == "async" else (run.updates_per_s, None)
@@ -100,7 +100,7 @@ def _rows(experiment: Experiment, readings: Readings) -> Iterable[dict[str, Any]
             "others_share": run.others_share,
             "device": fingerprint.device_name,
             "tensorflow": fingerprint.tensorflow,
-            "measured": readings.files[0].header.started,
+            "measured": readings.file.header.started,
         }
         yield {key: "" if value is None else f"{value:.6g}" if isinstance(value, float) else value for key, value in values.items()}
 
@@ -118,7 +118,7 @@ def _measured(setting: TestbedSetting, folder: Path, repeats: int, seed: int) ->
     """Of a file in the folder that has all of it, or else measured now."""
     for path in sorted(folder.rglob(f"*-{setting.hash}-testbed-*.ndjson")):
         found = read_run(path)
-        if len(found.runs) >= repeats and found.files[0].header.arguments["seed"] == seed:
+        if len(found.runs) >= repeats and found.file.header.arguments["seed"] == seed:
             return found
     return retried(lambda: measure_setting(setting, folder, repeats=repeats, seed=seed, timeout_s=_TIMEOUT_S), setting.label)
 

@@ -387,10 +387,10 @@ def validate_matrix(
     agree_to_measure(about, math.fsum(guessed_run_s(setting, chosen.repeats) for setting in pending), agree)
     if target is not None and seed is not None:
         Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
-    compared = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
+    compared, fitted = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
-        compared.platform.write(Path(platform), force=force)
-    validation = compared.validation.made_by(command or "paceline.validate_matrix").judged(limits)
+        fitted.write(Path(platform), force=force)
+    validation = compared.made_by(command or "paceline.validate_matrix").judged(limits)
     files.write(validation)
     return validation
 

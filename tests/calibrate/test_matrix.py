@@ -177,7 +177,7 @@ def test_other_repeats_another_seed_or_a_cut_file_are_measured_again(
 
 def test_held_out_settings_are_predicted_from_the_fit_alone(measured: tuple[Matrix, Path]) -> None:
     matrix, folder = measured
-    found = validate_matrix(matrix, folder, replications=19)
+    found, platform = validate_matrix(matrix, folder, replications=19)
     assert [row.fitted for row in found.rows] == [True, True, False, False]
     held_out = [row for row in found.rows if not row.fitted]
     assert all(abs(row.error) < 0.02 for row in held_out)
@@ -186,8 +186,8 @@ def test_held_out_settings_are_predicted_from_the_fit_alone(measured: tuple[Matr
     # what is held out takes no part: other values of it change nothing that was fitted
     for one in matrix.held_out:
         as_measured(folder, one.setting, {**_slow()}, seed=4)
-    again = validate_matrix(matrix, folder, replications=19)
-    assert again.platform.parameters == found.platform.parameters
+    again, fitted_again = validate_matrix(matrix, folder, replications=19)
+    assert fitted_again.parameters == platform.parameters
     assert all(row.error > 0.1 for row in again.rows if not row.fitted)
 
 
@@ -211,7 +211,7 @@ def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left
 ) -> None:
     """The injected fault is one that TensorFlow had: gone at the next try in the first setting, there again in the third."""
     matrix, folder = measured
-    whole = validate_matrix(matrix, folder, replications=19)
+    whole, _ = validate_matrix(matrix, folder, replications=19)
     once, never = matrix.fit[0], matrix.held_out[0].setting
     for setting in (once, never):
         next(folder.glob(f"*{setting.hash}*")).unlink()
@@ -225,16 +225,14 @@ def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left
 
     monkeypatch.setattr(running, "measure_setting", measure)
     with pytest.warns(PacelineWarning, match="failed and is run once more: worker 1 ended"):
-        found = validate_matrix(matrix, folder, replications=19)
+        shown, _ = validate_matrix(matrix, folder, replications=19)
     assert tries == [once.label] * 2 + [never.label] * 2
-    assert found.rows == tuple(row for row in whole.rows if row.name != never.label)
-    assert [(its.setting, "RecvFromRemoteAsync" in its.why) for its in found.unmeasured] == [(never, True)]
-    shown = found.validation
+    assert shown.rows == tuple(row for row in whole.rows if row.name != never.label)
     assert shown.notes[0].startswith(f"1 of 4 settings could not be measured and is in no score: {never.label}.")
     (table,) = (table for table in shown.tables if table.name == "unmeasured")
     assert [row[:2] for row in table.rows] == [("servers", never.label)]
     assert "RecvFromRemoteAsync" in as_data(shown)["unmeasured"][never.label]
-    assert not whole.validation.notes
+    assert not whole.notes
 
 
 @pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")

@@ -35,17 +35,17 @@ def result(scenario) -> Result:
 
 @pytest.mark.parametrize(("times", "count"), [(1.0, 5), (0.0, 1), (0.0, 9), (3.0, 9)])
 def test_the_regime_counts_as_three_points(result: Result, times: float, count: int) -> None:
-    own = told(result, times, count)
+    own, factor = told(result, times, count)
     wanted = math.sqrt((3 + count * times**2) / (3 + count))
-    assert own.factor == pytest.approx(wanted, rel=1e-6)
-    assert own.discrepancy.communication.at == pytest.approx(0.1 * wanted, rel=0.05)
-    assert own.discrepancy.checked.rows == count
-    assert f"{count} points" in own.discrepancy.about
+    assert factor == pytest.approx(wanted, rel=1e-6)
+    assert own.communication.at == pytest.approx(0.1 * wanted, rel=0.05)
+    assert own.checked.rows == count
+    assert f"{count} points" in own.about
 
 
 def test_points_far_off_are_outside_until_others_are_too(result: Result) -> None:
-    assert told(result, 3.0, 1).discrepancy.checked.inside == 0.0
-    assert told(result, 3.0, 20).discrepancy.checked.inside == 1.0
+    assert told(result, 3.0, 1)[0].checked.inside == 0.0
+    assert told(result, 3.0, 20)[0].checked.inside == 1.0
 
 
 def test_one_replica_alone_has_none(scenario) -> None:

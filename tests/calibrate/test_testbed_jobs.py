@@ -222,4 +222,4 @@ def test_a_worker_is_killed_and_comes_back(tmp_path: Path) -> None:
     shown = TestbedRun.of(readings)
     assert [fault.killed for fault in shown.faults] == ["worker 1"]
     assert "Faults" in [table.title for table in shown.tables()]
-    assert list(tmp_path.iterdir()) == [readings.files[0].path]  # checkpoints are gone
+    assert list(tmp_path.iterdir()) == [readings.file.path]  # checkpoints are gone

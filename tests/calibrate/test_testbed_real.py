@@ -96,7 +96,7 @@ def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
     operations = 2 * batch * (3 * 2**18 - 2**16)
     assert min(step.computed_s - step.pulled_s for step in run.steps) > operations / 400e9
     assert run.cpu_s("worker") > 6 * operations / 400e9
-    notes = readings.files[0].of(Note)
+    notes = readings.file.of(Note)
     assert [(note.model_extra["compute"], note.model_extra["batch"], note.pulled_dense) for note in notes if note.model_extra] == [
         ("real", batch, ())
     ]
@@ -132,7 +132,7 @@ def test_the_other_ways_compute_a_sparse_model_and_send_what_is_ready(mode: str,
     setting = _setting(mode, model=target, variables=variables, batch=8, overlap=True)
     readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=PATIENCE_S)
     assert len(readings.runs[0].steps) == 6
-    (note,) = readings.files[0].of(Note)
+    (note,) = readings.file.of(Note)
     about = note.model_extra or {}
     assert (about["compute"], about["batch"], note.pulled_dense) == ("real", 8, ("words/embeddings",))
     assert readings.setting == setting

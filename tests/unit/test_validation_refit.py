@@ -10,9 +10,8 @@ import tomlkit
 from support.scenarios import scenario_table
 
 from calibrate.validation.against_points import PointsCase, refit_to_points
-from calibrate.validation.candidates import candidates_of, with_factors
 from calibrate.validation.points import Setting, base_scenario, compared, scenarios_at
-from calibrate.validation.refit import BOUND, noise_of, refit, refitted_table
+from calibrate.validation.refit import BOUND, candidates_of, noise_of, refit, refitted_table, with_factors
 from simulator import load_scenario, simulate
 from simulator.catalogue.loading import apply_settings, scenario_from_table
 from simulator.scenario import Scenario
@@ -57,11 +56,10 @@ SLOWER = {
 def test_it_finds_what_the_points_were_made_with():
     settings = measured(given(), SLOWER, (1, 2, 4, 8))
     found = refit(settings, at(given(), settings))
-    factors = {candidate.name: factor for candidate, factor in zip(found.fitted.moved, found.fitted.factors, strict=True)}
-    assert factors == {"compute": pytest.approx(1.2, rel=0.03), "bandwidth between nodes": pytest.approx(0.3, rel=0.05)}
+    assert found.fitted.factors == {"compute": pytest.approx(1.2, rel=0.03), "bandwidth between nodes": pytest.approx(0.3, rel=0.05)}
     assert found.fitted.held == {"latency between nodes": "the points hardly depend on it"}
-    for index, true in enumerate((1.2, 0.3)):
-        low, high = found.fitted.interval(index)
+    for moved, true in zip(found.fitted.moved, (1.2, 0.3), strict=True):
+        low, high = moved.interval
         assert low < true < high
         assert high / low < 1.3
     assert found.fitted.scatter < 2
@@ -100,16 +98,15 @@ def test_each_point_is_predicted_from_the_others_alone():
     spoiled = [*settings[:-1], wrong]
     found = refit(spoiled, at(given(), spoiled))
     without = found.left_out[-1]
-    assert without.factor_of("bandwidth between nodes") == pytest.approx(0.3, rel=0.1)
-    assert [found.decisive(index) for index, candidate in enumerate(found.fitted.moved) if candidate.name.startswith("bandwidth")] == [3]
+    assert without.factors["bandwidth between nodes"] == pytest.approx(0.3, rel=0.1)
+    assert [found.decisive(moved) for moved in found.fitted.moved if moved.candidate.name.startswith("bandwidth")] == [3]
     assert found.fitted.scatter > 3
 
 
 def test_what_only_one_worker_shows_is_compute():
     settings = measured(given(), SLOWER, (1,))
     found = refit(settings, at(given(), settings))
-    assert [candidate.name for candidate in found.fitted.moved] == ["compute"]
-    assert found.fitted.factors[0] == pytest.approx(1.2, rel=0.02)
+    assert found.fitted.factors == {"compute": pytest.approx(1.2, rel=0.02)}
     assert set(found.fitted.held) == {"bandwidth between nodes", "latency between nodes"}
     assert found.left_out == ()
 
@@ -126,14 +123,14 @@ def test_two_quantities_that_the_points_cannot_tell_apart():
 def test_right_scenarios_are_left_as_they_are():
     settings = measured(given(), {}, (1, 2, 4, 8))
     found = refit(settings, at(given(), settings))
-    assert all(factor == pytest.approx(1.0, rel=0.05) for factor in found.fitted.factors)
+    assert all(factor == pytest.approx(1.0, rel=0.05) for factor in found.fitted.factors.values())
 
 
 def test_points_from_another_world_end_at_the_bound():
     settings = [setting.model_copy(update={"throughput": (setting.throughput[0] / 1e4,)}) for setting in measured(given(), {}, (1,))]
     found = refit(settings, at(given(), settings))
-    assert [found.fitted.at_bound(index) for index in range(len(found.fitted.moved))] == [True]
-    assert found.fitted.factors[0] == pytest.approx(BOUND, rel=0.1)
+    assert [moved.at_bound for moved in found.fitted.moved] == [True]
+    assert found.fitted.moved[0].factor == pytest.approx(BOUND, rel=0.1)
 
 
 def test_the_noise_is_that_of_the_repeats_or_the_usual_one():
@@ -167,9 +164,7 @@ def test_the_refitted_scenario_loads_and_says_what_the_points_leave_open(tmp_pat
     (tmp_path / "new.toml").write_text(tomlkit.dumps(new))
     loaded = load_scenario(tmp_path / "new.toml", [("strategy.workers", 3)])
     assert [loaded] == at({**new, "strategy": RING}, [Setting(workers=3, throughput=(1.0,), line=2)])
-    compute = next(
-        factor for candidate, factor in zip(found.fitted.moved, found.fitted.factors, strict=True) if candidate.name == "compute"
-    )
+    compute = found.fitted.factors["compute"]
     assert loaded.value_at("workload.forward.base_s") == pytest.approx(1e-3 * compute, rel=1e-6)
     drawn = loaded.workload.uncertainty
     assert drawn is not None
