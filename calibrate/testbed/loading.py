@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,11 @@ _COMPUTE = {"mean": "100 ms", "law": {"kind": "exponential"}}
 
 
 def load_setting(
-    setting: str | Path | Mapping[str, Any] | Spec | None, settings: Iterable[tuple[str, Any]], describe: Describe
+    setting: str | Path | Mapping[str, Any] | Spec | None, settings: Iterable[tuple[str, Any]], python: str | None = None
 ) -> TestbedSetting:
     """The setting that a file or tables mean with keys of it set.
+
+    The file of a model ``FILE.py:FUNCTION`` is run for its variables, once all else is known to be sound.
 
     Parameters
     ----------
@@ -49,8 +51,8 @@ def load_setting(
         from an exponential law of 100 ms; of a model ``FILE.py:FUNCTION`` from real compute.
     settings
         Dotted keys with values, such as ``("link.bandwidth", "1 Gbit/s")``.
-    describe
-        Called for a model ``FILE.py:FUNCTION``, once all else is known to be sound.
+    python
+        The user's Python, in which a model is built; this one, if None.
 
     Raises
     ------
@@ -70,7 +72,10 @@ def load_setting(
     if any(key == "model" for key, _ in pairs):  # the variables of another model
         table = {key: value for key, value in table.items() if key != "variables"}
     table = unset(set_in(table, pairs, f"{source}: "))
-    return validated_setting(with_model(table, source, f"{source}: model", describe), source)
+    loaded = validated_setting(with_model(table, f"{source}: model"), source)
+    if loaded.is_built:
+        return loaded
+    return loaded.model_copy(update={"variables": describe_model(loaded.model, python, loaded.batch)})
 
 
 def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,19 +102,17 @@ def _of_workload(model: str, batch: Any, where: str, beside: Path | None = None)
     return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside)
 
 
-def with_model(table: Mapping[str, Any], source: str, where: str, describe: Describe, beside: Path | None = None) -> dict[str, Any]:
+def with_model(table: Mapping[str, Any], where: str, beside: Path | None = None) -> dict[str, Any]:
     """A setting's table with the variables of the model that it names, and of a workload compute and batch where it leaves them out.
+
+    Those of a model ``FILE.py:FUNCTION``, whose file has not been run, are not built yet.
 
     Parameters
     ----------
     table
         Keys of a :class:`~calibrate.testbed.setting.TestbedSetting`.
-    source
-        What messages call the table.
     where
         File and key that name the model.
-    describe
-        Called for a model ``FILE.py:FUNCTION``, once all else is known to be sound.
     beside
         A folder that a relative path of a model is looked up in first. The model is then
         named by its whole path, which means the same from any folder.
@@ -117,7 +120,7 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
     Raises
     ------
     InputError
-        There is no such model; or a rule of a setting is broken.
+        There is no such model.
     """
     completed = dict(table)
     model = completed.get("model", "ladder-4mb")
@@ -127,9 +130,8 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
         return completed
     if is_function(model):
         if beside is not None:
-            completed["model"] = model = whole_path(model, beside, where)
-        checked = validated_setting(completed | {"variables": (NOT_BUILT,)}, source)
-        return completed | {"variables": describe(model, checked.batch)}
+            completed["model"] = whole_path(model, beside, where)
+        return completed | {"variables": (NOT_BUILT,)}
     return _of_workload(model, completed.get("batch"), where, beside) | completed
 
 
@@ -147,9 +149,6 @@ def validated_setting(table: Mapping[str, Any], source: str) -> TestbedSetting:
         raise ScenarioError(f"{source}: compute.law.kind: {law!r} is no law of the emulated device; there are {', '.join(EMULATED_LAWS)}")
     return setting
 
-
-Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
-"""The variables of ``FILE.py:FUNCTION`` at a batch size."""
 
 _TIMEOUT_S = 300.0
 """After which a process that describes a model is stopped."""

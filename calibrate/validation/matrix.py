@@ -19,10 +19,10 @@ from pydantic import Field
 
 from calibrate.testbed.clocks import computes_like, is_fitted
 from calibrate.testbed.fitting import shows_tcp
-from calibrate.testbed.loading import Describe, builder_of, describe_model, validated_setting, with_model
+from calibrate.testbed.loading import builder_of, describe_model, validated_setting, with_model
 from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.scenarios import NO_JOBS
-from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
+from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.files import mistaken_table, read_toml
 from simulator.base.spec import Spec
@@ -120,20 +120,12 @@ class Matrix(Short, Spec):
         return [("fit", setting) for setting in self.fit] + [(held.group, held.setting) for held in self.held_out]
 
 
-def read_matrix(path: Path, *, describe: Describe | None = None) -> Matrix:
-    """Read a matrix file; no file that it names as a model is run.
+def read_matrix(path: Path) -> Matrix:
+    """Read a matrix file; no file that it names as a model is run, so that it is not built before :func:`with_models`.
 
     ``[[fit]]`` and ``[[held_out]]`` are tables of settings; where a key has a list, the
     table stands for all combinations. ``[[held_out]]`` also has a ``group``. Models are
     named as for ``paceline testbed run``; relative paths are looked up beside the file first.
-
-    Parameters
-    ----------
-    path
-        The file.
-    describe
-        Called once for each model ``FILE.py:FUNCTION`` and batch, for its variables; if None,
-        such settings have none (``is_built``) until :func:`with_models` gives them some.
 
     Raises
     ------
@@ -146,19 +138,18 @@ def read_matrix(path: Path, *, describe: Describe | None = None) -> Matrix:
     table = read_toml(path)
     if said := mistaken_table(table, path, "matrix"):
         raise ScenarioError(f"{path}: {said}")
-    return matrix_of({"name": path.stem} | table, str(path), path.parent, describe=describe)
+    return matrix_of({"name": path.stem} | table, str(path), path.parent)
 
 
-def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None, *, describe: Describe | None = None) -> Matrix:
+def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None) -> Matrix:
     """The matrix that the table of a file means; ``source`` names it, ``beside`` is its folder. See :func:`read_matrix`."""
-    described = functools.cache(describe or (lambda *_: (NOT_BUILT,)))
     unknown = sorted(set(table) - {"name", "repeats", "seed", "fit", "held_out"})
     if unknown:
         raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
-    fit = [setting for _, _, setting in _settings(source, beside, table, "fit", described)]
+    fit = [setting for _, _, setting in _settings(source, beside, table, "fit")]
     held_out = [
         validated(HeldOut, {"group": setting.mode if group is None else group, "setting": setting}, where)
-        for where, group, setting in _settings(source, beside, table, "held_out", described)
+        for where, group, setting in _settings(source, beside, table, "held_out")
     ]
     fitted = {setting.kind_of_run for setting in fit}
     probes = [held.setting for held in held_out if held.setting.mode == "apart"]
@@ -171,8 +162,8 @@ def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None, *,
     return validated(Matrix, {**defaults, **table, "fit": tuple(fit), "held_out": tuple(held_out)}, source)
 
 
-def with_models(matrix: Matrix, *, python: str | None = None, describe: Describe | None = None) -> Matrix:
-    """The matrix with the variables of all its models, for which their files are run.
+def with_models(matrix: Matrix, *, python: str | None = None) -> Matrix:
+    """The matrix with the variables of all its models, for which their files are run in child processes, once for each batch.
 
     Parameters
     ----------
@@ -180,8 +171,6 @@ def with_models(matrix: Matrix, *, python: str | None = None, describe: Describe
         As it was read.
     python
         The user's Python, in which models are built; this one, if None.
-    describe
-        Called once for each model and batch that has not been built; builds it in a child process, if None.
 
     Raises
     ------
@@ -190,18 +179,16 @@ def with_models(matrix: Matrix, *, python: str | None = None, describe: Describe
     CalibrationError
         A model cannot be built.
     """
-    described = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
+    described = functools.cache(describe_model)
 
     def built(setting: TestbedSetting) -> TestbedSetting:
-        return setting if setting.is_built else setting.model_copy(update={"variables": described(setting.model, setting.batch)})
+        return setting if setting.is_built else setting.model_copy(update={"variables": described(setting.model, python, setting.batch)})
 
     held_out = tuple(held.model_copy(update={"setting": built(held.setting)}) for held in matrix.held_out)
     return matrix.model_copy(update={"fit": tuple(map(built, matrix.fit)), "held_out": held_out})
 
 
-def _settings(
-    source: str, beside: Path | None, table: dict[str, Any], part: str, describe: Describe
-) -> Iterator[tuple[str, Any, TestbedSetting]]:
+def _settings(source: str, beside: Path | None, table: dict[str, Any], part: str) -> Iterator[tuple[str, Any, TestbedSetting]]:
     """Each setting of a part with where it stands, and the group that is given; None where none is."""
     tables = table.get(part, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -212,7 +199,7 @@ def _settings(
         lists = [key for key in _PRODUCT if isinstance(plain.get(key), list)]
         for values in itertools.product(*(plain[key] for key in lists)):
             setting = plain | dict(zip(lists, values, strict=True))
-            yield where, given.get("group"), validated_setting(with_model(setting, where, f"{where}: model", describe, beside), where)
+            yield where, given.get("group"), validated_setting(with_model(setting, f"{where}: model", beside), where)
 
 
 Test = Callable[[TestbedSetting], bool]

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tomlkit
 
-from calibrate.testbed.loading import Describe, of_workload
+from calibrate.testbed.loading import of_workload
 from calibrate.testbed.running import busiest_share, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic_variables
 from calibrate.validation.matrix import Matrix, matrix_of, read_matrix
@@ -81,7 +81,7 @@ _Choice = TypeVar("_Choice")
 _SEED = re.compile(r"random:(\d{1,18})", re.ASCII)
 
 
-def matrix_named(name: str | Path = "quick", count: int | None = None, *, describe: Describe | None = None) -> Matrix:
+def matrix_named(name: str | Path = "quick", count: int | None = None) -> Matrix:
     """The matrix of a file, of a name in the catalogue, or drawn by ``random:SEED``.
 
     Parameters
@@ -90,8 +90,6 @@ def matrix_named(name: str | Path = "quick", count: int | None = None, *, descri
         Of the matrix.
     count
         Settings that are drawn, :data:`DEFAULT_COUNT` if left out; only for ``random:SEED``.
-    describe
-        As for :func:`~calibrate.validation.matrix.read_matrix`.
 
     Raises
     ------
@@ -100,10 +98,10 @@ def matrix_named(name: str | Path = "quick", count: int | None = None, *, descri
     """
     text = str(name)
     if text == "random" or text.startswith("random:"):
-        return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count, describe=describe)
+        return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count)
     if count is not None:
         raise InputError(f"`count`: goes with settings that are drawn, such as `matrix='random:1'`; {text[:60]!r} has its own")
-    return read_matrix(catalog.find("matrices", text, "`matrix`"), describe=describe)
+    return read_matrix(catalog.find("matrices", text, "`matrix`"))
 
 
 def _seed_of(name: str) -> int:
@@ -114,7 +112,7 @@ def _seed_of(name: str) -> int:
     return int(seed[1])
 
 
-def random_matrix(seed: int, count: int, *, describe: Describe | None = None) -> Matrix:
+def random_matrix(seed: int, count: int) -> Matrix:
     """Draw a matrix.
 
     Parameters
@@ -123,15 +121,13 @@ def random_matrix(seed: int, count: int, *, describe: Describe | None = None) ->
         From 0 on.
     count
         Settings that are held out, 1 to :data:`MOST`.
-    describe
-        As for :func:`~calibrate.validation.matrix.read_matrix`: a drawn model may be one that has to be built, for its variables.
 
     Raises
     ------
     InputError
         Seed or count are out of their range.
     """
-    matrix = matrix_of(random_table(seed, count), f"random:{seed}", describe=describe)
+    matrix = matrix_of(random_table(seed, count), f"random:{seed}")
     return matrix.model_copy(update={"drawn_by": seed})
 
 

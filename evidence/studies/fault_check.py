@@ -68,7 +68,7 @@ def read_experiments(path: Path) -> tuple[tuple[TestbedSetting, ...], tuple[Expe
 
 
 def _setting(table: Mapping[str, Any]) -> TestbedSetting:
-    return load_setting(table, [], lambda *_: ())
+    return load_setting(table, [])
 
 
 # -- what was measured -------------------------------------------------------------------

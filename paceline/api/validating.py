@@ -498,14 +498,14 @@ def testbed(
         ...
     simulator.base.errors.ScenarioError: setting: workers: 0 must be at least 1
     """
-    from calibrate.testbed.loading import describe_model, load_setting
+    from calibrate.testbed.loading import load_setting
     from calibrate.testbed.running import measure_setting, on_available_links, retried
     from calibrate.testbed.summary import TestbedRun
     from simulator.catalogue.loading import pairs_of
 
     pairs = pairs_of(settings)
     chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
-    loaded = load_setting(setting, pairs, lambda model, batch: describe_model(model, python, batch))
+    loaded = load_setting(setting, pairs, python)
     source = str(setting) if isinstance(setting, (str, Path)) else "setting"
     able = on_available_links(loaded, source, chosen=chosen)
 
@@ -692,13 +692,13 @@ def testbed_predict(
     >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
     (True, 'session_s')
     """
-    from calibrate.testbed.loading import describe_model, load_setting
+    from calibrate.testbed.loading import load_setting
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.prediction import predict_setting
     from simulator.catalogue.loading import pairs_of
 
     fitted = platform if isinstance(platform, Platform) else Platform.read(Path(str(platform)))
-    loaded = load_setting(setting, pairs_of(settings), lambda model, batch: describe_model(model, python, batch))
+    loaded = load_setting(setting, pairs_of(settings), python)
     if loaded.compute.kind == "real":
         raise InputError(
             "compute.kind: 'real': how long it takes is not known without a run; set a mean and a law, or compare in a matrix "

@@ -65,10 +65,10 @@ def test_the_headline_was_never_developed_on() -> None:
     assert not headline & others
 
 
-def test_a_matrix_takes_every_model_that_the_testbed_takes(tmp_path: Path) -> None:
+def test_a_matrix_takes_every_model_that_the_testbed_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
-    def describe(model: str, batch: int) -> tuple[TestbedVariable, ...]:
+    def describe(model: str, python: str | None, batch: int) -> tuple[TestbedVariable, ...]:
         asked.append((model, batch))
         return (TestbedVariable(name="kernel", shape=(3, 4), ready=1.0),)
 
@@ -86,7 +86,8 @@ def test_a_matrix_takes_every_model_that_the_testbed_takes(tmp_path: Path) -> No
     path.write_text(f"[[fit]]\nworkers = 1\n{part}[[held_out]]\nworkers = 2\n{part}", encoding="utf-8")
     read = read_matrix(path)
     assert [one.setting.is_built for one in read.held_out] == [False, True, True]
-    matrix = with_models(read, describe=describe)
+    monkeypatch.setattr("calibrate.validation.matrix.describe_model", describe)
+    matrix = with_models(read)
     assert asked == [(f"{folder / 'net.py'}:build", 8)]  # once, by a path that means the same from anywhere
     function, workload, own = (one.setting for one in matrix.held_out)
     assert function.model_name == "net.py:build"

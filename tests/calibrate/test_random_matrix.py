@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from calibrate.testbed.running import busiest_share, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from calibrate.validation.matrix import Matrix, faults_of, read_matrix
+from calibrate.validation.matrix import Matrix, faults_of, read_matrix, with_models
 from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, matrix_named, random_matrix, random_text
 from simulator.base.errors import InputError, ScenarioError
 
 
-def described(model: str, batch: int) -> tuple[TestbedVariable, ...]:
+def described(model: str, python: str | None, batch: int) -> tuple[TestbedVariable, ...]:
     """Of the one model that has to be built."""
     assert model.endswith("cnn.py:build")
     return tuple(TestbedVariable(name=f"kernel_{index}", shape=(100, 350), ready=1.0) for index in range(10))
 
 
 def drawn(seed: int, count: int = 12) -> Matrix:
-    return random_matrix(seed, count, describe=described)
+    return built(random_matrix(seed, count))
+
+
+def built(matrix: Matrix) -> Matrix:
+    with patch("calibrate.validation.matrix.describe_model", described):
+        return with_models(matrix)
 
 
 @pytest.fixture(scope="module", params=[20, pytest.param(80, marks=pytest.mark.long)])
@@ -128,7 +134,7 @@ def test_what_a_seed_draws_does_not_change() -> None:
 def test_what_was_drawn_is_written_and_read_back(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "drawn.toml"
     path.write_text(random_text(seed, 12), encoding="utf-8")
-    assert read_matrix(path, describe=described) == drawn(seed).model_copy(update={"drawn_by": None})
+    assert built(read_matrix(path)) == drawn(seed).model_copy(update={"drawn_by": None})
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 0), (1, 201), (1, -3), (-1, 12), (10**18, 12)])
@@ -148,6 +154,6 @@ def test_a_seed_is_a_whole_number(name: str) -> None:
 def test_a_matrix_of_another_name_is_no_seed() -> None:
     with pytest.raises(ScenarioError, match=r"no file 'randomised\.toml'"):
         matrix_named("randomised.toml")
-    assert matrix_named("random:20", 1, describe=described).drawn_by == 20
+    assert matrix_named("random:20", 1).drawn_by == 20
     with pytest.raises(InputError, match=r"`count`: goes with settings that are drawn"):
         matrix_named("quick", 3)

@@ -36,7 +36,7 @@ def job(mode: str, **fields: Any) -> TestbedSetting:
         "mode": mode, "workers": 2, "servers": int(mode == "async"), "link": "loopback", "model": "ladder-1mb",
         "compute": {"mean": "100 ms"}, "steps": 40, "checkpoint_every": 10, "faults": [KILLED],
     }  # fmt: skip
-    return load_setting(table | fields, [], lambda *_: ())
+    return load_setting(table | fields, [])
 
 
 @pytest.mark.parametrize(

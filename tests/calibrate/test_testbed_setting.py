@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -21,10 +22,11 @@ SMALL = (
 
 
 def loaded(settings: dict[str, Any] | None = None, setting: Any = None, describe: Any = None) -> TestbedSetting:
-    return load_setting(setting, list((settings or {}).items()), describe or no_function)
+    with patch("calibrate.testbed.loading.describe_model", describe or no_function):
+        return load_setting(setting, list((settings or {}).items()))
 
 
-def no_function(target: str, batch: int) -> tuple[TestbedVariable, ...]:
+def no_function(target: str, python: str | None, batch: int) -> tuple[TestbedVariable, ...]:
     raise AssertionError((target, batch))
 
 
@@ -112,7 +114,7 @@ def test_a_function_is_described_once_all_else_is_sound() -> None:
     asked: list[tuple[str, int]] = []
     variable = TestbedVariable(name="kernel", shape=(3, 4), ready=1.0)
 
-    def describe(target: str, batch: int) -> tuple[TestbedVariable, ...]:
+    def describe(target: str, python: str | None, batch: int) -> tuple[TestbedVariable, ...]:
         asked.append((target, batch))
         return (variable,)
 
