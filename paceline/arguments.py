@@ -491,4 +491,4 @@ def writable(out: str | Path | None, scenario: Any) -> Path | None:
     """
     from simulator.base.files import check_writable
 
-    return None if out is None else check_writable(Path(out), reads=file_of(scenario))
+    return None if out is None else check_writable(Path(out), file_of(scenario))

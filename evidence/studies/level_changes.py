@@ -86,7 +86,7 @@ class Watching:
 
     def is_false_alarm(self, kind: Kind, seed: int) -> bool:
         """Whether a run of one level is called outside."""
-        return bool(self.verdict(drawn(kind, _STEADY, seed)).left)
+        return bool(self.verdict(drawn(kind, _STEADY, seed)).was_outside)
 
     def delay(self, kind: Kind, factor: float, seed: int) -> int | None:
         """Steps behind a change after which it is told, of a run that is looked at every few steps; None: not within those asked for."""

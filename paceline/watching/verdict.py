@@ -1,4 +1,4 @@
-"""Holds what was recorded of a run against its prediction, and each level of its steps against those before.
+"""Compares what was recorded of a run with its prediction, and each level of its steps with those before.
 
 A single step may lie anywhere in the distribution of steps, so it proves nothing. The mean over a stretch of steps is what the
 prediction has an interval for, and :mod:`calibrate.observations` says where it lies; its error counts the persistence of steps. That
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from simulator.scenario import Scenario
 By = Literal["interval", "change", "rare"]
 """What tells how a stretch goes: where its mean lies, a stretch before it, or what its rare long steps cost."""
 
-_OUTSIDE = ("slower", "faster")
 _FEWEST_MEANS = 3
 """Rows of a stretch where each is the mean of several steps."""
 
@@ -66,8 +66,8 @@ class Stretch:
 
     @property
     def outside(self) -> bool:
-        """Whether it is outside the interval."""
-        return self.state in _OUTSIDE
+        """Return whether it is outside the interval."""
+        return self.state in ("slower", "faster")
 
 
 @dataclass(frozen=True)
@@ -100,23 +100,20 @@ class Verdict:
 
     @property
     def state(self) -> State:
-        """Of the last stretch."""
+        """State of the last stretch."""
         return self.now.state if self.now is not None else "unclear"
 
     @property
-    def left(self) -> tuple[Stretch, ...]:
-        """The stretches in which it was outside."""
-        return tuple(stretch for stretch in self.stretches if stretch.outside)
+    def was_outside(self) -> bool:
+        """Return whether it is outside, or has been."""
+        return any(stretch.outside for stretch in self.stretches)
 
     @property
     def since(self) -> Stretch | None:
         """The first of the stretches since which it is outside; None where it is not."""
-        first = None
-        for stretch in reversed(self.stretches):
-            if stretch.state != self.state:
-                break
-            first = stretch
-        return first if first is not None and first.outside else None
+        if self.now is None or not self.now.outside:
+            return None
+        return list(takewhile(lambda stretch: stretch.state == self.state, reversed(self.stretches)))[-1]
 
     @property
     def before(self) -> Stretch | None:
@@ -126,30 +123,31 @@ class Verdict:
         return self.stretches[place - 1] if place else None
 
     @property
-    def p50_s(self) -> float | None:
-        """Median of the last stretch's steps; None where rows are means of several."""
-        return self._quantile(0.5)
+    def turn(self) -> tuple[int, Stretch] | None:
+        """Since which step it goes as it does, and the stretch before; None where it went so from its first steps on."""
+        now, since, before = self.now, self.since, self.before
+        if now is None or since is None:
+            return None
+        if before is not None:
+            return since.first_step, before
+        return (now.first_step, since) if now.state == "slower" and now.mean_s > (1 + LEAST_CHANGE) * since.mean_s else None
 
-    @property
-    def p95_s(self) -> float | None:
-        """95th percentile of the same."""
-        return self._quantile(0.95)
-
-    def _quantile(self, share: float) -> float | None:
+    def quantile_s(self, share: float) -> float | None:
+        """Quantile of the last stretch's steps, in seconds; None where rows are means of several."""
         if self.now is None or self.run.each != "step" or (self.run.counts[self.now.rows] > 1).any():
             return None
         return float(np.quantile(self.run.duration_s[self.now.rows], share))
 
     @property
-    def whole_s(self) -> float:
-        """Mean time of a step with all that lies between steps, and without the first ones; nan where nothing counts."""
+    def whole_s(self) -> float | None:
+        """Mean time of a step with all that lies between steps, and without the first ones; None where nothing counts."""
         run, counts = self.run, self.steadiness.counts.copy()
         for apart in self.steadiness.apart:
             if apart.why in ("periodic", "rare"):
                 counts[apart.rows] = True
         steps = int(run.counts[counts].sum())
         if not steps:
-            return math.nan
+            return None
         between = math.fsum(mark.duration_s for mark in run.marks if mark.duration_s > 0 and 0 < mark.row < len(run))
         return (float((run.duration_s[counts] * run.counts[counts]).sum()) + between) / steps
 
@@ -169,9 +167,9 @@ class Verdict:
             "state": self.state,
             "mean_s": None if now is None else now.mean_s,
             "half_width_s": None if now is None else now.half_s,
-            "p50_s": self.p50_s,
-            "p95_s": self.p95_s,
-            "with_all_between_s": None if math.isnan(self.whole_s) else self.whole_s,
+            "p50_s": self.quantile_s(0.5),
+            "p95_s": self.quantile_s(0.95),
+            "with_all_between_s": self.whole_s,
             "told_by": None if now is None else now.by,
             "rare_s": None if now is None else now.rare_s,
             "level_since_step": None if now is None else now.first_step,
@@ -183,7 +181,7 @@ class Verdict:
 
 
 def verdict_of(run: RecordedRun, result: Result, predicted: Predicted) -> Verdict:
-    """Hold a run, with at least one row, against a prediction."""
+    """Compare a run, with at least one row, with a prediction."""
     steadiness = steadiness_of(run, predicted.mean_s)
     return Verdict(steadiness, tuple(_stretches(steadiness, predicted)), (*steadiness.doubts, *differences(run, result.scenario)))
 
@@ -199,8 +197,11 @@ def _stretches(record: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
         mean_s, half_s, rare_s = record.mean_s(level), half_width_s(record.error_s(level), len(rows)), record.rare_per_step_s(level)
         state = predicted.state(mean_s, half_s) if len(rows) >= fewest else "unclear"
         by: By = "interval"
-        if state not in _OUTSIDE:
-            if usual is not None and _is_longer(mean_s, half_s, usual, is_next=usual is last):
+        if state not in ("slower", "faster"):
+            if usual is not None and mean_s > (1 + LEAST_CHANGE) * usual.mean_s and (
+                # levels next to each other are apart, others where their errors say so
+                usual is last or mean_s - math.hypot(half_s, usual.half_s) > usual.mean_s
+            ):  # fmt: skip
                 state, by = "slower", "change"
             elif rare_s and predicted.state(*_with_rare(record, level)) == "slower":
                 state, by = "slower", "rare"
@@ -208,12 +209,6 @@ def _stretches(record: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
         if not last.outside:
             usual = last
         yield last
-
-
-def _is_longer(mean_s: float, half_s: float, usual: Stretch, *, is_next: bool) -> bool:
-    """Whether a level is surely longer than one before: levels next to each other are apart, others where their errors say so."""
-    least_s = mean_s if is_next else mean_s - math.hypot(half_s, usual.half_s)
-    return least_s > usual.mean_s and mean_s > (1 + LEAST_CHANGE) * usual.mean_s
 
 
 def _with_rare(record: Steadiness, level: Level) -> tuple[float, float]:
@@ -232,6 +227,8 @@ _ALIKE = 0.2
 _TAKEN, _FULL = 0.25, 0.9
 """Cores that others must have taken besides, and share of all cores that are busy then: else the process had a core when it wanted one."""
 _WORTH = 0.02
+_INPUT = "prepare input in parallel and ahead, or read it from nearer storage"
+_CORES = "find them with top, and give the training cores of its own"
 
 
 @dataclass(frozen=True)
@@ -255,10 +252,6 @@ class Reason:
     cost_s: float | None
     remedy: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """For a line of JSON."""
-        return dict(vars(self))
-
 
 def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_of_them: Sequence[Verdict]) -> tuple[Reason, ...]:
     """Causes for which a run is outside its interval, what costs most first.
@@ -280,47 +273,22 @@ def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_o
     if since.state == "faster":
         faster = f"steps take {format_seconds(now.mean_s)}, {format_share(1 - now.mean_s / predicted.mean_s)} less than predicted"
         return (Reason("faster", faster, None, "the scenario is too slow for this run: fit it with --out-scenario, or calibrate again"),)
-    rare = list(_rare(verdict, now))
-    if now.by == "rare":
-        return tuple(rare)
-    reasons = [*rare, *_of_workers(scenario, verdict, all_of_them), *_between(verdict)]
+    reasons = []
+    if verdict.steadiness.rare is not None and now.rare_s > _WORTH * now.mean_s:
+        todo = "see what the script does at these steps, such as saving, evaluating, or tracing a new shape, and do it less often or apart"
+        reasons.append(Reason("between-steps", verdict.steadiness.rare.text, now.rare_s, todo))
+    if now.by == "rare":  # the others are explained without them
+        return tuple(reasons)
+    others = [other for other in all_of_them if other is not verdict and other.now is not None]
+    if others and not any(other.was_outside for other in others) and scenario.strategy.pace.asynchronous:
+        text = f"worker {verdict.run.worker or verdict.run.source} alone is slower; {len(others)} others are as predicted"
+        reasons.append(Reason("slow-worker", text, None, "look for what else runs on that machine, its clock and its temperature"))
+    if verdict.run.each != "step":
+        text = f"each figure of {verdict.run.source} is a mean over several steps, and may hold checkpoints, evaluations and tracing"
+        reasons.append(Reason("between-steps", text, None, "record each step with paceline.keras_callback, which tells them apart"))
     reasons += _since(scenario, verdict, before, now) if before is not None else _all_along(scenario, predicted, verdict, now)
     # what was measured itself before what is concluded
     return tuple(sorted(reasons, key=lambda reason: -(reason.cost_s or 0.0)))
-
-
-def _of_workers(scenario: Scenario, verdict: Verdict, all_of_them: Sequence[Verdict]) -> Iterator[Reason]:
-    others = [other for other in all_of_them if other is not verdict and other.now is not None]
-    if len(others) and not any(other.left for other in others) and scenario.strategy.pace.asynchronous:
-        yield Reason(
-            "slow-worker",
-            f"worker {verdict.run.worker or verdict.run.source} alone is slower; {len(others)} others are as predicted",
-            None,
-            "look for what else runs on that machine, its clock and its temperature",
-        )
-
-
-def _rare(verdict: Verdict, now: Stretch) -> Iterator[Reason]:
-    """What long steps of a kind of their own cost; the others are explained without them."""
-    if verdict.steadiness.rare is not None and now.rare_s > _WORTH * now.mean_s:
-        yield Reason(
-            "between-steps",
-            verdict.steadiness.rare.text,
-            now.rare_s,
-            "see what the script does at these steps, such as saving, evaluating, or tracing a new shape, and do it less often or apart",
-        )
-
-
-def _between(verdict: Verdict) -> Iterator[Reason]:
-    """What source and steps do not tell apart where rows are means of several."""
-    if verdict.run.each == "step":
-        return
-    yield Reason(
-        "between-steps",
-        f"each figure of {verdict.run.source} is a mean over several steps, and may hold checkpoints, evaluations and tracing",
-        None,
-        "record each step with paceline.keras_callback, which tells them apart",
-    )
 
 
 def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) -> Iterator[Reason]:
@@ -334,67 +302,46 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
         return None if was is None or is_now is None else (was, is_now)
 
     explained = False
-    for key, name, what, remedy in (
-        ("input", "input_s", "waiting for input takes", "prepare input in parallel and ahead, or read it from nearer storage"),
+    for key, name, takes, remedy in (
+        ("input", "input_s", "waiting for input takes", _INPUT),
         ("compute", "compute_s", "the device computes for", "look for a lower clock, heat, or another program on the device"),
     ):
         pair = means(name)
         if pair is not None and pair[1] - pair[0] >= _PART * longer_s:
             explained = True
-            yield Reason(
-                key, f"{what} {format_seconds(pair[1])} of a step in place of {format_seconds(pair[0])}", pair[1] - pair[0], remedy
-            )
-    others, cpu = means("others_s"), means("cpu_s")
-    cores = verdict.run.facts.cores
+            text = f"{takes} {format_seconds(pair[1])} of a step in place of {format_seconds(pair[0])}"
+            yield Reason(key, text, pair[1] - pair[0], remedy)
+    others, cpu, cores = means("others_s"), means("cpu_s"), verdict.run.facts.cores
     if others is not None:
         taken_s, before_s = others[1] / now.mean_s, others[0] / before.mean_s
         # in cores: processor seconds per second
         used_s = taken_s + (cpu[1] / now.mean_s if cpu is not None else 0.0)
         if taken_s - before_s > _TAKEN and taken_s > 1.5 * before_s and used_s > _FULL * (cores or 1):
             explained = True
-            yield Reason(
-                "shared-cores",
-                f"other processes take {taken_s:.2g} of {cores or 'the'} cores in place of {before_s:.2g}",
-                longer_s,
-                "find them with top, and give the training cores of its own",
-            )
-    size = means("received_bytes"), means("sent_bytes")
-    moved = [math.fsum(pair[place] for pair in size if pair is not None) for place in (0, 1)]
-    if scenario.nodes_needed > 1 and moved[0] > 0 and abs(moved[1] / moved[0] - 1) < _ALIKE:
-        rates = [moved[0] / before.mean_s, moved[1] / now.mean_s]
-        yield Reason(
-            "network",
-            f"the same {format_bytes(moved[1])} of a step come and go at {format_rate(rates[1])} in place of {format_rate(rates[0])}",
-            None,
-            "measure the link now: paceline calibrate-link, or iperf3 between two of the machines",
-        )
-    elif scenario.nodes_needed > 1 and moved[0] > 0 and moved[1] > (1 + _ALIKE) * moved[0]:
-        yield Reason(
-            "network",
-            f"{format_bytes(moved[1])} come and go in a step in place of {format_bytes(moved[0])}",
-            None,
-            "look for what else uses the network of this machine",
-        )
+            text = f"other processes take {taken_s:.2g} of {cores or 'the'} cores in place of {before_s:.2g}"
+            yield Reason("shared-cores", text, longer_s, _CORES)
+    if scenario.nodes_needed > 1:
+        pairs = [pair for pair in (means("received_bytes"), means("sent_bytes")) if pair is not None]
+        was_bytes, is_bytes = (math.fsum(pair[place] for pair in pairs) for place in (0, 1))
+        if was_bytes > 0 and abs(is_bytes / was_bytes - 1) < _ALIKE:
+            rates = f"{format_rate(is_bytes / now.mean_s)} in place of {format_rate(was_bytes / before.mean_s)}"
+            text, todo = f"the same {format_bytes(is_bytes)} of a step come and go at {rates}", "iperf3 between two of the machines"
+            yield Reason("network", text, None, f"measure the link now: paceline calibrate-link, or {todo}")
+        elif was_bytes > 0 and is_bytes > (1 + _ALIKE) * was_bytes:
+            text = f"{format_bytes(is_bytes)} come and go in a step in place of {format_bytes(was_bytes)}"
+            yield Reason("network", text, None, "look for what else uses the network of this machine")
     if cpu is None or explained:
         return
-    added_s = cpu[1] - cpu[0]
+    added_s, several = cpu[1] - cpu[0], scenario.nodes_needed > 1
     computes = f"{format_seconds(cpu[1])} of processor time in place of {format_seconds(cpu[0])}"
     text = f"a step takes {format_seconds(longer_s)} longer, and {computes}"
     if added_s < _PART * longer_s:
-        waits = "input" if scenario.nodes_needed == 1 else "input or other workers"
-        yield Reason(
-            "input" if scenario.nodes_needed == 1 else "waiting",
-            f"{text}: the process waits for {waits}",
-            longer_s - max(added_s, 0.0),
-            "the same run on one batch kept in memory (dataset.take(1).cache().repeat()) tells whether it is the input",
-        )
+        text += f": the process waits for {'input or other workers' if several else 'input'}"
+        todo = "the same run on one batch kept in memory (dataset.take(1).cache().repeat()) tells whether it is the input"
+        yield Reason("waiting" if several else "input", text, longer_s - max(added_s, 0.0), todo)
     else:
-        yield Reason(
-            "compute",
-            f"{text}: it computes for longer",
-            min(added_s, longer_s),
-            "look for a lower clock, other programs on the same cores, or samples that are larger than before",
-        )
+        todo = "look for a lower clock, other programs on the same cores, or samples that are larger than before"
+        yield Reason("compute", f"{text}: it computes for longer", min(added_s, longer_s), todo)
 
 
 def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: Stretch) -> Iterator[Reason]:
@@ -402,11 +349,10 @@ def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: 
     longer_s = now.mean_s - predicted.mean_s
     waited_s, others_s, cpu_s = (verdict.mean(name, now) for name in ("input_s", "others_s", "cpu_s"))
     if waited_s is not None and waited_s >= _PART * longer_s:
-        text = f"waiting for input takes {format_seconds(waited_s)} of a step"
-        yield Reason("input", text, min(waited_s, longer_s), "prepare input in parallel and ahead, or read it from nearer storage")
+        yield Reason("input", f"waiting for input takes {format_seconds(waited_s)} of a step", min(waited_s, longer_s), _INPUT)
     if others_s is not None and others_s / now.mean_s > _TAKEN:
         text = f"other processes take {others_s / now.mean_s:.2g} of {verdict.run.facts.cores or 'the'} cores"
-        yield Reason("shared-cores", text, None, "find them with top, and give the training cores of its own")
+        yield Reason("shared-cores", text, None, _CORES)
     if cpu_s is not None:
         text = f"of the {format_seconds(now.mean_s)} of a step the process computes for {format_seconds(cpu_s)} of processor time"
         yield Reason("unknown", text, None, f"`paceline why` explains it from runs of one and of {max(scenario.workers, 2)} workers")

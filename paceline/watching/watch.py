@@ -20,7 +20,7 @@ from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE
 from paceline.diagnosing import Seen, diagnose
 from paceline.diagnosing.seen import LEAST_ERROR, measured_in
 from paceline.sweeping import Runner, Simulations
-from paceline.watching.verdict import TELLING, Reason, Stretch, Verdict, reasons_of, verdict_of
+from paceline.watching.verdict import TELLING, Reason, Verdict, reasons_of, verdict_of
 from simulator.base.errors import InputError, PacelineError
 from simulator.base.files import check_writable
 from simulator.base.table import Column, Table
@@ -29,8 +29,8 @@ from simulator.base.validation_errors import quoted
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 
-_MOST = 3
-_LIKELY = 0.1
+_MOST, _LIKELY = 3, 0.1
+"""Causes found by simulations that are told, and the chance from which on one is."""
 
 
 def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) -> tuple[Reason, ...]:
@@ -122,8 +122,7 @@ class Watched(Short):
     @property
     def mean_s(self) -> float:
         """Mean step of all workers at present; nan before there are enough steps."""
-        known = [verdict.now.mean_s for verdict in self.verdicts if verdict.now is not None]
-        return math.fsum(known) / len(known) if known else math.nan
+        return _mean_s(self.verdicts)
 
     @property
     def sentence(self) -> str:
@@ -133,26 +132,23 @@ class Watched(Short):
         if math.isnan(self.mean_s):
             return f"too few steps to tell{because}"
         worst = [verdict for verdict in self.verdicts if verdict.state == self.state and verdict.now is not None]
-        mean_s = math.fsum(verdict.now.mean_s for verdict in worst if verdict.now is not None) / len(worst)
         who = f"{_who(worst, self.verdicts)}: " if len(worst) < len(self.verdicts) else ""
-        text = f"{who}{format_seconds(mean_s)} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"
+        text = f"{who}{format_seconds(_mean_s(worst))} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"
         return f"{text}; {_how(worst[0], self.predicted)}{because}"
 
     def to_dict(self) -> dict[str, Any]:
         """For a line of JSON."""
+        mean_s = None if math.isnan(self.mean_s) else self.mean_s
         return {
             "step": self.step,
             "state": self.state,
-            "measured": {
-                "mean_s": None if math.isnan(self.mean_s) else self.mean_s,
-                "throughput_samples_per_s": None if math.isnan(self.mean_s) else self.predicted.samples / self.mean_s,
-            },
+            "measured": {"mean_s": mean_s, "throughput_samples_per_s": None if mean_s is None else self.predicted.samples / mean_s},
             "predicted": dict(vars(self.predicted)),
             "left": self.left,
             "ended": self.ended,
             "events": list(self.events),
             "workers": [
-                {**verdict.to_dict(), "causes": [reason.to_dict() for reason in self.reasons.get(verdict.run.name, ())]}
+                {**verdict.to_dict(), "causes": [dict(vars(reason)) for reason in self.reasons.get(verdict.run.name, ())]}
                 for verdict in self.verdicts
             ],
         }
@@ -165,14 +161,13 @@ class Watched(Short):
         for verdict in self.verdicts:
             now, run = verdict.now, verdict.run
             name = f"worker {run.worker}" if run.worker else Path(run.source).name
-            since, first = (None, None) if now is None else (now.first_step, verdict.stretches[0].first_step)
+            since, first, mean_s = (None, None, None) if now is None else (now.first_step, verdict.stretches[0].first_step, now.mean_s)
             of_mean, of_all = ("", verdict.state) if now is not None and now.by == "rare" else (verdict.state, "")
-            whole_s = None if math.isnan(verdict.whole_s) else verdict.whole_s
             rows += [
-                (name, "step, mean", since, None if now is None else now.mean_s, predicted.mean_s, ends, of_mean),
-                (name, "step, median", since, verdict.p50_s, predicted.p50_s, "", ""),
-                (name, "step, 95% below", since, verdict.p95_s, predicted.p95_s, "", ""),
-                (name, "with all between steps", first, whole_s, None, "", of_all),
+                (name, "step, mean", since, mean_s, predicted.mean_s, ends, of_mean),
+                (name, "step, median", since, verdict.quantile_s(0.5), predicted.p50_s, "", ""),
+                (name, "step, 95% below", since, verdict.quantile_s(0.95), predicted.p95_s, "", ""),
+                (name, "with all between steps", first, verdict.whole_s, None, "", of_all),
             ]
         columns = (
             Column("worker", "text"),
@@ -187,8 +182,13 @@ class Watched(Short):
         return Table(f"Step {self.step:,}", columns, kept, "watch")
 
 
+def _mean_s(verdicts: Sequence[Verdict]) -> float:
+    """Mean step of runs at present; nan where none has enough steps."""
+    known = [verdict.now.mean_s for verdict in verdicts if verdict.now is not None]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
 _FORMAT = "paceline-watch"
-_NO_JOURNAL = "is no journal of a watch"
 
 
 class WatchJournal:
@@ -214,14 +214,12 @@ class WatchJournal:
         It cannot be written, or holds something else.
     """
 
-    def __init__(self, path: Path | None, watched: dict[str, Any], reads: tuple[Path, ...] = ()) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, watched: dict[str, Any], reads: Sequence[Path] = ()) -> None:
+        self._path, self._cut = path, False
         self.events: list[dict[str, Any]] = []
         if path is None:
             return
-        for read in (None, *reads):
-            check_writable(path, reads=read)
-        self._cut = False
+        check_writable(path, *reads)
         lines = self._lines(path)
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,8 +227,6 @@ class WatchJournal:
             return
         head, *said = lines
         self.events = [event for event in said if "event" in event]
-        if head.get("format") != _FORMAT:
-            raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name")
         differ = [key for key, value in watched.items() if head.get(key) != value]
         if differ:
             shown = quoted(head.get(differ[0]))
@@ -259,20 +255,22 @@ class WatchJournal:
         """The lines; the last may be cut off, where a watch was killed while it wrote."""
         try:
             text = path.read_text(encoding="utf-8") if path.exists() else ""
+            lines = [_data(line) for line in text.splitlines()]
         except (OSError, UnicodeDecodeError):
-            raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name") from None
+            lines = [{}]
+        if lines and lines[0].get("format") != _FORMAT:
+            raise InputError(f"`journal`: {str(path)!r}: is no journal of a watch; choose another name")
         self._cut = bool(text) and not text.endswith("\n")
-        lines = []
-        for line in text.splitlines():
-            try:
-                data = json.loads(line)
-            except ValueError:
-                data = None
-            if isinstance(data, dict):
-                lines.append(data)
-            elif not lines:
-                raise InputError(f"`journal`: {str(path)!r}: {_NO_JOURNAL}; choose another name")
-        return lines
+        return [line for line in lines if line]
+
+
+def _data(line: str) -> dict[str, Any]:
+    """What is in a line; nothing where it is not whole."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 class Watch:
@@ -320,7 +318,7 @@ class Watch:
         self._readers: dict[Path, Reader] = {}
         self._waits, self._jobs = waits, jobs
         watched = {"scenario_hash": result.scenario_hash, "sources": [str(source) for source in self._sources]}
-        self._journal = WatchJournal(journal, watched, tuple(self._sources))
+        self._journal = WatchJournal(journal, watched, self._sources)
         self._reasons: dict[str, tuple[Reason, ...]] = {}
         self._verdicts: dict[str, tuple[tuple[int, ...], Verdict]] = {}
 
@@ -335,7 +333,7 @@ class Watch:
         runs = [run for source in self._sources for run in self._runs(source)]
         verdicts = tuple(self._verdict(run) for run in runs if len(run))
         events = [*self._doubts(verdicts), *self._news(verdicts)]
-        left = any(verdict.left for verdict in verdicts) or any(event["event"] == "left" for event in self._journal.events)
+        left = any(verdict.was_outside for verdict in verdicts) or any(event["event"] == "left" for event in self._journal.events)
         ended = bool(runs) and len(self._readers) == len(self._sources) and all(run.ended for run in runs)
         outside = {verdict.run.name for verdict in verdicts if verdict.since is not None}
         reasons = {name: reasons for name, reasons in self._reasons.items() if name in outside}
@@ -424,9 +422,8 @@ class Watch:
 
     def _say(self, event: str, told: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
         """Keep what is said of runs that go alike, and return it."""
-        now, since, turn = told[0].now, told[0].since, _turn(told[0])
+        now, since, turn, predicted = told[0].now, told[0].since, told[0].turn, self._predicted
         assert now is not None
-        predicted = self._predicted
         if since is not None:
             ends = format_interval(predicted.least_s, predicted.most_s, "seconds")
             were = f", {format_seconds(turn[1].mean_s)} before" if turn is not None else " from its first steps on"
@@ -460,47 +457,25 @@ def _how(verdict: Verdict, predicted: Predicted) -> str:
     if now.by == "rare":
         with_them = f"{format_seconds(now.mean_s + now.rare_s)} with the long steps among them"
         return f"{with_them}, {predicted.stands(now.state)}"
-    turn = _turn(verdict)
-    if turn is None:
+    if verdict.turn is None:
         return predicted.stands(now.state)
-    return f"since step {turn[0]:,}, {format_share(abs(now.mean_s / turn[1].mean_s - 1))} {now.state} than before"
-
-
-def _turn(verdict: Verdict) -> tuple[int, Stretch] | None:
-    """Since which step a run goes as it does, and the stretch before; None where it went so from its first steps on."""
-    now, since, before = verdict.now, verdict.since, verdict.before
-    if now is None or since is None:
-        return None
-    if before is not None:
-        return since.first_step, before
-    return (now.first_step, since) if now.state == "slower" and now.mean_s > (1 + LEAST_CHANGE) * since.mean_s else None
+    step, before = verdict.turn
+    return f"since step {step:,}, {format_share(abs(now.mean_s / before.mean_s - 1))} {now.state} than before"
 
 
 def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
-    """Runs of which the same is to be said: as much slower, since about the same step, told by the same."""
-    groups: list[list[Verdict]] = []
+    """Runs that are outside, grouped by what is to be said: as much slower, since about the same step, told by the same."""
+    groups: list[tuple[object, int, float, list[Verdict]]] = []
     for verdict in verdicts:
-        group = next((group for group in groups if _is_alike(group[0], verdict)), None)
-        if group is None:
-            groups.append([verdict])
+        now, turn = verdict.now, verdict.turn
+        assert now is not None
+        told = verdict.state, now.by, bool(verdict.doubts), turn is None
+        step, times = (0, now.mean_s) if turn is None else (turn[0], now.mean_s / turn[1].mean_s)
+        for told_of_first, first_step, first_times, group in groups:
+            near = abs(first_step - step) <= FEWEST_STEADY and abs(math.log(first_times / times)) <= math.log1p(LEAST_CHANGE)
+            if told == told_of_first and near:
+                group.append(verdict)
+                break
         else:
-            group.append(verdict)
-    return groups
-
-
-def _is_alike(verdict: Verdict, other: Verdict) -> bool:
-    now, others_now = verdict.now, other.now
-    if now is None or others_now is None or verdict.since is None or other.since is None:
-        return False
-    if (verdict.state, now.by, verdict.doubts != ()) != (other.state, others_now.by, other.doubts != ()):
-        return False
-    turn, others_turn = _turn(verdict), _turn(other)
-    change_s, others_change_s = now.mean_s, others_now.mean_s
-    if turn is None or others_turn is None:
-        if turn is not others_turn:
-            return False
-    else:
-        if abs(turn[0] - others_turn[0]) > FEWEST_STEADY:
-            return False
-        change_s, others_change_s = now.mean_s / turn[1].mean_s, others_now.mean_s / others_turn[1].mean_s
-    return abs(math.log(change_s / others_change_s)) <= math.log1p(LEAST_CHANGE)
+            groups.append((told, step, times, [verdict]))
+    return [group for *_, group in groups]

@@ -338,9 +338,7 @@ class Output:
     def check(self) -> None:
         """Make sure that it may be written; errors as of the class."""
         try:
-            check_writable(self.path)
-            for read in self._reads:
-                check_writable(self.path, reads=read)
+            check_writable(self.path, *self._reads)
         except InputError as error:
             raise InputError(f"{self._named}{error}") from None
         if self._force or _is_device(self.path) or not self.path.is_file() or not self.path.stat().st_size:
@@ -360,17 +358,17 @@ class Output:
         return _write_whole(self.path, content)
 
 
-def check_writable(path: Path, reads: Path | None = None) -> Path:
+def check_writable(path: Path, *reads: Path | None) -> Path:
     """Make sure that a file can be written, before hours are spent on its content; nothing is made yet, no folder either.
 
     Raises
     ------
     InputError
-        It is a folder, or the file that is read, or its folder cannot be made or written to.
+        It is a folder, or one of the files that are read, or its folder cannot be made or written to.
     """
     shown = repr(str(path)[:120])
     try:
-        if reads is not None and path.exists() and reads.exists() and path.samefile(reads):
+        if path.exists() and any(read is not None and read.exists() and path.samefile(read) for read in reads):
             raise InputError(f"{shown}: is the file that is read; choose another name")
         if path.is_dir():
             raise InputError(f"{shown}: is a folder; give the name of a file")

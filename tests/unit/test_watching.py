@@ -87,7 +87,7 @@ def test_a_run_as_predicted_is_almost_never_called_outside(result: Result, predi
     for seed in range(100, 100 + runs):
         seen = Steps()
         paceline.simulate(SCENARIO, {"run.seed": seed, "run.replications": 2, "run.steps": 400}, observer=seen)
-        outside += any(verdict_of(run_of(seen.times[:end]), result, predicted).left for end in range(50, 401, 50))
+        outside += any(verdict_of(run_of(seen.times[:end]), result, predicted).was_outside for end in range(50, 401, 50))
     assert outside <= most
 
 
@@ -144,7 +144,7 @@ def test_beyond_is_not_outside(result: Result, predicted: Predicted) -> None:
     between_s = (predicted.high_s + predicted.most_s) / 2
     verdict = verdict_of(run_of(between_s * (1 + 1e-4 * np.sin(np.arange(200)))), result, predicted)
     assert verdict.state == "beyond"
-    assert not verdict.left
+    assert not verdict.was_outside
 
 
 def test_too_few_steps_wait(result: Result, predicted: Predicted) -> None:
@@ -326,7 +326,7 @@ def test_a_level_is_held_against_those_that_went_well(result: Result, predicted:
     times[300:600] *= 1.5
     verdict = verdict_of(run_of(times), result, wide(predicted))
     assert [(each.state, each.by) for each in verdict.stretches] == [("inside", "interval"), ("slower", "change"), ("inside", "interval")]
-    assert verdict.left
+    assert verdict.was_outside
     assert verdict.since is None
 
 
