@@ -7,8 +7,9 @@ Use it in tests of your own::
     def test_my_cluster_is_simulated_soundly():
         audit(load_scenario(Path("my.toml")))
 
-A new one is a function in :data:`INVARIANTS`, a row of docs/inside-a-run.md (tests/packaging/test_documents.py), and a fault that it
-finds (tests/property/test_audit_catches.py). Invariants of programs need no run: Paceline's tests have them (tests/oracles).
+A new one is a function in :data:`INVARIANTS`, which yields each event that breaks it, a row of docs/inside-a-run.md
+(tests/packaging/test_documents.py), and a fault that it finds (tests/property/test_audit_catches.py). Invariants of programs need no
+run: Paceline's tests have them (tests/oracles).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 
 from simulator.base.errors import InvariantError
-from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
+from simulator.base.records import EVERYBODY, NOTHING, Service, Span, begin_of, end_of
 from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.choosing import textbook_knows
@@ -37,6 +38,8 @@ from simulator.scenario import Drawn, Scenario
 from simulator.strategies.assembling import collective_of
 
 _SLACK = 1e-9
+Invariant = Callable[[Drawn, Recording], Iterator[str]]
+"""Yields what breaks it: each event, in words."""
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
@@ -59,7 +62,7 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     replicate(resolved, replication, recording, engine="simpy" if textbook_knows(resolved) else "at-once")
     drawn = drawn_scenario(resolved, Streams(scenario.run.seed, replication))
     for invariant in INVARIANTS:
-        invariant(drawn, recording)
+        check(invariant, drawn, recording)
     return recording
 
 
@@ -68,36 +71,35 @@ def laws() -> dict[str, str]:
     return {invariant.__name__: (invariant.__doc__ or "").strip().splitlines()[0] for invariant in INVARIANTS}
 
 
-def _broken(invariant: str, event: str) -> InvariantError:
-    return InvariantError(f"law broken: {invariant}: {event}")
+def check(invariant: Invariant, scenario: Drawn, recording: Recording) -> None:
+    """Check one of :data:`INVARIANTS` on the records of a run; errors as of :func:`audit`."""
+    for event in invariant(scenario, recording):
+        raise InvariantError(f"law broken: {invariant.__name__}: {event}")
 
 
 def _at_least(value: float, bound: float) -> bool:
     return value >= bound - _SLACK * max(1.0, abs(bound))
 
 
-def parts_sum_to_the_step(scenario: Drawn, recording: Recording) -> None:
+def parts_sum_to_the_step(_: Drawn, recording: Recording) -> Iterator[str]:
     """The five parts of a step are not negative, and add up to its duration."""
-    del scenario
     for step in recording.steps:
         parts = step.input_s, step.compute_s, step.communication_s, step.waiting_s, step.apply_s
         if min(parts) < -_SLACK or not math.isclose(math.fsum(parts), step.end_s - step.start_s, rel_tol=1e-9, abs_tol=1e-12):
-            raise _broken("parts_sum_to_the_step", str(step))
+            yield str(step)
 
 
-def steps_of_a_replica_follow_each_other(scenario: Drawn, recording: Recording) -> None:
+def steps_of_a_replica_follow_each_other(_: Drawn, recording: Recording) -> Iterator[str]:
     """A replica begins a step when its last one has ended, and never makes two at a time."""
-    del scenario
     ended: dict[int, float] = {}
     for step in recording.steps:
         if step.replica in ended and step.start_s != ended[step.replica]:
-            raise _broken("steps_of_a_replica_follow_each_other", str(step))
+            yield str(step)
         ended[step.replica] = step.end_s
 
 
-def nothing_works_twice_at_once(scenario: Drawn, recording: Recording) -> None:
+def nothing_works_twice_at_once(_: Drawn, recording: Recording) -> Iterator[str]:
     """Work of a replica, and services of a server, never overlap: nothing is busy for longer than the time that passes."""
-    del scenario
     work: dict[str, list[Span | Service]] = defaultdict(list)
     for span in recording.spans:
         work[f"replica {span.replica}"].append(span)
@@ -106,26 +108,22 @@ def nothing_works_twice_at_once(scenario: Drawn, recording: Recording) -> None:
     for pieces in work.values():
         for before, after in itertools.pairwise(pieces):
             if not _at_least(after.start_s, before.end_s):
-                raise _broken("nothing_works_twice_at_once", f"{before} and {after}")
+                yield f"{before} and {after}"
 
 
-def versions_count_the_updates(scenario: Drawn, recording: Recording) -> None:
+def versions_count_the_updates(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """Updates are numbered without gaps; an update read only what had been applied by then; staleness counts the updates in between."""
     applied = sorted(update.applied_version for update in recording.updates)
     if applied != list(range(len(applied))):
-        raise _broken("versions_count_the_updates", f"applied versions {applied[:10]}... are not 0, 1, 2, ...")
+        yield f"applied versions {applied[:10]}... are not 0, 1, 2, ..."
     when = [update.applied_s for update in sorted(recording.updates, key=lambda update: update.applied_version)]
     for update in recording.updates:
         if update.staleness < 0 or (not scenario.servers and update.staleness):
-            raise _broken("versions_count_the_updates", str(update))
+            yield str(update)
         if update.read_version and update.read_version <= len(when) and when[update.read_version - 1] > update.read_s * (1 + _SLACK):
-            raise _broken("versions_count_the_updates", f"{update} read a version from the future")
+            yield f"{update} read a version from the future"
         if update.read_version < len(when) and when[update.read_version] < update.read_s * (1 - _SLACK) - 1e-12:
-            raise _broken("versions_count_the_updates", f"{update} did not read the latest version")
-
-
-def _ended_steps(steps: Iterable[Step]) -> Counter[int]:
-    return Counter(step.replica for step in steps)
+            yield f"{update} did not read the latest version"
 
 
 def _fastest_bytes_per_s(scenario: Scenario) -> float:
@@ -134,7 +132,7 @@ def _fastest_bytes_per_s(scenario: Scenario) -> float:
     return float(max(link.bandwidth_bytes_per_s for _, _, link in cluster.links) * cluster.nics_per_node)
 
 
-def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> None:
+def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """In each step a worker receives all variables and the servers all of its gradients, byte for byte."""
     if not scenario.servers or scenario.strategy.pace.cancels:
         return
@@ -146,17 +144,17 @@ def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> None:
         for moved, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
             if near.kind == "worker" and far.kind == "server" and transfer.arrived_s <= last.get(near.number, -1.0):
                 moved[near.number] += transfer.size_bytes
-    for worker, steps in _ended_steps(recording.steps).items():
+    for worker, steps in Counter(step.replica for step in recording.steps).items():
         name = f"worker {worker}"
         for verb, got, want in (
             ("pulled", pulled[worker], steps * math.fsum(variable.pull_bytes(batch) for variable in load.variables)),
             ("pushed", pushed[worker], steps * math.fsum(scenario.strategy.pushed_bytes(scenario))),
         ):
             if not math.isclose(got, want, rel_tol=1e-9):
-                raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
+                yield f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}"
 
 
-def no_message_beats_its_link(scenario: Drawn, recording: Recording) -> None:
+def no_message_beats_its_link(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """From sending to arrival a message takes no less time than its bytes take on the fastest link.
 
     Between workers and servers on nodes of their own, what both hosts work on it comes to that.
@@ -173,10 +171,10 @@ def no_message_beats_its_link(scenario: Drawn, recording: Recording) -> None:
         if known and "device" not in (transfer.source.kind, transfer.target.kind):
             least_s += 2 * (transport.cpu_per_message_s + transport.copy_per_byte_s * transfer.size_bytes)
         if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
-            raise _broken("no_message_beats_its_link", str(transfer))
+            yield str(transfer)
 
 
-def every_gradient_is_applied_once(scenario: Drawn, recording: Recording) -> None:
+def every_gradient_is_applied_once(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """Asynchronous: each gradient of a worker is applied once per step. Synchronous: each is accumulated once, then all are applied once.
 
     With backup workers, each variable is applied once an update, from no fewer gradients
@@ -186,7 +184,7 @@ def every_gradient_is_applied_once(scenario: Drawn, recording: Recording) -> Non
         return
     pace = scenario.strategy.pace
     last = {step.replica: step.end_s for step in recording.steps}
-    steps = _ended_steps(recording.steps)
+    steps = Counter(step.replica for step in recording.steps)
     name = "apply" if pace.asynchronous else "accumulate"
     served = Counter(
         (service.worker, service.variable)
@@ -198,26 +196,23 @@ def every_gradient_is_applied_once(scenario: Drawn, recording: Recording) -> Non
         for variable in range(parts):
             once = served[worker, variable] <= count if pace.backups else served[worker, variable] == count
             if not once:
-                raise _broken(
-                    "every_gradient_is_applied_once",
-                    f"gradient {variable} of worker {worker}: {served[worker, variable]} times in {count} steps",
-                )
+                yield f"gradient {variable} of worker {worker}: {served[worker, variable]} times in {count} steps"
     if not pace.asynchronous:
-        _enough_for_each_apply(pace.awaited(scenario.ranks), recording)
+        yield from _enough_for_each_apply(pace.awaited(scenario.ranks), recording)
 
 
-def _enough_for_each_apply(required: int, recording: Recording) -> None:
+def _enough_for_each_apply(required: int, recording: Recording) -> Iterator[str]:
     waiting: Counter[int] = Counter()
     for service in recording.services:
         if service.name == "accumulate":
             waiting[service.variable] += 1
         elif waiting[service.variable] < required:
-            raise _broken("every_gradient_is_applied_once", f"{service} averages {waiting[service.variable]} gradients, not {required}")
+            yield f"{service} averages {waiting[service.variable]} gradients, not {required}"
         else:
             waiting[service.variable] = 0
 
 
-def nobody_runs_away(scenario: Drawn, recording: Recording) -> None:
+def nobody_runs_away(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """Stale-synchronous: no worker begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
     bound = scenario.strategy.pace.bound
     if bound is None:
@@ -233,19 +228,19 @@ def nobody_runs_away(scenario: Drawn, recording: Recording) -> None:
             clocks[ends[at][1]] += 1
             at += 1
         if clocks[worker] - min(clocks) > bound:
-            raise _broken("nobody_runs_away", f"{update} was begun {clocks[worker] - min(clocks)} steps ahead of the slowest")
+            yield f"{update} was begun {clocks[worker] - min(clocks)} steps ahead of the slowest"
         if update.staleness > (workers - 1) * (2 * bound + 1):
-            raise _broken("nobody_runs_away", f"{update} is staler than (n - 1) (2 bound + 1)")
+            yield f"{update} is staler than (n - 1) (2 bound + 1)"
 
 
-def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> None:
+def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """No step is shorter than its compute and the messages that none of it can go on beside, with all links to themselves."""
     floor_s = apart_s(compile_program(scenario), lambda operation: _least_collective_s(operation, scenario))
     if floor_s is None:
         return
     for step in recording.steps:
         if not _at_least(step.end_s - step.start_s, step.compute_s + floor_s):
-            raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
+            yield f"{step} is shorter than compute and {floor_s:.9g} s of transfers"
 
 
 def _least_collective_s(operation: Operation, scenario: Scenario) -> float:
@@ -266,7 +261,7 @@ def _least_collective_s(operation: Operation, scenario: Scenario) -> float:
     return least_s if copied else least_s + latency_s
 
 
-def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> None:
+def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> Iterator[str]:
     """No rank ends an all-reduce before its own link can have carried all that the rank sends in it."""
     reduction = scenario.strategy.reduction
     if reduction is None or scenario.ranks == 1:
@@ -276,7 +271,7 @@ def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> N
         if transfer.target == EVERYBODY:
             least_s = sent_s(transfer.size_bytes)[transfer.source.number]
             if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
-                raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
+                yield f"{transfer} needs {least_s:.9g} s on the rank's own link"
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
         return  # what is sent while the rank computes cannot be told from the length of its steps
     sizes = [math.fsum(scenario.strategy.pushed_bytes(scenario))]
@@ -285,7 +280,7 @@ def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> N
     for step in recording.steps:
         least_s = step.input_s + step.compute_s + step.apply_s + math.fsum(sent_s(size)[step.replica] for size in sizes)
         if not _at_least(step.end_s - step.start_s, least_s):
-            raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
+            yield f"{step} needs {least_s:.9g} s with the bytes on the rank's own link"
 
 
 def _sending_times(scenario: Scenario) -> Callable[[float], list[float]]:
@@ -312,21 +307,20 @@ def _sending_times(scenario: Scenario) -> Callable[[float], list[float]]:
     return sent_s
 
 
-def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording) -> None:
+def causes_come_before_what_they_let_begin(_: Drawn, recording: Recording) -> Iterator[str]:
     """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
-    del scenario
     work = recording.by_number()
     for piece in work.values():
         cause = work.get(piece.cause)
         if piece.cause >= piece.number or (cause is not None and end_of(cause) > begin_of(piece)):
-            raise _broken("causes_come_before_what_they_let_begin", f"{piece} because of {cause}")
+            yield f"{piece} because of {cause}"
     for step in recording.steps:
         last = work.get(step.cause)
         if step.cause != NOTHING and (last is None or end_of(last) != step.end_s):
-            raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
+            yield f"{step} because of {last}"
 
 
-INVARIANTS: Sequence[Callable[[Drawn, Recording], None]] = (
+INVARIANTS: Sequence[Invariant] = (
     parts_sum_to_the_step,
     steps_of_a_replica_follow_each_other,
     nothing_works_twice_at_once,

@@ -179,7 +179,7 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         checkpointing=_checkpointing(scenario, courses, usual, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in finished),
-        away_node_s=statistics.fmean(end.away_s for end in finished),
+        away_node_s=statistics.fmean(math.fsum(until_s - since_s for _, since_s, until_s in end.away) for end in finished),
         given_up=1.0 - len(finished) / len(ends),
     )
 

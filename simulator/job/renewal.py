@@ -52,11 +52,6 @@ class Ended:
     given_up: bool
     away: tuple[tuple[int, float, float], ...] = ()
 
-    @property
-    def away_s(self) -> float:
-        """For which all of them together were not there."""
-        return math.fsum(until_s - since_s for _, since_s, until_s in self.away)
-
 
 @dataclass(frozen=True, slots=True)
 class Crew:
@@ -147,13 +142,11 @@ class Renewal:
         SimulationError
             Faults come so often that it does not end.
         """
-        given_up = False
-        try:
+        with contextlib.suppress(_GivenUpError):
             self.begin()
             while self._place.epoch < len(self._course.epochs):
                 self.advance()
-        except _GivenUpError:
-            given_up = True
+        given_up = self._place.epoch < len(self._course.epochs)
         kept = dict(zip(_KEPT, self._place.spent_s, strict=True))
         parts = JobParts(startup=self._startup_s, lost_work=self._lost_s, down=self._down_s, **kept)
         return Ended(self._now, parts, self._count, given_up, tuple(self._absences()))
@@ -195,7 +188,8 @@ class Renewal:
         """From where the training is to the end of the epoch."""
         course, epoch = self._course, self._place.epoch
         if self._place.step < course.epochs[epoch]:
-            self._end_iterators()
+            if course.iterators is not None and course.renews and self._iterating_since_s is not None:  # end those of the epoch before
+                self._spend(_ITERATORS, course.iterators.wait_s(self._now - self._iterating_since_s))
             filling_s = course.filling_s if self._filled else course.first_filling_s
             self._spend(_FILLING, filling_s)
             if not self._traced:
@@ -215,12 +209,6 @@ class Renewal:
         self._filled = True
         if course.writes_after(epoch):
             self._write()
-
-    def _end_iterators(self) -> None:
-        """End those of the epoch before, where there are any that do not go on."""
-        course = self._course
-        if course.iterators is not None and course.renews and self._iterating_since_s is not None:
-            self._spend(_ITERATORS, course.iterators.wait_s(self._now - self._iterating_since_s))
 
     def _spend(self, part: int, seconds: float) -> None:
         """Do something that takes a fixed time."""
@@ -262,16 +250,12 @@ class Renewal:
 
     def _writes(self, steps: float) -> int:
         """Checkpoints in the next steps."""
-        each = self._course.write_steps
-        if not each:
-            return 0
-        done = self._before[self._place.epoch] + self._place.step
-        return math.floor((done + steps) / each + _ROUNDING) - math.floor(done / each + _ROUNDING)
+        each, done = self._course.write_steps, self._steps_to(self._place)
+        return math.floor((done + steps) / each + _ROUNDING) - math.floor(done / each + _ROUNDING) if each else 0
 
     def _to_next_write(self) -> float:
         """Steps until the next checkpoint begins."""
-        each = self._course.write_steps
-        done = self._before[self._place.epoch] + self._place.step
+        each, done = self._course.write_steps, self._steps_to(self._place)
         return (math.floor(done / each + _ROUNDING) + 1) * each - done
 
     def _unwritten_s(self, at_s: float) -> float:
@@ -290,15 +274,12 @@ class Renewal:
         """
         course, place, began_s = self._course, self._place, self._now
         self._now += seconds
-        if not writes or course.writing is None:
+        steps = self._to_next_write() if writes else math.inf
+        first_s = steps * step_s
+        if course.writing is None or not writes or (not whole and seconds < first_s):
             self._place = self._ahead(place, seconds / step_s, 0.0, step_s, paced_s)
             return 0.0
         each, stop_s, lasts_s = course.write_steps, course.writing.stop_s, course.writing.lasts_s
-        steps = self._to_next_write()
-        first_s = steps * step_s
-        if not whole and seconds < first_s:
-            self._place = self._ahead(place, seconds / step_s, 0.0, step_s, paced_s)
-            return 0.0
         # the first of them may wait for one that is being written, each other one waits for the one before
         waits_s, stall_s = self._unwritten_s(began_s + first_s), self._stall_s(step_s)
         period_s, later_s = each * step_s + stop_s + stall_s, waits_s - stall_s
@@ -314,15 +295,9 @@ class Renewal:
         if stopped:
             at_s = began_s + first_s + (stopped - 1) * period_s + stop_s + waits_s
             last = self._ahead(place, steps + (stopped - 1) * each, spent_s(stopped), step_s, paced_s)
-            if at_s + lasts_s <= self._now:
-                self._safe, self._written = last, None
-            else:
-                # the one before it had been written, as this one has waited for that
-                if stopped > 1:
-                    self._safe = self._ahead(place, steps + (stopped - 2) * each, spent_s(stopped - 1), step_s, paced_s)
-                elif self._written is not None:
-                    self._safe = self._written[1]
-                self._written = at_s + lasts_s, last
+            if at_s + lasts_s > self._now and stopped > 1:  # the one before it had been written, as this one has waited for that
+                self._safe, self._written = self._ahead(place, steps + (stopped - 2) * each, spent_s(stopped - 1), step_s, paced_s), None
+            self._begin_writing(last, at_s)
         written_s = spent_s(begun - 1) + (held_s if whole else min(since_s, held_s))
         made = steps + (begun - 1) * each + max(since_s - held_s, 0.0) / step_s
         self._place = self._ahead(place, made, written_s, step_s, paced_s)
@@ -340,14 +315,18 @@ class Renewal:
 
     def _write(self) -> None:
         """A checkpoint of where the training is, for which it has waited."""
-        writing = self._course.writing
-        assert writing is not None
-        if writing.lasts_s:
-            if self._written is not None:
-                self._safe = self._written[1]
-            self._written = self._now + writing.lasts_s, self._place.copy()
-        else:
-            self._safe = self._place.copy()
+        self._begin_writing(self._place.copy(), self._now)
+
+    def _begin_writing(self, place: _Place, at_s: float) -> None:
+        """A checkpoint of a place is written from some time on; the one before it had been."""
+        assert self._course.writing is not None
+        until_s = at_s + self._course.writing.lasts_s
+        if until_s <= self._now:
+            self._safe, self._written = place, None
+            return
+        if self._written is not None:
+            self._safe = self._written[1]
+        self._written = until_s, place
 
     # -- what happens to it ----------------------------------------------------------
 
@@ -417,14 +396,13 @@ class Renewal:
         """Whether what workers train is kept by others than them."""
         return not self._crew.effect_of(Arrival(0.0, "worker", 0)).rolls_back
 
-    @property
-    def _safe_steps(self) -> float:
-        return self._before[self._safe.epoch] + self._safe.step
+    def _steps_to(self, place: _Place) -> float:
+        return self._before[place.epoch] + place.step
 
     @property
     def _read_s(self) -> float:
         """Of the last checkpoint; before the first nothing is read."""
-        return self._course.writing.restore_s if self._course.writing is not None and self._safe_steps else 0.0
+        return self._course.writing.restore_s if self._course.writing is not None and self._steps_to(self._safe) else 0.0
 
     def _fault(self, fault: Arrival) -> float:
         """Something fails now; until when nothing is trained because of it."""
@@ -441,7 +419,7 @@ class Renewal:
         self._count += 1
         if self._count > _MOST_FAULTS:
             raise SimulationError(
-                f"the job does not end: after {_MOST_FAULTS:,} faults in {now:,.0f} s only {self._safe_steps:,.0f} of its "
+                f"the job does not end: after {_MOST_FAULTS:,} faults in {now:,.0f} s only {self._steps_to(self._safe):,.0f} of its "
                 f"{course.steps:,.0f} steps have been kept by a checkpoint; write checkpoints more often (job.checkpoint), or give longer "
                 "mean times between faults (job.faults)"
             )
