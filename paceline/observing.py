@@ -16,6 +16,7 @@ from simulator.base.files import Output
 from simulator.base.records import Observer
 from simulator.base.text import Short, counted
 from simulator.observing.recording import FanOut, Recording
+from simulator.resolve.resolve import Asked
 from simulator.results.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
@@ -82,7 +83,8 @@ def observe(
 
     ``reads`` is the scenario's file, which must not be written over.
     """
-    recording, page = Recording(scenario), None
+    asked = Asked.of(scenario)
+    recording, page = Recording(asked.resolved), None
     observers: list[Observer] = [recording] if trace is not None else []
     if trace is not None:
         from simulator.observing.chrome_trace import TRACE
@@ -92,8 +94,8 @@ def observe(
         if tensorboard is not None:
             from simulator.observing.tensorboard import TensorBoard
 
-            observers.append(open_files.enter_context(TensorBoard(tensorboard, scenario, force=force)))
-        result = simulate(scenario, observer=FanOut(observers) if observers else None, progress=progress)
+            observers.append(open_files.enter_context(TensorBoard(tensorboard, asked.resolved, force=force)))
+        result = simulate(asked, observer=FanOut(observers) if observers else None, progress=progress)
     bound = "" if page is None else _write_trace(page, scenario, recording)
     if not audit:
         return Observation(result, {}, {}, trace, bound, tensorboard)

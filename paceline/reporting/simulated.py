@@ -155,8 +155,9 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
         The run cannot be made small enough.
     """
     short, note = shortened(scenario)
-    recording = Recording(short)
-    replicate(resolve(short), 0, recording)
+    resolved = resolve(short)
+    recording = Recording(resolved)
+    replicate(resolved, 0, recording)
     return laid_out(recording, name, warmup=short.warmup * len({step.replica for step in recording.steps}), note=note)
 
 

@@ -43,8 +43,7 @@ from simulator.base.records import (
 )
 from simulator.base.text import format_seconds, format_share
 from simulator.resolve.drawing import as_workers
-from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 
 
 class Recording:
@@ -53,12 +52,13 @@ class Recording:
     Parameters
     ----------
     scenario
-        The scenario that is run, for the names of stages and copies; left out: replicas have numbers alone.
+        The scenario that is run, resolved, for the names of stages and copies; left out: replicas have numbers alone.
     """
 
-    def __init__(self, scenario: Scenario | None = None) -> None:
+    def __init__(self, scenario: Resolved | None = None) -> None:
         # devices that split tensors are one in a run's records
-        self._resolved = as_workers(resolve(scenario)) if scenario is not None else None
+        self._scenario = as_workers(scenario) if scenario is not None else None
+        self._model = self._scenario.strategy.model_parallel(self._scenario) if self._scenario is not None else None
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []
@@ -76,15 +76,15 @@ class Recording:
     @property
     def cut(self) -> bool:
         """Whether the run's steps consist of micro-batches (``Strategy.cuts_batches``); False without a scenario."""
-        return self._resolved is not None and self._resolved.strategy.cuts_batches
+        return self._scenario is not None and self._scenario.strategy.cuts_batches
 
     def name_of(self, replica: int) -> str:
         """What a replica is called; empty: by its number alone."""
-        return self._resolved.strategy.model_parallel(self._resolved).name_of_rank(replica) if self._resolved is not None else ""
+        return self._model.name_of_rank(replica) if self._model is not None else ""
 
     def beside(self, replica: int) -> Sequence[int]:
         """Who hold one model together with it, itself included, in the order of its stages; empty without stages."""
-        return self._resolved.strategy.model_parallel(self._resolved).ranks_beside(replica) if self._resolved is not None else ()
+        return self._model.ranks_beside(replica) if self._model is not None else ()
 
     def named(self, place: Place) -> Place:
         """The place with its replica's name filled in; unchanged if it belongs to no replica."""

@@ -20,8 +20,7 @@ from tensorboardX.record_writer import masked_crc32c
 from simulator.base.files import Output, OutputKind, check_folder
 from simulator.base.records import Record, Step, Update
 from simulator.resolve.drawing import as_workers
-from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written anew by each run, so that a folder holds one run."""
@@ -59,7 +58,7 @@ class TensorBoard:
     folder
         TensorBoard's ``--logdir``, or a folder in it; made if it is not there.
     scenario
-        What is simulated.
+        What is simulated, resolved.
     force
         Replace the folder's file of this name whatever it is.
 
@@ -69,10 +68,10 @@ class TensorBoard:
         The folder is a file, or cannot be made or written to, or its file of this name is no run of Paceline.
     """
 
-    def __init__(self, folder: Path, scenario: Scenario, *, force: bool = False) -> None:
+    def __init__(self, folder: Path, scenario: Resolved, *, force: bool = False) -> None:
         self._output = Output(check_folder(folder, "tensorboard") / EVENT_FILE, EVENTS, force=force, argument="tensorboard")
         self.file = self._output.path
-        simulated = as_workers(resolve(scenario))  # whose steps are written: devices taken together are one
+        simulated = as_workers(scenario)  # whose steps are written: devices taken together are one
         self._replicas = simulated.ranks
         self._batch = simulated.batch / simulated.layout.ranks_per_replica
         total = simulated.run.total_steps(simulated.ranks)

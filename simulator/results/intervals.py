@@ -134,13 +134,16 @@ def interval_of_jobs(
     """
     if len(values) < FEWEST_REPLICATIONS or relative_error == CERTAIN:
         times_s = [value**power if value else 0.0 for value in values]  # a rate of 0 is of a job that never ended
-        share = math.fsum(map(operator.mul, times_s, shares)) / math.fsum(times_s)
+        whole_s = math.fsum(times_s)  # costs of nothing, say, have no interval either
+        share = math.fsum(map(operator.mul, times_s, shares)) / whole_s if whole_s else 0.0
         return prediction_interval(values, relative_error.times(share))
     count, order = len(values), np.argsort(values, kind="stable")
     chances, away = _lattice()
-    sample, its_shares = (np.interp(chances * (count + 1), np.arange(1, count + 1), np.asarray(each)[order]) for each in (values, shares))
+    sample, share_of_steps = (
+        np.interp(chances * (count + 1), np.arange(1, count + 1), np.asarray(each)[order]) for each in (values, shares)
+    )
     away = away * np.where(away < 0, relative_error.low, relative_error.high)
-    low, high = np.quantile(sample * (1 - its_shares + its_shares * np.exp(power * away)) ** power, [0.05, 0.95]).tolist()
+    low, high = np.quantile(sample * (1 - share_of_steps + share_of_steps * np.exp(power * away)) ** power, [0.05, 0.95]).tolist()
     mean = float(np.add.reduce(np.asarray(values, dtype=float)) / count)
     return Estimate(mean=mean, low=min(low, mean), high=max(high, mean))
 
@@ -159,7 +162,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float], relative_error:
     ----------
     ours, theirs
         Throughput or the like of each replication, all above zero, in the order of the replications.
-    off
+    relative_error
         Of the ratio: :func:`simulator.spec.uncertainty.between`.
 
     Raises

@@ -75,8 +75,7 @@ def with_communication(scenario: Scenario, factor: float) -> Scenario:
     cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
     for joins in ("devices", "host", "replicas"):
         cluster = _with_links(cluster, joins, bandwidth=factor, latency=1.0 / factor)
-    if cluster.transport.flow_cap_bytes_per_s is not None:
-        cluster = with_times(cluster, {"transport.flow_cap_bytes_per_s": factor})
+    cluster = with_times(cluster, {"transport.flow_cap_bytes_per_s": factor})
     return with_hosts(changed(scenario, cluster=cluster), factor)
 
 
@@ -300,9 +299,8 @@ def gains_of(
         changing: Scenario = scenario
         for part in faster:
             changing = CHANGES[part].made(changing)
-        changed_one = resolve(changing)
-        ratios = (simulated(changed_one, number) / rate for number, rate in zip(replications, rates, strict=True))
-        return statistics.fmean(ratios) - 1.0
+        resolved = Resolved(changing)  # changes leave nothing open
+        return statistics.fmean(simulated(resolved, number) / rate for number, rate in zip(replications, rates, strict=True)) - 1.0
 
     try:
         alone = {part: gain(part) for part in parts}

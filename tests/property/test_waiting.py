@@ -27,7 +27,7 @@ from simulator.resolve.resolve import resolve
 
 
 def recorded(scenario: Scenario) -> Recording:
-    recording = Recording(scenario)
+    recording = Recording(resolve(scenario))
     replicate(resolve(scenario), 0, recording)
     return recording
 

@@ -21,7 +21,7 @@ COMPUTE_S = 6e-3
 
 def recorded(scenario: Scenario, replication: int = 0) -> Recording:
     """All records of one replication."""
-    recording = Recording(scenario)
+    recording = Recording(resolve(scenario))
     replicate(resolve(scenario), replication, recording)
     return recording
 

@@ -78,6 +78,12 @@ def test_of_jobs_that_are_alike_the_interval_is_that_of_their_steps() -> None:
     assert (told.low, told.high) == pytest.approx((plain.low, plain.high), rel=0.05)
 
 
+@pytest.mark.parametrize("count", [3, 19])
+def test_jobs_that_cost_nothing_cost_nothing_for_certain(count: int) -> None:
+    nothing = Estimate(mean=0.0, low=0.0, high=0.0)
+    assert interval_of_jobs([0.0] * count, [0.5] * count, RelativeError(0.1, 0.3)) == nothing
+
+
 @pytest.mark.statistics
 def test_a_job_that_rarely_waits_is_as_uncertain_as_its_steps_where_it_does_not() -> None:
     """All four machines for 19 h, none for 1 h: a job of an hour of steps, begun at any time, against a million such jobs."""

@@ -303,7 +303,7 @@ def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("order", ["data", "pipeline"])
 def test_devices_are_called_by_stage_and_copy(order: str) -> None:
     scenario = hybrid({"workers": 4, "pipeline": 2, "order": order}, 2)
-    recording = Recording(scenario)
+    recording = Recording(resolve(scenario))
     replicate(resolve(scenario), 0, recording)
     names = [recording.name_of(rank) for rank in range(4)]
     by_stage = ["stage 0 of copy 0", "stage 0 of copy 1", "stage 1 of copy 0", "stage 1 of copy 1"]
@@ -322,14 +322,14 @@ def test_devices_are_called_by_stage_and_copy(order: str) -> None:
 
 
 def test_devices_that_split_tensors_are_one_copy() -> None:
-    recording = Recording(hybrid({"workers": 4, "tensor": 2}, cluster=NODES, layer=SPLIT))
+    recording = Recording(resolve(hybrid({"workers": 4, "tensor": 2}, cluster=NODES, layer=SPLIT)))
     assert [recording.name_of(rank) for rank in range(2)] == ["copy 0", "copy 1"]
     assert not recording.beside(0)
 
 
 def test_passes_are_told_by_micro_batch() -> None:
     scenario = hybrid({"workers": 2, "pipeline": 2, "schedule": "zero-bubble"}, 2)
-    recording = Recording(scenario)
+    recording = Recording(resolve(scenario))
     replicate(resolve(scenario), 0, recording)
     assert {(span.kind, span.name) for span in recording.spans} == {
         *((kind, f"{kind} {number}") for kind in ("forward", "backward", "weights") for number in range(2)),

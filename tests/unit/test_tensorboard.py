@@ -44,7 +44,7 @@ def points_of(folder, tag):
 def watched(folder, **parts):
     scenario = scenario_from_table(scenario_table(**parts), "test")
     recording = Recording()
-    with TensorBoard(folder, scenario) as board:
+    with TensorBoard(folder, resolve(scenario)) as board:
         replicate(resolve(scenario), 0, FanOut([recording, board]))
     return scenario, recording
 
@@ -103,7 +103,7 @@ def test_bins_say_where_values_lie():
 def test_a_long_run_is_thinned(tmp_path, workers):
     steps = 20_011
     scenario = scenario_from_table(scenario_table(strategy=ASYNC | {"workers": workers}, run={"steps": steps}), "test")
-    with TensorBoard(tmp_path, scenario) as board:
+    with TensorBoard(tmp_path, resolve(scenario)) as board:
         for number in range(steps * workers):
             board.record(Step(number % workers, number * 1.0, number + 1.0, 0.0, 1.0, 0.0, 0.0, 0.0))
     points = points_of(tmp_path, "step_time_s")
@@ -125,7 +125,7 @@ def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(tmp_path):
     scenario = scenario_from_table(scenario_table(strategy=ASYNC), "test")
 
     def fail():
-        with TensorBoard(tmp_path, scenario) as board:
+        with TensorBoard(tmp_path, resolve(scenario)) as board:
             board.record(Step(0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0))
             raise ZeroDivisionError
 
@@ -133,7 +133,7 @@ def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(tmp_path):
         with pytest.raises(ZeroDivisionError):
             fail()
         assert [path.name for path in tmp_path.iterdir()] == kept
-        with TensorBoard(tmp_path, scenario):
+        with TensorBoard(tmp_path, resolve(scenario)):
             pass
         old = (tmp_path / EVENT_FILE).read_bytes()
     assert (tmp_path / EVENT_FILE).read_bytes() == old
@@ -146,10 +146,10 @@ def test_only_a_run_of_its_own_is_replaced(tmp_path):
     writer.write(Event(wall_time=1.7e9, file_version="brain.Event:2").SerializeToString())
     writer.close()
     with pytest.raises(InputError, match="is there already and is no run of Paceline; overwrite it with `force=True`"):
-        TensorBoard(tmp_path, scenario)
-    with TensorBoard(tmp_path, scenario, force=True):
+        TensorBoard(tmp_path, resolve(scenario))
+    with TensorBoard(tmp_path, resolve(scenario), force=True):
         pass
-    with TensorBoard(tmp_path, scenario):
+    with TensorBoard(tmp_path, resolve(scenario)):
         pass
 
 
@@ -157,9 +157,9 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     scenario = scenario_from_table(scenario_table(), "test")
     with pytest.raises(InputError, match="file': is a file, not a folder"):
-        TensorBoard(tmp_path / "file", scenario)
+        TensorBoard(tmp_path / "file", resolve(scenario))
     with pytest.raises(InputError, match=r"below': .*file is a file, not a folder"):
-        TensorBoard(tmp_path / "file" / "below", scenario)
+        TensorBoard(tmp_path / "file" / "below", resolve(scenario))
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_tensorboard_itself_reads_it(tmp_path):
 @pytest.mark.parametrize("strategy", [{"pipeline": 2}, {"tensor": 2}, {"pipeline": 2, "tensor": 2}, {"shard": "parameters"}])
 def test_the_course_of_a_cut_model_has_its_throughput(strategy, tmp_path):
     scenario = hybrid({"workers": 4, **strategy}, 2, cluster={"devices_per_node": 4}, layer={"tensor": {}})
-    with TensorBoard(tmp_path, scenario) as board:
+    with TensorBoard(tmp_path, resolve(scenario)) as board:
         replicate(resolve(scenario), 0, board)
     points = points_of(tmp_path, "throughput_samples_per_s")
     assert points[-1][0] == scenario.run.steps
