@@ -17,7 +17,6 @@ calibrate/profiling.py gives the flags; calibrate/measurements.py has the record
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import logging
 import re
@@ -37,19 +36,6 @@ MOST_CALLS_WAITING = 8
 WAITING = 0.5
 LONGEST_PAUSE_S = 3.0
 MOST_AHEAD = 20
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", required=True, metavar="FILE.py:NAME")
-    parser.add_argument("--batches", help="for a function that takes batch")
-    parser.add_argument("--calls", help="calls or threads at a time; left out: 1, 2, 4 and so on up to the cores")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=50, help="batches of a stretch")
-    parser.add_argument("--seconds", type=float, default=2.0, help="after which a stretch ends")
-    parser.add_argument("--epoch-seconds", type=float, default=120.0, help="that the first epoch of a cache may take")
-    parser.add_argument("--out", required=True)
-    return parser.parse_args()
 
 
 _GIVEN = {"prefetch": 1, "cache": True, "num_parallel_calls": 1}
@@ -206,7 +192,7 @@ def bytes_read() -> int | None:
 class Probe:
     """One run: all settings in turn, round by round."""
 
-    def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
+    def __init__(self, tf: Any, arguments: Any, recorder: Any) -> None:
         self.tf, self.arguments, self.recorder = tf, arguments, recorder
         self.source = Source(tf, arguments.input)
         self.cores = len(machine.cores_of_process())
@@ -394,12 +380,18 @@ def in_short(message: str) -> str:
 
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
-    arguments = _arguments()
-    recorder = Recorder(arguments.out)
-    recorder.header("input", vars(arguments))
-    recording.let_import(arguments.input)
+    arguments = recording.asked(
+        __doc__,
+        input=None,
+        batches=None,  # for a function that takes batch
+        calls=None,  # calls or threads at a time; left out: 1, 2, 4 and so on up to the cores
+        rounds=5,
+        count=50,  # batches of a stretch
+        seconds=2.0,  # after which a stretch ends
+        epoch_seconds=120.0,  # that the first epoch of a cache may take
+    )
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         tf = recording.framework("tensorflow")
         tf.config.set_visible_devices([], "GPU")  # batches are prepared on the host; the GPU stays with whom it belongs to
         recorder.write("fingerprint", **machine.fingerprint(tf, "/CPU:0", "CPU"))
@@ -409,4 +401,4 @@ def main() -> int:
         at = " at " + where if where else ""
         return f"{arguments.input}: raises {type(error).__name__}{at}: {in_short(str(error)[:2000])}"
 
-    return recording.recorded(measure, recorder, arguments.input, said)
+    return recording.run("input", arguments, measure, arguments.input, said=said)

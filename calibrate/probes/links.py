@@ -292,15 +292,13 @@ def main() -> int:
     command, gloo = arguments.command, arguments.carrier == "gloo"
     if command == "serve":
         return serve(arguments.address, arguments.carrier)
-    recorder = Recorder(arguments.out)
     unknown = {"command", "logical_devices"} if gloo else {"command", "carrier"}
-    recorder.header(command, {key: value for key, value in vars(arguments).items() if key not in unknown})
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         if not arguments.peer:  # before TensorFlow or PyTorch start their threads
             from .testbed import links  # which there is not on every system
 
             links.isolate("; if this network is trusted, " + OTHERWISE[arguments.carrier])
         (measure_gloo if gloo else measure_links if command == "links" else measure_servers)(arguments, recorder)
 
-    return recording.recorded(measure, recorder)
+    return recording.run(command, arguments, measure, header={key: value for key, value in vars(arguments).items() if key not in unknown})

@@ -8,7 +8,6 @@ draws are independent and a batch's noise is that of its samples over their numb
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from . import machine, recording, training
@@ -61,25 +60,22 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
 
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--big", type=int, default=0, help="samples of the larger batch; 0: 32 batches, at least 1,024, at most all")
-    parser.add_argument("--epochs", type=float, required=True)
-    parser.add_argument("--moments", type=int, default=20)
-    parser.add_argument("--draws", type=int, default=128)
-    parser.add_argument("--big-draws", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device")
-    parser.add_argument("--out", required=True)
-    asked = parser.parse_args()
-    recorder = Recorder(asked.out)
-    recorder.header("noise_scale", vars(asked))
-    recording.let_import(asked.problem)
+    arguments = recording.asked(
+        __doc__,
+        problem=None,
+        batch=int,
+        big=0,  # samples of the larger batch; 0: 32 batches, at least 1,024, at most all
+        epochs=float,
+        moments=20,
+        draws=128,
+        big_draws=32,
+        seed=0,
+        device=None,
+    )
 
-    def measure() -> None:
-        tf, on_device = machine.tensorflow_alike(recorder, asked.device)
+    def measure(recorder: Recorder) -> None:
+        tf, on_device = machine.tensorflow_alike(recorder, arguments.device)
         with on_device:
-            measured(tf, asked.problem, asked, recorder)
+            measured(tf, arguments.problem, arguments, recorder)
 
-    return recording.recorded(measure, recorder, asked.problem)
+    return recording.run("noise_scale", arguments, measure, arguments.problem)

@@ -78,16 +78,14 @@ class StartUp:
 
 def evaluation(step: Callable[[], Any], timed: Callable[[Callable[[], Any]], float], batch: int, recorder: Any) -> None:
     """Time the first evaluation steps of this process."""
-    try:
+    with or_said("evaluation", recorder):
         for index in range(EVALUATIONS):
             recorder.write("evaluation", batch=batch, index=index, seconds=timed(step))
-    except Exception as error:  # the user's code may raise anything; the measurement stands
-        unmeasured("evaluation", error, recorder)
 
 
 def iterator_ends(tf: Any, step: Callable[[], Any], timed: Callable[[Callable[[], Any]], float], recorder: Any) -> None:
     """Step through short data sets, and time how long the end of each one's iterator takes; nothing where steps are slow."""
-    try:
+    with or_said("iterators", recorder):
         step_s = max(timed(step), 1e-6)
         if step_s > SLOW_STEP_S:
             return
@@ -106,8 +104,6 @@ def iterator_ends(tf: Any, step: Callable[[], Any], timed: Callable[[Callable[[]
             recorder.write("iterator", index=index, age_s=ended - born, wait_s=time.perf_counter() - ended)
             if time.perf_counter() - began > ITERATORS_LIMIT_S:
                 break
-    except Exception as error:  # the measurement stands
-        unmeasured("iterators", error, recorder)
 
 
 def _steps_of(step_s: float) -> int:
@@ -132,6 +128,15 @@ def unmeasured(what: str, error: Any, recorder: Any) -> None:
     recorder.write("unmeasured", what=what, why=why[:500])
 
 
+@contextlib.contextmanager
+def or_said(what: str, recorder: Any) -> Iterator[None]:
+    """Within, an error is said in the file: the user's code may raise anything, a disk may be full; what was measured stands."""
+    try:
+        yield
+    except Exception as error:
+        unmeasured(what, error, recorder)
+
+
 def variables_of_step(tf: Any, step: Callable[[], Any]) -> list[Any]:
     """All variables that a step of the user's own touches, those of its optimizer among them, by its graph."""
     graph = tf.function(step, autograph=False).get_concrete_function().graph
@@ -150,16 +155,15 @@ def checkpoints(state: Any, size_bytes: int, copied: Callable[[], list[Any]], be
     copied
         Copies them to the host, as an asynchronous checkpoint does before training goes on.
     """
-    try:
-        with disk_beside(beside) as folder:
-            _check_room(size_bytes, folder)
-            began = time.perf_counter()
-            for index in range(CHECKPOINTS):
-                recorder.write("checkpoint", index=index, **_one(state, copied, folder))
-                if time.perf_counter() - began > CHECKPOINTS_LIMIT_S:
-                    break
-    except Exception as error:  # a full disk, or a state that cannot be written
-        unmeasured("checkpoint", error, recorder)
+    with or_said("checkpoint", recorder), disk_beside(beside) as folder:
+        free = shutil.disk_usage(folder).free
+        if free < 2 * size_bytes:  # the user's disk must not be filled by a measurement
+            raise OSError(f"{folder}: has {free / 2**20:.0f} MiB free, less than twice the {size_bytes / 2**20:.0f} MiB of a checkpoint")
+        began = time.perf_counter()
+        for index in range(CHECKPOINTS):
+            recorder.write("checkpoint", index=index, **_one(state, copied, folder))
+            if time.perf_counter() - began > CHECKPOINTS_LIMIT_S:
+                break
 
 
 @contextlib.contextmanager
@@ -176,12 +180,6 @@ def disk_beside(out: str) -> Iterator[str]:
 def bytes_of(tf: Any, variables: list[Any]) -> int:
     """Bytes of variables of TensorFlow."""
     return sum(math.prod(int(size) for size in variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
-
-
-def _check_room(size: int, folder: str) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < 2 * size:  # the user's disk must not be filled by a measurement
-        raise OSError(f"{folder}: has {free / 2**20:.0f} MiB free, less than twice the {size / 2**20:.0f} MiB of a checkpoint")
 
 
 def write_state(state: Any, place: str) -> tuple[str, list[str], float]:

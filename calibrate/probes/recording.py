@@ -7,6 +7,7 @@ written here).
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib
 import json
@@ -23,7 +24,7 @@ EXIT_FAILED = 3
 """Of the user's code, or of what the probe does."""
 EXIT_NOT_INSTALLED = 4
 EXIT_USAGE = 5
-EXIT_TERMINATED = 128 + signal.SIGTERM
+EXIT_TERMINATED, EXIT_INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
 
 
 class Recorder:
@@ -98,27 +99,60 @@ def let_import(target: str) -> None:
     sys.path[:0] = [os.path.dirname(os.path.abspath(target.rpartition(":")[0])), os.getcwd()]
 
 
-def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said: Callable[[Exception, str], str] | None = None) -> int:
-    """Measure, and record that this came to its end, or why it did not; returns the exit status.
+def asked(described: str | None, **flags: Any) -> argparse.Namespace:
+    """What was asked for: flags by their defaults, and ``--out``.
+
+    None and a type stand for a text and a number that may be left out, False for a switch. Whoever starts a probe checks what it gives.
+    """
+    parser = argparse.ArgumentParser(description=described, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif default is None or isinstance(default, type):
+            parser.add_argument(flag, type=default or str)
+        else:
+            parser.add_argument(flag, type=type(default), default=default)
+    parser.add_argument("--out", required=True)
+    return parser.parse_args()
+
+
+def run(
+    probe: str,
+    arguments: Any,
+    measure: Callable[[Recorder], None],
+    target: str = "",
+    header: dict[str, Any] | None = None,
+    said: Callable[[Exception, str], str] | None = None,
+) -> int:
+    """Measure, and record what was asked for, and that this came to its end or why it did not; returns the exit status.
 
     Parameters
     ----------
+    probe
+        What the header calls it.
+    arguments
+        What was asked for; ``out`` is the file of measurements.
     measure
-        Measures.
-    recorder
-        Takes the records.
+        Measures, and writes records.
     target
-        FILE:NAME of the user's code; where it failed in there is recorded.
+        FILE:NAME of the user's code, which may import what stands beside it; where it failed in there is recorded.
+    header
+        What is recorded of the arguments; all of them, if None.
     said
         What the user's code did wrong, of an exception and the place in that code: whoever asked is at fault then. Else the exception's
         own message.
     """
+    recorder = Recorder(arguments.out)
+    recorder.header(probe, vars(arguments) if header is None else header)
+    if target:
+        let_import(target)
 
     def failed(kind: str, message: str, where: str = "", **more: str) -> None:
         recorder.write("error", type=kind, message=message, where=where, **more)
 
     try:
-        measure()
+        measure(recorder)
         recorder.write("end")
         return 0
     except NotInstalledError as error:
@@ -127,6 +161,9 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
     except Terminated:
         failed("SIGTERM", "was ended by SIGTERM")
         return EXIT_TERMINATED
+    except KeyboardInterrupt:
+        failed("KeyboardInterrupt", "was interrupted (Ctrl-C)")
+        return EXIT_INTERRUPTED
     except SystemExit as error:
         failed("SystemExit", f"your code ended the process, with {error.code!r}", place_in(error, target))
         return EXIT_FAILED

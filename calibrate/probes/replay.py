@@ -9,7 +9,6 @@ the updates.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections import Counter
@@ -239,23 +238,17 @@ def _checkpoints(updates: int, count: int) -> Iterator[int]:
 
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", required=True)
-    parser.add_argument("--request", help="left out: only say what the problem is")
-    parser.add_argument("--identity", default="", help="of the problem, for whoever reads the measurements")
-    parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
-    recorder = Recorder(arguments.out)
+    # without a request it only says what the problem is; the identity is for whoever reads the measurements
+    arguments = recording.asked(__doc__, problem=None, request=None, identity="")
     request: dict[str, Any] = {"runs": []}
     if arguments.request:
         with open(arguments.request, encoding="utf-8") as file:
             request = json.load(file)
-    recorder.header("replay", {"problem": arguments.problem, "identity": arguments.identity})
-    recording.let_import(arguments.problem)
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         tf, on_device = machine.tensorflow_alike(recorder, None)
         with on_device:
             Replay(tf, arguments.problem, request, recorder).run()
 
-    return recording.recorded(measure, recorder, arguments.problem)
+    header = {"problem": arguments.problem, "identity": arguments.identity}
+    return recording.run("replay", arguments, measure, arguments.problem, header)

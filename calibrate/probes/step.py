@@ -23,7 +23,6 @@ calibrate/profiling.py gives the flags; calibrate/measurements.py has the record
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import time
@@ -40,27 +39,6 @@ WARM_UP_LIMIT_S = 60.0
 FIRST_PAUSE_S = 0.1
 TOGETHER_LIMIT_S = 300.0
 LACKING = "the cost of parameter servers, ends of tf.data iterators and counts of operations are measured under TensorFlow alone"
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--model")
-    target.add_argument("--step")
-    parser.add_argument("--batches", default="16,32,64")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=5, help="disturbed rounds that are measured again, at most")
-    parser.add_argument("--together", help="FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only")
-    parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
-    parser.add_argument("--cores", help="numbers of the cores to run on")
-    parser.add_argument("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras")
-    parser.add_argument("--device")
-    parser.add_argument("--precision", choices=("float32", "mixed_float16", "mixed_bfloat16", "bfloat16"), default="float32")
-    parser.add_argument("--jit", action="store_true")
-    parser.add_argument("--layers", action="store_true", help="measure each layer of a Keras model too")
-    parser.add_argument("--out", required=True)
-    return parser.parse_args()
 
 
 class Timing:
@@ -247,16 +225,13 @@ class Probe(Timing):
         elif not of_tensorflow:
             overheads.unmeasured("checkpoint", "a step of your own does not tell what it trains", recorder)
         else:
-            try:
-                variables = overheads.variables_of_step(on.tf, step)
-            except Exception as error:  # it may depend on values, or on being called outside a graph
-                overheads.unmeasured("checkpoint", error, recorder)
-                return
             import numpy
 
-            size_bytes = overheads.bytes_of(on.tf, variables)
-            state = on.tf.train.Checkpoint(variables=variables)
-            overheads.checkpoints(state, size_bytes, lambda: [numpy.array(each) for each in variables], self.arguments.out, recorder)
+            with overheads.or_said("checkpoint", recorder):  # it may depend on values, or on being called outside a graph
+                variables = overheads.variables_of_step(on.tf, step)
+                size_bytes = overheads.bytes_of(on.tf, variables)
+                state = on.tf.train.Checkpoint(variables=variables)
+                overheads.checkpoints(state, size_bytes, lambda: [numpy.array(each) for each in variables], self.arguments.out, recorder)
 
     def count(self, steps: dict[int, Step]) -> None:
         """What each step asks of a device; last, since tracing runs the user's Python once more. A step that cannot be counted is none."""
@@ -314,16 +289,28 @@ def framework_of(arguments: Any) -> Any:
 
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
-    arguments = _arguments()
+    arguments = recording.asked(
+        __doc__,
+        model=None,
+        step=None,
+        batches="16,32,64",
+        steps=50,
+        rounds=10,
+        repeats=5,  # disturbed rounds that are measured again, at most
+        together=None,  # FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only
+        launch=int,  # number of this launch of several processes at once
+        cores=None,  # numbers of the cores to run on
+        backend="tensorflow",  # of Keras
+        device=None,
+        precision="float32",  # a policy of Keras
+        jit=False,
+        layers=False,  # each layer of a Keras model too
+    )
     if arguments.cores:
         os.sched_setaffinity(0, [int(core) for core in arguments.cores.split(",")])
     start_up, watch = overheads.StartUp(), machine.Watch()
-    recorder = Recorder(arguments.out)
-    recorder.header("step", vars(arguments))
-    target = arguments.model or arguments.step
-    recording.let_import(target)
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         os.environ["KERAS_BACKEND"] = arguments.backend  # which a step of the user's own may import
         on = framework_of(arguments)
         of_tensorflow = arguments.backend == "tensorflow"
@@ -338,4 +325,4 @@ def main() -> int:
             training.keras_of(arguments.backend).mixed_precision.set_global_policy(arguments.precision)
         Probe(arguments, recorder, on, start_up).run()
 
-    return recording.recorded(measure, recorder, target)
+    return recording.run("step", arguments, measure, arguments.model or arguments.step)

@@ -1,7 +1,7 @@
 """The testbed's parameters: what this machine and TensorFlow cost beyond the bytes and the compute.
 
-:data:`MEANINGS` and :data:`PRIORS` name every parameter. clocks.py, fitting.py and unexplained.py estimate them, scenarios.py puts
-them into a scenario: a new one needs a line in both tables and a place in these modules. :class:`Platform` is also the file
+:data:`MEANINGS` and :data:`PRIORS` name every parameter. clocks.py and fitting.py estimate them, scenarios.py puts them into a
+scenario: a new one needs a line in the table and a place in these modules. :class:`Platform` is also the file
 that ``paceline testbed fit`` writes; with other parameters it needs another ``schema_version``.
 """
 
@@ -25,73 +25,51 @@ from simulator.base.validation_errors import rule_of
 if TYPE_CHECKING:
     import pandas as pd
 
-MEANINGS: dict[str, str] = {
-    "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
-    "loopback_bytes_per_s": "rate of a connection over loopback, the cores' work on it apart",
-    "loopback_per_byte_s": "work of the cores on a byte of a pull or push over loopback, both hosts together",
-    "loopback_step_s": "work of the cores on a step over loopback whatever its bytes: calls, scheduling, messages (sessions)",
-    "loopback_async_step_s": "the same where a coordinator hands out the steps, its own work apart",
-    "loopback_waited_share": "share of the work on bytes that a transfer waits for; the rest goes on beside the step",
-    "loopback_ring_per_byte_s": "work of the cores on a byte that is reduced over loopback, for each rank: packing, sending, adding",
-    "mirrored_per_byte_s": "work of the cores on a byte that a replica of MirroredStrategy hands to the next one, in one process",
-    "tensor_s": "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time",
-    "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",
-    "turn_s": "work of the two hosts of a ring on a message, one after the other (gRPC RecvBuf), while neither sends nor receives it",
-    "turn_per_byte_s": "the same for each byte: into a protocol buffer, out of it, added to the receiver's own",
-    "ring_cpu_per_byte_s": "work of the cores on a byte that a ring sends over shaped links: on messages, and the kernel's meanwhile",
-    "dispatch_s": "the coordinator's own work for a step; it does one at a time",
-    "coordinator_s": "from a step's end to the next one's begin beyond that: messages to and from the coordinator",
-    "session_s": "from a session's step to its next (compat.v1): the client's work",
-    "accumulate_s": "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief",
-    "ring_step_s": "from a ring worker's step to its next: the call of the function, the collective's set-up",
-    "mirrored_step_s": "the same of MirroredStrategy, whose replicas are in one process",
-    "server_s": "a server's service of one gradient tensor",
-    "server_per_byte_s": "the same for each byte",
-    "sleep_s": "how much longer than asked the emulated device sleeps",
-    "queue_s": "what a transfer keeps waiting in its sender's queue where one queue serves all (sharing = tcp): later ones stand behind it",
-    "weight_sigma": "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm where a "
-    "connection has room for one packet of 64 KiB in the buffer; less the more it has room for",
-    "noise": "over shaped links: relative standard deviation of repeats of one setting; each run has its own",
-    "loopback_noise": "the same over loopback, where the cores are the limit",
-    "misfit": "over shaped links: relative standard deviation of how far a setting as a whole is off, beyond that noise",
-    "loopback_misfit": "the same over loopback",
-}
-"""What each parameter is."""
-
-
-PRIORS: dict[str, tuple[float, float, float]] = {
-    "wire_bytes_per_byte": (1.046, 1.03, 1.07),
-    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
-    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
-    "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3),
-    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2),
-    "loopback_waited_share": (0.5, 0.25, 1.0),
-    "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
-    "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9),
-    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
-    "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
-    "turn_s": (7.0e-4, 7.0e-5, 4.0e-3),
-    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9),
-    "ring_cpu_per_byte_s": (3.0e-9, 1.5e-9, 6.0e-9),
-    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3),
-    "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2),
-    "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
-    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2),
-    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2),
-    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3),
-    "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
-    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
-    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
-    "queue_s": (2.0e-3, 5.0e-4, 8.0e-3),
-    "weight_sigma": (0.4, 0.15, 1.0),
-    "noise": (0.01, 0.002, 0.05),
-    "loopback_noise": (0.03, 0.01, 0.1),
-    "misfit": (0.01, 0.002, 0.05),
-    "loopback_misfit": (0.05, 0.01, 0.2),
-}
-"""Where a parameter is put that no run determines: value, and the ends of its 90% interval (orders of magnitude seen on
-CPU machines). In the least squares the interval weighs as one more, weak observation."""
-
+_PARAMETERS: dict[str, tuple[float, float, float, str]] = {
+    "wire_bytes_per_byte": (1.046, 1.03, 1.07, "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)"),
+    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9, "rate of a connection over loopback, the cores' work on it apart"),
+    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9, "work of the cores on a byte of a pull or push over loopback, both hosts together"),
+    "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3,
+        "work of the cores on a step over loopback whatever its bytes: calls, scheduling, messages (sessions)"),
+    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2, "the same where a coordinator hands out the steps, its own work apart"),
+    "loopback_waited_share": (0.5, 0.25, 1.0, "share of the work on bytes that a transfer waits for; the rest goes on beside the step"),
+    "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9,
+        "work of the cores on a byte that is reduced over loopback, for each rank: packing, sending, adding"),
+    "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9,
+        "work of the cores on a byte that a replica of MirroredStrategy hands to the next one, in one process"),
+    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4, "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time"),
+    "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9,
+        "the same for each byte: serialising before it is sent, parsing after it has come whole"),
+    "turn_s": (7.0e-4, 7.0e-5, 4.0e-3,
+        "work of the two hosts of a ring on a message, one after the other (gRPC RecvBuf), while neither sends nor receives it"),
+    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9, "the same for each byte: into a protocol buffer, out of it, added to the receiver's own"),
+    "ring_cpu_per_byte_s": (3.0e-9, 1.5e-9, 6.0e-9,
+        "work of the cores on a byte that a ring sends over shaped links: on messages, and the kernel's meanwhile"),
+    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3, "the coordinator's own work for a step; it does one at a time"),
+    "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2,
+        "from a step's end to the next one's begin beyond that: messages to and from the coordinator"),
+    "session_s": (1.5e-3, 2.0e-4, 1.0e-2, "from a session's step to its next (compat.v1): the client's work"),
+    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2, "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief"),
+    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2, "from a ring worker's step to its next: the call of the function, the collective's set-up"),
+    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3, "the same of MirroredStrategy, whose replicas are in one process"),
+    "server_s": (2.0e-5, 2.0e-6, 5.0e-4, "a server's service of one gradient tensor"),
+    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9, "the same for each byte"),
+    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3, "how much longer than asked the emulated device sleeps"),
+    "queue_s": (2.0e-3, 5.0e-4, 8.0e-3,
+        "what a transfer keeps waiting in its sender's queue where one queue serves all (sharing = tcp): later ones stand behind it"),
+    "weight_sigma": (0.4, 0.15, 1.0,
+        "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm where a "
+        "connection has room for one packet of 64 KiB in the buffer; less the more it has room for"),
+    "noise": (0.01, 0.002, 0.05, "over shaped links: relative standard deviation of repeats of one setting; each run has its own"),
+    "loopback_noise": (0.03, 0.01, 0.1, "the same over loopback, where the cores are the limit"),
+    "misfit": (0.01, 0.002, 0.05,
+        "over shaped links: relative standard deviation of how far a setting as a whole is off, beyond that noise"),
+    "loopback_misfit": (0.05, 0.01, 0.2, "the same over loopback"),
+}  # fmt: skip
+"""Of each parameter the value where it is put that no run determines, the ends of its 90% interval (orders of magnitude seen on
+CPU machines), and what it is. In the least squares the interval weighs as one more, weak observation."""
+MEANINGS = {name: meaning for name, (*_, meaning) in _PARAMETERS.items()}
+PRIORS = {name: (value, low, high) for name, (value, low, high, _) in _PARAMETERS.items()}
 
 PARAMETER_COLUMNS = (
     Column("parameter", "any", left=True),

@@ -86,10 +86,8 @@ def main() -> int:
     supervisor.die_with(arguments.parent)
     with open(arguments.setting, encoding="utf-8") as file:
         setting: dict[str, Any] = json.load(file)
-    recorder = Recorder(arguments.out)
-    recorder.header("testbed", {"setting": setting})
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         links.check_tools()
         congestion = links.Congestion(setting["link"]["congestion"])
         links.new_namespace()
@@ -109,4 +107,4 @@ def main() -> int:
             Hosts(None, setting, recorder, congestion, repeat).run()
             progress(repeat + 1, setting["repeats"], setting["task"])
 
-    return recording.recorded(measure, recorder)
+    return recording.run("testbed", arguments, measure, header={"setting": setting})

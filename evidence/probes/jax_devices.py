@@ -86,10 +86,9 @@ def main() -> int:
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={arguments.devices}"
-    recorder = Recorder(arguments.out)
-    recorder.header("step" if arguments.model else "links", vars(arguments) | {"backend": "jax", "logical_devices": arguments.devices})
+    header = vars(arguments) | {"backend": "jax", "logical_devices": arguments.devices}
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         keras = training.keras_of("jax")
         on = OnAll("CPU")
         recorder.write("fingerprint", **on.fingerprint(), keras=keras.__version__)
@@ -107,4 +106,4 @@ def main() -> int:
             timing.warm_up(batch, step)
         timing.time_plain(steps, len(steps) * arguments.steps)
 
-    return recording.recorded(measure, recorder, arguments.model or "")
+    return recording.run("step" if arguments.model else "links", arguments, measure, arguments.model or "", header)

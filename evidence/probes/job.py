@@ -140,11 +140,8 @@ def main() -> int:
     """Run the training; the exit status tells the parent who is at fault."""
     clock, watch = overheads.StartUp(), Watch()
     arguments = _arguments()
-    recorder = Recorder(arguments.out)
-    recorder.header("job", vars(arguments))
-    recording.let_import(arguments.model)
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         tf = recording.framework("tensorflow")
         device, kind = machine.choose_device(tf, arguments.device)
         with clock.without():
@@ -152,4 +149,4 @@ def main() -> int:
         _fit(tf, arguments, recorder, clock, device, kind)
         recorder.write("load", stage="rounds", why="", **watch.end())
 
-    return recording.recorded(measure, recorder)
+    return recording.run("job", arguments, measure, arguments.model)

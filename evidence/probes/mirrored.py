@@ -6,7 +6,6 @@ replica. evidence/studies/virtual_devices.py reads what is written, beside steps
 
 from __future__ import annotations
 
-import argparse
 from typing import Any, Callable
 
 from _paceline_probes import machine, recording, training
@@ -56,22 +55,12 @@ def mirrored_steps(tf: Any, builder: Callable[[], Any], mixed: bool, kind: str, 
 
 def main() -> int:
     """Measure one model with some replicas."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--replicas", type=int, required=True)
-    parser.add_argument("--batches", default="16,32,64")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--device")
-    parser.add_argument("--precision", default="float32")
-    parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
-    watch, recorder = machine.Watch(), Recorder(arguments.out)
-    recorder.header("step", vars(arguments))
-    recording.let_import(arguments.model)
+    arguments = recording.asked(
+        __doc__, model=None, replicas=2, batches="16,32,64", steps=50, rounds=10, repeats=5, device=None, precision="float32"
+    )
+    watch = machine.Watch()
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         split_device(recording.framework("tensorflow"), arguments.replicas)
         on = TensorFlow(arguments)
         recorder.write("fingerprint", **on.fingerprint())
@@ -84,4 +73,4 @@ def main() -> int:
             timing.warm_up(batch, step)
         timing.time_plain(steps, len(steps) * arguments.steps)
 
-    return recording.recorded(measure, recorder, arguments.model)
+    return recording.run("step", arguments, measure, arguments.model)

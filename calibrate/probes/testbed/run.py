@@ -8,11 +8,9 @@ each a host of its own: a worker, a parameter server, the coordinator. They die 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
-import signal
 from typing import Any
 
 from .. import machine, recording
@@ -21,8 +19,6 @@ from . import supervisor
 from .hub import is_job
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) -> None:
@@ -57,35 +53,23 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) ->
 
 def main(kind: Any = None) -> int:
     """Measure one setting, or describe one model; the exit status tells the parent who is at fault. ``kind`` is another Supervisor."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--setting")
-    what.add_argument("--describe")
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--parent", type=int, default=0, help="process that this one must not outlive")
-    parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
+    arguments = recording.asked(__doc__, setting=None, describe=None, batch=32, parent=0)
     recording.heed_sigterm()
-    supervisor.die_with(arguments.parent or os.getppid())
+    parent = arguments.parent or os.getppid()  # which this process must not outlive
+    supervisor.die_with(parent)
 
-    recorder = Recorder(arguments.out)
     if arguments.describe:
         asked = {"describe": arguments.describe, "batch": arguments.batch}
     else:
         with open(arguments.setting, encoding="utf-8") as file:
             asked = json.load(file)
 
-    def measure() -> None:
+    def measure(recorder: Recorder) -> None:
         if arguments.describe:
             from . import real
 
             real.describe(recording.framework("tensorflow"), recorder, arguments.describe, arguments.batch)
         else:
-            _measure(asked, recorder, arguments.parent or os.getppid(), kind)
+            _measure(asked, recorder, parent, kind)
 
-    try:
-        recorder.header("testbed", asked)
-        return recording.recorded(measure, recorder)
-    except KeyboardInterrupt:
-        recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
-        return EXIT_INTERRUPTED
+    return recording.run("testbed", arguments, measure, header=asked)
