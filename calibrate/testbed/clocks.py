@@ -11,7 +11,7 @@ import bisect
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.optimize import lsq_linear
 
 from calibrate.fit.estimators import Z90
 from calibrate.measurements import Updated
-from calibrate.testbed.platform import Parameter
+from calibrate.testbed.platform import PRIORS, Parameter
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.text import digits
@@ -152,31 +152,22 @@ def is_fitted(setting: TestbedSetting) -> bool:
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
 
 
-@dataclass(frozen=True)
-class LoopbackWork:
-    """What steps and bytes over loopback cost, known better together than apart; no parameters where no run was given."""
-
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    centers: Array = field(default_factory=lambda: np.zeros(0))
-    covariance: Array = field(default_factory=lambda: np.zeros((0, 0)))
-
-    def draws(self, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
-        """Joint draws."""
-        if not self.parameters:
-            return [{} for _ in range(count)]
-        drawn = np.maximum(rng.multivariate_normal(self.centers, self.covariance, size=count), 0.0)
-        return [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
-
-
-def loopback_work(readings: Sequence[Readings], priors: dict[str, tuple[float, float, float]]) -> LoopbackWork:
+def loopback_work(
+    readings: Sequence[Readings], count: int, rng: np.random.Generator
+) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
     """Least squares of CPU time per step over bytes moved, with the priors as one more, weak observation of each parameter.
 
     Parameters
     ----------
     readings
         Emulated runs of one worker with servers over loopback.
-    priors
-        By name: value, and the ends of its 90% interval.
+    count
+        How many joint draws are wanted: the parameters are known better together than apart.
+
+    Returns
+    -------
+    parameters, draws
+        What steps and bytes over loopback cost; none, and empty draws, without such runs.
     """
     rows, cpu_s = [], []
     for reading in readings:
@@ -185,8 +176,8 @@ def loopback_work(readings: Sequence[Readings], priors: dict[str, tuple[float, f
             rows.append([float(not is_async), float(is_async), 2.0 * reading.setting.moved_bytes])
             cpu_s.append((run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps))
     if not rows:
-        return LoopbackWork()
-    centers, low, high = np.transpose([priors[name] for name in _NAMES])
+        return {}, [{} for _ in range(count)]
+    centers, low, high = np.transpose([PRIORS[name] for name in _NAMES])
     widths, measured = (high - low) / (2 * Z90), np.array(cpu_s)
     weights = 1.0 / np.maximum(_RELATIVE_ERROR * measured, 1e-6)
     # in units of the priors' widths, so that all columns are of a size
@@ -201,7 +192,8 @@ def loopback_work(readings: Sequence[Readings], priors: dict[str, tuple[float, f
             _NAMES, solved.tolist(), np.sqrt(np.diag(covariance)).tolist(), widths.tolist(), strict=True
         )
     }
-    return LoopbackWork(parameters, solved, covariance)
+    drawn = np.maximum(rng.multivariate_normal(solved, covariance, size=count), 0.0)
+    return parameters, [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
 
 
 def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Parameter]:

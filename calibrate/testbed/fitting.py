@@ -78,12 +78,11 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     parameters: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
     parameters |= timed_directly(readings, cores)
     served = [reading for reading in readings if reading.setting.link is None and reading.setting.servers and is_fitted(reading.setting)]
-    over_loopback = loopback_work(served, PRIORS)
-    parameters |= over_loopback.parameters
+    over_loopback, joint = loopback_work(served, _DRAWS, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
+    parameters |= over_loopback
     simulated = _Simulated(cores)
     draws, left = _in_the_loop(readings, parameters, simulated, seed, progress)
-    joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
-    shared, queues = fit_tcp_sharing(readings, parameters, cores, count=len(draws), seed=seed)
+    shared, queues = fit_tcp_sharing(readings, parameters, cores, seed=seed)
     parameters |= shared
     _unexplained([reading for reading in readings if is_fitted(reading.setting)], left, parameters, simulated)
     return Platform(
@@ -286,7 +285,7 @@ def shows_tcp(setting: TestbedSetting) -> bool:
 
 
 def fit_tcp_sharing(
-    readings: Sequence[Readings], others: Mapping[str, Parameter], cores: float, *, count: int, seed: int
+    readings: Sequence[Readings], others: Mapping[str, Parameter], cores: float, *, seed: int
 ) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
     """How long a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
 
@@ -302,12 +301,10 @@ def fit_tcp_sharing(
     ----------
     readings
         Runs of all kinds; those that :func:`shows_tcp` names are used.
-    found
+    others
         All other parameters.
     cores
         Cores of the machine.
-    count
-        How many joint draws are wanted.
     seed
         Seed of the draws.
 
@@ -320,7 +317,7 @@ def fit_tcp_sharing(
     """
     runs = [reading for reading in readings if shows_tcp(reading.setting)]
     if not runs:
-        return {}, [{}] * count
+        return {}, [{}] * _DRAWS
     values = {name: parameter.value for name, parameter in others.items()}
     pairs = np.array(list(itertools.product(*_TRIED.values())))
     logs = np.zeros(len(pairs))
@@ -339,7 +336,7 @@ def fit_tcp_sharing(
     chances /= chances.sum()
     parameters = {name: _weighted(name, pairs[:, column], chances, len(runs)) for column, name in enumerate(_TRIED)}
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
-    chosen = pairs[rng.choice(len(pairs), size=count, p=chances)]
+    chosen = pairs[rng.choice(len(pairs), size=_DRAWS, p=chances)]
     return parameters, [dict(zip(_TRIED, pair, strict=True)) for pair in chosen.tolist()]
 
 

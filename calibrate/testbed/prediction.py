@@ -1,6 +1,6 @@
 """Predicts a testbed setting by simulated runs, each with its own draw of what the fit leaves open.
 
-The scenario is made in scenarios.py; the noise and misfit that widen the interval are estimated in unexplained.py.
+The scenario is made in scenarios.py; the noise and misfit that widen the interval are estimated in fitting.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from calibrate.testbed.platform import Platform
 from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.summary import RATE_COLUMNS
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import Short, estimated, listed
 from simulator.engine.recorder import Measured
@@ -45,9 +46,9 @@ class Prediction(Short):
     staleness
         Updates by their staleness, over all replications; empty where all step together.
     drawn
-        The interval without what the model is off by.
-    doubt
-        What it is off by, as far as it reaches this; none for a single replica.
+        The interval without the model's own error.
+    applied
+        That error, as far as it reaches this; none for a single replica.
     undetermined
         Parameters that it rests on and that no run of the fit has determined.
     """
@@ -95,13 +96,7 @@ class Prediction(Short):
         rows: list[tuple[Cell, ...]] = [(name, rate.mean, rate.low, rate.high) for name, rate in rates]
         if self.mean_staleness is not None:
             rows.append(("mean staleness", self.mean_staleness, None, None))
-        columns = (
-            Column("value", "text", " "),
-            Column("mean", "throughput"),
-            Column("low", "throughput", "90% from"),
-            Column("high", "throughput", "to"),
-        )
-        return Table(self.setting.label, columns, tuple(rows))
+        return Table(self.setting.label, (Column("value", "text", " "), *RATE_COLUMNS), tuple(rows))
 
     def to_frame(self) -> pd.DataFrame:
         """The same as a pandas table."""

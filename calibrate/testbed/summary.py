@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from calibrate.measurements import LinkCheck, Note, Repeat
-from calibrate.testbed.readings import Occurred, OneRun, Readings, faults_of, lost_steps, read_run
+from calibrate.testbed.readings import OneRun, Readings, faults_of, lost_steps, read_run
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, estimated, format_bytes, format_rate, format_share
 from simulator.results.intervals import prediction_interval
@@ -28,7 +28,8 @@ _JOBS = ("worker", "ps", "chief")
 _WIDEST_BAR = 30
 _MOST_BARS = 20
 _NAMED = 4
-_INTERVAL = (Column("mean", "throughput"), Column("low", "throughput", "90% from"), Column("high", "throughput", "to"))
+RATE_COLUMNS = (Column("mean", "throughput"), Column("low", "throughput", "90% from"), Column("high", "throughput", "to"))
+"""Of a rate with its 90% interval."""
 _WAITS = {
     "ring": {"push": "all-reduce and wait"},
     "mirrored": {"push": "all-reduce and wait"},
@@ -91,12 +92,6 @@ class MeasuredFault:
     started_again_s: float | None
     back_s: float | None
     lost_s: float
-
-    @classmethod
-    def of(cls, repeat: int, fault: Occurred) -> MeasuredFault:
-        """A fault of a repeat."""
-        killed = f"{fault.of} {fault.number}"
-        return cls(repeat, killed, fault.killed_s, fault.detection_s, fault.started_s, fault.back_s, fault.lost_s)
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,6 +187,13 @@ class TestbedRun(Short):
             )
             for number, run in zip(numbers, runs, strict=True)
         )
+        faults = [
+            MeasuredFault(
+                number, f"{fault.of} {fault.number}", fault.killed_s, fault.detection_s, fault.started_s, fault.back_s, fault.lost_s
+            )
+            for number, run in zip(numbers, runs, strict=True)
+            for fault in faults_of(run)
+        ]
         shaped = setting.link is not None
         sent = [max((task.sent_bytes for task in run.used), default=0.0) for run in runs]
         return cls(
@@ -211,7 +213,7 @@ class TestbedRun(Short):
             pulled_dense=tuple(sorted({name for note in measured.of(Note) for name in note.pulled_dense})),
             complete=measured.complete,
             failure=measured.failure.message if measured.failure else None,
-            faults=tuple(MeasuredFault.of(number, fault) for number, run in zip(numbers, runs, strict=True) for fault in faults_of(run)),
+            faults=tuple(faults),
             lost_steps=tuple(lost_steps(run) for run in runs) if setting.faults else (),
         )
 
@@ -262,9 +264,11 @@ class TestbedRun(Short):
 
     def tables(self) -> tuple[Table, ...]:
         """Repeats, the interval of the next one, staleness, parts of a step, jobs."""
-        rates = () if self.updates_per_s is None or self.samples_per_s is None else (_next(self.updates_per_s, self.samples_per_s),)
-        faults = (self._faults(),) if self.faults else ()
-        return (self._repeats(), *rates, *faults, *((self._histogram(),) if self.staleness else ()), self._step(), self._by_job())
+        shown = (
+            (self._repeats, True), (self._next, self.updates_per_s is not None), (self._faults, bool(self.faults)),
+            (self._histogram, bool(self.staleness)), (self._step, True), (self._by_job, True),
+        )  # fmt: skip
+        return tuple(made() for made, there in shown if there)
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the tables has to know."""
@@ -297,6 +301,11 @@ class TestbedRun(Short):
             Column("mean_staleness", "number", "mean staleness"),
         )
         return Table("Repeats", columns, rows).without_empty_columns()
+
+    def _next(self) -> Table:
+        rates = (("updates/s", self.updates_per_s), ("samples/s", self.samples_per_s))
+        rows = tuple((name, rate.mean, rate.low, rate.high) for name, rate in rates if rate is not None)
+        return Table("The next repeat", (Column("rate", "text"), *RATE_COLUMNS), rows)
 
     def _faults(self) -> Table:
         rows = tuple((fault.repeat + 1, *dataclasses.astuple(fault)[1:]) for fault in self.faults)
@@ -361,12 +370,6 @@ def side_by_side(runs: Iterable[TestbedRun]) -> Table:
         Column("mean_staleness", "number", "staleness"),
     )
     return Table("All files", columns, tuple(rows))
-
-
-def _next(updates_per_s: Estimate, samples_per_s: Estimate) -> Table:
-    rows = tuple((name, rate.mean, rate.low, rate.high) for name, rate in (("updates/s", updates_per_s), ("samples/s", samples_per_s)))
-    columns = (Column("rate", "text"), *_INTERVAL)
-    return Table("The next repeat", columns, rows)
 
 
 def _interval(values: list[float]) -> Estimate | None:

@@ -62,15 +62,14 @@ def test_what_a_step_costs_over_loopback_and_what_a_byte_come_apart_by_sizes(tmp
     for factor in (1.0, 1.5):
         true = TRUE | {"loopback_step_s": 4.5e-3 * factor, "loopback_per_byte_s": 1.0e-9 * factor}
         runs = [as_measured(tmp_path, setting("between-graph", 1, model=model), true) for model in ("ladder-1mb", "ladder-4mb")]
-        work = loopback_work(runs, PRIORS)
+        parameters, drawn = loopback_work(runs, 400, np.random.default_rng(0))
         for name in ("loopback_step_s", "loopback_per_byte_s"):
-            one = work.parameters[name]
+            one = parameters[name]
             assert one.determined
             assert one.low < true[name] < one.high
             assert one.value == pytest.approx(true[name], rel=0.1)
-        assert not work.parameters["loopback_async_step_s"].determined
+        assert not parameters["loopback_async_step_s"].determined
         # known together better than apart
-        drawn = work.draws(400, np.random.default_rng(0))
         whole = [row["loopback_step_s"] + row["loopback_per_byte_s"] * 8.4e6 for row in drawn]
         assert np.std(whole) / np.mean(whole) < 0.1
 
