@@ -78,9 +78,9 @@ def load_setting(
     return loaded.model_copy(update={"variables": describe_model(loaded.model, python, loaded.batch)})
 
 
-def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
     """What stands for the keys that nobody has given, beneath those that somebody has."""
-    mode, model, batch, compute = (given.get(key) for key in ("mode", "model", "batch", "compute"))
+    mode, model, batch, compute = (keys.get(key) for key in ("mode", "model", "batch", "compute"))
     mode, model = mode or "async", model or SYNTHETIC[0]
     table: dict[str, Any] = {"mode": mode, "workers": 4, "servers": int(mode in WITH_SERVERS), "model": model}
     if mode not in ("mirrored", "apart"):

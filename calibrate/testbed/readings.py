@@ -204,21 +204,21 @@ def _check(run: OneRun, where: str, *, times: int) -> None:
 
 
 def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
-    given = {
+    arguments = {
         key: value
         for key, value in measured.header.arguments.items()
         if key not in ("repeats", "seed", "timeout_s", "builder", "checkpoints")
     }
-    link = given.get("link")
+    link = arguments.get("link")
     if isinstance(link, dict):
         try:
-            given["link"] = ShapedLink.as_probed(link)
+            arguments["link"] = ShapedLink.as_probed(link)
         except (KeyError, TypeError, OverflowError):
             raise MeasurementsError(
                 f"{path}:1: arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion; {_OTHER_VERSION}"
             ) from None
     try:
-        return validated(TestbedSetting, given, f"{path}:1: arguments")
+        return validated(TestbedSetting, arguments, f"{path}:1: arguments")
     except ScenarioError as error:
         raise MeasurementsError(f"{error.problems[0]}; {_OTHER_VERSION}") from None
 

@@ -10,8 +10,10 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from simulator.base.spec import Spec
@@ -111,15 +113,11 @@ def histogram_distance(counts: Mapping[int, float], other: Mapping[int, float]) 
     float
         From 0 (equal) to 1; NaN if one is empty.
     """
-    total, other_total = sum(counts.values()), sum(other.values())
-    if not total or not other_total:
+    if not any(counts.values()) or not any(other.values()):
         return math.nan
-    gap = share = other_share = 0.0
-    for value in sorted({*counts, *other}):
-        share += counts.get(value, 0.0) / total
-        other_share += other.get(value, 0.0) / other_total
-        gap = max(gap, abs(share - other_share))
-    return gap
+    values = sorted({*counts, *other})
+    shares = [np.cumsum([some.get(value, 0.0) / sum(some.values()) for value in values]) for some in (counts, other)]
+    return float(np.abs(shares[0] - shares[1]).max())
 
 
 def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: str = "", series: str = "") -> Reached | None:
@@ -127,8 +125,8 @@ def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: s
 
     Parameters
     ----------
-    doubt
-        Of the prediction.
+    applied
+        The discrepancy of the prediction.
     drawn
         Its interval without that.
     source, series
@@ -161,19 +159,12 @@ def rows_to_csv(rows: Iterable[Compared]) -> str:
     for row in rows:
         if row.reached is None or row.fitted:
             continue
-        own = {
-            "name": row.name,
-            "group": row.group,
-            "unit": row.unit,
-            "predicted": _digits([row.predicted.mean]),
-            "measured": _digits(row.measured),
-            "staleness_predicted": _digits([] if row.staleness_predicted is None else [row.staleness_predicted]),
-            "staleness_measured": _digits(row.staleness_measured),
-        }
-        reached = row.reached.model_dump()
-        writer.writerow(own | {key: _digits([value]) if isinstance(value, float) else value for key, value in reached.items()})
+        own = {name: getattr(row, name) for name in _OWN} | {"predicted": row.predicted.mean} | row.reached.model_dump()
+        writer.writerow({name: _written(value) for name, value in own.items()})
     return text.getvalue()
 
 
-def _digits(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.6g}" for value in values)
+def _written(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return " ".join(map(_written, value))
+    return f"{value:.6g}" if isinstance(value, float) else value

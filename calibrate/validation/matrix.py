@@ -69,7 +69,7 @@ class Matrix(Short, Spec):
     @property
     def guessed_s(self) -> float:
         """Seconds that all runs take, a guess from rates and means; those of models that are not built left out."""
-        return math.fsum(guessed_run_s(setting, self.repeats) for setting in self.settings if setting.is_built)
+        return math.fsum(guessed_s for _, _, guessed_s in self._by_group() if guessed_s is not None)
 
     @property
     def left_out(self) -> str:
@@ -77,36 +77,27 @@ class Matrix(Short, Spec):
         count = sum(not setting.is_built for setting in self.settings)
         return f", without {counted(count, 'setting')} whose model's file would have to be run" if count else ""
 
-    def _guessed_s(self, setting: TestbedSetting) -> float | None:
-        return guessed_run_s(setting, self.repeats) if setting.is_built else None
-
     def as_data(self) -> dict[str, Any]:
         """Its settings with the seconds that their runs take by a guess, as JSON has them; neither these nor variables without a model."""
         settings = [
             {
-                "group": group,
-                "label": setting.label,
-                "guessed_s": None if (guessed_s := self._guessed_s(setting)) is None else round(guessed_s),
+                "group": group, "label": setting.label, "guessed_s": None if guessed_s is None else round(guessed_s),
                 "setting": setting.model_dump(mode="json", exclude=None if setting.is_built else {"variables"}),
             }
-            for group, setting in self._by_group()
-        ]
+            for group, setting, guessed_s in self._by_group()
+        ]  # fmt: skip
         return {"name": self.name, "drawn_by": self.drawn_by, "repeats": self.repeats, "seed": self.seed, "settings": settings}
 
     def to_table(self) -> Table:
         """A row for each setting, those of the fit first."""
+        meaning = "seconds that its runs take, a guess from rates and means; none where the model's file would have to be run"
         columns = (
             Column("group", "text"),
             Column("setting", "text"),
             Column("steps", "count"),
-            Column(
-                "guessed_s",
-                "seconds",
-                "about",
-                "seconds that its runs take, a guess from rates and means; none where the model's file would have to be run",
-            ),
+            Column("guessed_s", "seconds", "about", meaning),
         )
-        rows = tuple((group, setting.label, setting.steps, self._guessed_s(setting)) for group, setting in self._by_group())
+        rows = tuple((group, setting.label, setting.steps, guessed_s) for group, setting, guessed_s in self._by_group())
         return Table("", columns, rows, "matrix")
 
     def to_frame(self) -> pd.DataFrame:
@@ -116,8 +107,11 @@ class Matrix(Short, Spec):
     def _repr_html_(self) -> str:
         return replace(self.to_table(), title=self.name).to_html()
 
-    def _by_group(self) -> list[tuple[str, TestbedSetting]]:
-        return [("fit", setting) for setting in self.fit] + [(held.group, held.setting) for held in self.held_out]
+    def _by_group(self) -> Iterator[tuple[str, TestbedSetting, float | None]]:
+        """Group of each setting, and the seconds that its runs take by a guess; None where it is not built."""
+        groups = ["fit"] * len(self.fit) + [held.group for held in self.held_out]
+        for group, setting in zip(groups, self.settings, strict=True):
+            yield group, setting, guessed_run_s(setting, self.repeats) if setting.is_built else None
 
 
 def read_matrix(path: Path) -> Matrix:
@@ -193,13 +187,13 @@ def _settings(source: str, beside: Path | None, table: dict[str, Any], part: str
     tables = table.get(part, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ScenarioError(f"{source}: {part}: must be tables, written as [[{part}]]")
-    for number, given in enumerate(tables):
+    for number, written in enumerate(tables):
         where = f"{source}: {part}[{number}]"
-        plain = {key: value for key, value in given.items() if key != "group"}
+        plain = {key: value for key, value in written.items() if key != "group"}
         lists = [key for key in _PRODUCT if isinstance(plain.get(key), list)]
         for values in itertools.product(*(plain[key] for key in lists)):
             setting = plain | dict(zip(lists, values, strict=True))
-            yield where, given.get("group"), validated_setting(with_model(setting, f"{where}: model", beside), where)
+            yield where, written.get("group"), validated_setting(with_model(setting, f"{where}: model", beside), where)
 
 
 Test = Callable[[TestbedSetting], bool]
@@ -301,10 +295,6 @@ def times_compute(alone: TestbedSetting, setting: TestbedSetting) -> bool:
     return alone.compute.kind == "real" and alone.workers == 1 and same and (alone.mode == "mirrored") == (setting.mode == "mirrored")
 
 
-def _is_timed(setting: TestbedSetting, fit: Sequence[TestbedSetting]) -> bool:
-    return any(times_compute(run, setting) or (run.mode == "apart" and computes_like(run, setting)) for run in fit)
-
-
 def check_matrix(matrix: Matrix, pending: Sequence[TestbedSetting], folder: Path, *, python: str | None, timeout_s: float) -> None:
     """Refuse a matrix that cannot be measured, fitted and predicted whole on this machine.
 
@@ -344,13 +334,16 @@ def _not_fitted(matrix: Matrix) -> list[str]:
         concerned = [setting for setting in held_out if need.concerns(setting)]
         if concerned and not any(need.given_by(setting) for setting in matrix.fit):
             faults.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.what}; add to [[fit]]: {need.add}")
-    lacking = [setting for setting in held_out if setting.compute.kind == "real" and not _is_timed(setting, matrix.fit)]
-    for kind in dict.fromkeys((setting.model, setting.batch, setting.threads, setting.mode == "mirrored") for setting in lacking):
-        some = [setting for setting in lacking if (setting.model, setting.batch, setting.threads, setting.mode == "mirrored") == kind]
-        mode = 'mode = "mirrored", ' if kind[3] else ""
+    lacking: dict[tuple[str, int, int, bool], list[TestbedSetting]] = {}
+    for setting in held_out:
+        timed = (times_compute(run, setting) or (run.mode == "apart" and computes_like(run, setting)) for run in matrix.fit)
+        if setting.compute.kind == "real" and not any(timed):
+            lacking.setdefault((setting.model, setting.batch, setting.threads, setting.mode == "mirrored"), []).append(setting)
+    for (_, batch, threads, mirrored), some in lacking.items():
+        mode = 'mode = "mirrored", ' if mirrored else ""
         faults.append(
-            f"{matrix.name}: held_out: {_listed(some)}: no run of the fit times {some[0].model_name} with batch {kind[1]}; add to [[fit]]: "
-            f'{mode}1 worker, model = "{some[0].model_name}", batch = {kind[1]}, threads = {kind[2]}, compute = {{ kind = "real" }}'
+            f"{matrix.name}: held_out: {_listed(some)}: no run of the fit times {some[0].model_name} with batch {batch}; add to [[fit]]: "
+            f'{mode}1 worker, model = "{some[0].model_name}", batch = {batch}, threads = {threads}, compute = {{ kind = "real" }}'
         )
     return faults
 
@@ -366,14 +359,11 @@ def _not_built(settings: Sequence[TestbedSetting]) -> list[str]:
 
 
 def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
-    faults = []
-    for setting in matrix.settings:
-        lasts_s = setting.steps * guessed_step_s(setting)
-        if lasts_s > timeout_s - _EACH_S:
-            faults.append(
-                f"{setting.label}: {setting.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps"
-            )
-    return faults
+    return [
+        f"{setting.label}: {setting.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps"
+        for setting in matrix.settings
+        if (lasts_s := setting.steps * guessed_step_s(setting)) > timeout_s - _EACH_S
+    ]
 
 
 def _listed(settings: Sequence[TestbedSetting]) -> str:

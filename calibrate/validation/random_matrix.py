@@ -142,8 +142,7 @@ def random_text(seed: int, count: int) -> str:
         tables = tomlkit.aot()
         for row in value:
             table = tomlkit.table()
-            for name, entry in row.items():
-                table.add(name, _inline(entry))
+            table.update({name: _inline(entry) for name, entry in row.items()})
             tables.append(table)
         document.add(key, tables)
     return tomlkit.dumps(document)
@@ -153,8 +152,7 @@ def _inline(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     table = tomlkit.inline_table()
-    for name, entry in value.items():
-        table.append(name, _inline(entry))
+    table.update({name: _inline(entry) for name, entry in value.items()})
     return table
 
 

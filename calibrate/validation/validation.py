@@ -84,10 +84,11 @@ class Thresholds(Spec):
 
     def missed(self, score: Score) -> list[str]:
         """One sentence for each threshold that the score misses."""
+        stale = score.worst_staleness_error
         checks: tuple[tuple[str, float | None, float | None, Kind, Kind], ...] = (
             ("median error of throughput", score.median_absolute_error, self.max_median, "share", _LIMIT),
             ("worst error of throughput", abs(score.worst_error), self.max_worst, "share", _LIMIT),
-            ("worst error of mean staleness", _size(score.worst_staleness_error), self.max_staleness, "number", "setting"),
+            ("worst error of mean staleness", stale and abs(stale), self.max_staleness, "number", "setting"),
             ("worst distance between staleness distributions", score.worst_staleness_distance, self.max_distance, "number", "setting"),
         )
         sentences = [
@@ -121,7 +122,7 @@ class Thresholds(Spec):
 _EXAMPLES = {"max_median": "2%", "max_worst": "6%", "max_staleness": "0.1", "max_distance": "0.1", "min_coverage": "80%"}
 
 
-def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
+def thresholds_of(wanted: Mapping[str, float | str]) -> Thresholds:
     """Thresholds by name, each a number or as a person writes it.
 
     >>> thresholds_of({"max_median": "2%", "min_coverage": 0.8})
@@ -132,11 +133,11 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
     InputError
         There is no such threshold, or one is no number or out of its range.
     """
-    for name in given:
+    for name in wanted:
         if name not in _EXAMPLES:
             hint = did_you_mean(name, _EXAMPLES, f"there are {', '.join(_EXAMPLES)}", written="`{}`")
             raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
-    texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in given.items()}
+    texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in wanted.items()}
     values = {name: share_of(text, f"`{name}`", _EXAMPLES[name]) for name, text in texts.items()}
     for name in ("max_distance", "min_coverage"):
         if values.get(name, 0.0) > 1:
@@ -282,10 +283,7 @@ class Validation(Short):
         """The rows of each family, in the order in which families first appear."""
         if self.family is None:
             return {"": self}
-        families: dict[str, list[Compared]] = {}
-        for row in self.rows:
-            families.setdefault(self.family(row), []).append(row)
-        return {name: replace(self, rows=tuple(rows)) for name, rows in families.items()}
+        return {name: replace(self, rows=tuple(rows)) for name, rows in _grouped(self.rows, self.family).items()}
 
     def _repr_html_(self) -> str:
         rows: list[dict[str, Cell]] = [{"group": score.group, **{name: getattr(score, name) for name in _SHOWN}} for score in self.scores]
@@ -356,14 +354,19 @@ def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     total
         Name of the score for all.
     """
-    groups: dict[str, list[Compared]] = {}
-    for row in rows:
-        if not row.fitted:
-            groups.setdefault(row.group, []).append(row)
+    groups = _grouped((row for row in rows if not row.fitted), lambda row: row.group)
     scores = [_score(group, members) for group, members in groups.items()]
     if len(groups) > 1:
         scores.append(_score(total, [row for members in groups.values() for row in members]))
     return scores
+
+
+def _grouped(rows: Iterable[Compared], name_of: Callable[[Compared], str]) -> dict[str, list[Compared]]:
+    """Rows by a name, in the order in which names first appear."""
+    groups: dict[str, list[Compared]] = {}
+    for row in rows:
+        groups.setdefault(name_of(row), []).append(row)
+    return groups
 
 
 def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_a_series: int | None = None) -> Table:
@@ -431,7 +434,3 @@ def _noise_floor(rows: Sequence[Compared]) -> float | None:
     if not freedom:
         return None
     return math.sqrt(math.fsum((row.noise or 0.0) ** 2 * (len(row.measured) - 1) for row in rows) / freedom)
-
-
-def _size(value: float | None) -> float | None:
-    return None if value is None else abs(value)
