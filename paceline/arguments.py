@@ -487,8 +487,12 @@ def writable(out: str | Path | None, scenario: Any) -> Path | None:
     Raises
     ------
     InputError
-        It cannot be written, or is the file of the scenario.
+        It cannot be written, is the file of the scenario, or its name promises another format.
     """
-    from simulator.base.files import check_writable
+    from simulator.base.files import check_ending, check_writable
 
-    return None if out is None else check_writable(Path(out), file_of(scenario))
+    if out is None:
+        return None
+    path = check_writable(Path(out), file_of(scenario))
+    check_ending(path, ".ndjson", "`out`: ", ", from which `paceline report` makes pages, and with --tables tables (CSV)")
+    return path

@@ -1,24 +1,20 @@
-"""Simulates a scenario and looks at its first replication: a trace, TensorBoard's events, and a check of all invariants.
+"""What was seen of a scenario's first replication: a trace, TensorBoard's events, and a check of all invariants.
 
-Only the order of the work is here, for ``paceline.observe``. Recording, traces and events are in ``simulator/observing``, the
-invariants in :mod:`simulator.checks.invariants`.
+``paceline.observe`` makes it. Recording, traces and events are in ``simulator/observing``, the invariants in
+:mod:`simulator.checks.invariants`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from simulator.base.files import Output
-from simulator.base.records import Observer
 from simulator.base.text import Short, counted
-from simulator.observing.recording import FanOut, Recording
-from simulator.resolve.resolve import Asked
+from simulator.observing.recording import Recording
 from simulator.results.results import Result
-from simulator.run import simulate
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -69,43 +65,7 @@ class Observation(Short):
         return self.result._repr_html_()
 
 
-def observe(
-    scenario: Scenario,
-    *,
-    trace: Path | None = None,
-    tensorboard: Path | None = None,
-    audit: bool = False,
-    reads: Path | None = None,
-    force: bool = False,
-    progress: Callable[[float, int], None] | None = None,
-) -> Observation:
-    """Simulate a scenario and look at its first replication; parameters and errors as of :func:`paceline.observe`.
-
-    ``reads`` is the scenario's file, which must not be written over.
-    """
-    asked = Asked.of(scenario)
-    recording, page = Recording(asked.resolved), None
-    observers: list[Observer] = [recording] if trace is not None else []
-    if trace is not None:
-        from simulator.observing.chrome_trace import TRACE
-
-        page = Output(trace, TRACE, force=force, argument="trace", reads=[] if reads is None else [reads])
-    with ExitStack() as open_files:
-        if tensorboard is not None:
-            from simulator.observing.tensorboard import TensorBoard
-
-            observers.append(open_files.enter_context(TensorBoard(tensorboard, asked.resolved, force=force)))
-        result = simulate(asked, observer=FanOut(observers) if observers else None, progress=progress)
-    bound = "" if page is None else _write_trace(page, scenario, recording)
-    if not audit:
-        return Observation(result, {}, {}, trace, bound, tensorboard)
-    from simulator.checks import invariants
-
-    audited = invariants.audit(scenario)
-    return Observation(result, invariants.laws(), _counted(audited), trace, bound, tensorboard)
-
-
-def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
+def write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
     """Write the trace with the critical path of the measured step of median length; what bounds that step."""
     from simulator.observing.chrome_trace import chrome_trace
     from simulator.observing.recording import bound_of_step, critical_path, median_step
@@ -117,7 +77,8 @@ def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
     return "" if path is None else bound_of_step(path)
 
 
-def _counted(recording: Recording) -> dict[str, int]:
+def counts_of(recording: Recording) -> dict[str, int]:
+    """How many facts of each kind were recorded."""
     counts = {
         "steps": len(recording.steps),
         "pieces of compute": len(recording.spans),

@@ -215,5 +215,5 @@ def _is_machine(path: Path) -> bool:
     return True
 
 
-MACHINE = OutputKind("is no machine that a fit wrote", _is_machine)
+MACHINE = OutputKind("is no machine that a fit wrote", _is_machine, ".json")
 """Files that a new fit may replace."""

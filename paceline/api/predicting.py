@@ -7,6 +7,7 @@ and in ``paceline.sweeping``, ``planning`` and ``reporting``; here arguments are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
+    from simulator.base.records import Observer
     from simulator.memory import Memory
     from simulator.program.printing import Printed
     from simulator.results.results import Result
@@ -212,17 +214,42 @@ def observe(
     >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
     (2, True)
     """
+    from contextlib import ExitStack
+
     from paceline.lengthy import agree_to_audit, agree_to_one
-    from paceline.observing import observe as look
+    from paceline.observing import Observation, counts_of, write_trace
+    from simulator.observing.recording import FanOut, Recording
+    from simulator.resolve.resolve import Asked
+    from simulator.run import simulate as run
 
     loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
     if audit:
         agree_to_audit(loaded, agree)
-    return look(
-        loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), force=force,
-        progress=progress,
-    )  # fmt: skip
+    asked = Asked.of(loaded)
+    observers: list[Observer] = []
+    page, recording = None, Recording(asked.resolved)
+    if trace is not None:
+        from simulator.base.files import Output
+        from simulator.observing.chrome_trace import TRACE
+
+        read = file_of(scenario)
+        page = Output(Path(trace), TRACE, force=force, argument="trace", reads=[] if read is None else [read])
+        observers.append(recording)
+    with ExitStack() as open_files:
+        if tensorboard is not None:
+            from simulator.observing.tensorboard import TensorBoard
+
+            observers.append(open_files.enter_context(TensorBoard(Path(tensorboard), asked.resolved, force=force)))
+        result = run(asked, observer=FanOut(observers) if observers else None, progress=progress)
+    seen = Observation(
+        result, trace=path_of(trace), bound="" if page is None else write_trace(page, loaded, recording), tensorboard=path_of(tensorboard)
+    )
+    if not audit:
+        return seen
+    from simulator.checks import invariants
+
+    return replace(seen, records=counts_of(invariants.audit(loaded)), laws=invariants.laws())
 
 
 @checked

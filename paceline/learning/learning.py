@@ -35,9 +35,11 @@ from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import kind_of, strategy_table
 
-ANSWER = marked_kind("answer about learning", MARK)
+ANSWER = marked_kind("answer about learning", MARK, ".json")
 _CURVES = OutputKind(
-    "is no table of curves", lambda path: path.open(encoding="utf-8", errors="replace").readline().startswith("way,rate,seed,time_s,")
+    "is no table of curves",
+    lambda path: path.open(encoding="utf-8", errors="replace").readline().startswith("way,rate,seed,time_s,"),
+    ".csv",
 )
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 

@@ -419,7 +419,7 @@ _MOST_SHOWN = 10
 
 # -- the file of a plan ----------------------------------------------------------------------
 
-PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"))
+PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"), ".json")
 """Files that a later plan may replace."""
 _VERSION = 1
 

@@ -30,7 +30,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 """What figures can be written as: pixels, twice as many as on the page in each direction, or lines."""
 
 _MARK = b"drawn by Paceline"
-_IMAGE_KIND = marked_kind("figure", _MARK)
+_IMAGE_KIND = marked_kind("figure", _MARK, "")
 _PNG_HEAD_BYTES = 33
 """Of a PNG file's signature and its first chunk, which no other comes before."""
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -644,7 +644,7 @@ def environment() -> jinja2.Environment:
 
 
 _MARK = '<desc id="paceline-card">'
-CARD = marked_kind("card", _MARK)
+CARD = marked_kind("card", _MARK, ".svg")
 """Pictures that a new one may replace."""
 
 _LETTERS, _MOST_LINES = 52, 3

@@ -228,13 +228,15 @@ class OutputKind(NamedTuple):
     """Said of a file that is not of it, such as ``"is no machine that a fit wrote"``."""
     holds: Callable[[Path], bool]
     """Whether a file that has content is of it."""
+    ending: str = ""
+    """What the name of such a file ends in, such as ``".html"``; any that promises no other format will do too."""
 
 
-EDITED = OutputKind("", lambda _: False)
+EDITED = OutputKind("", lambda _: False, ".toml")
 """What people go on writing in, as a scenario: no later one is made to replace it."""
 
 
-def marked_kind(what: str, mark: str | bytes) -> OutputKind:
+def marked_kind(what: str, mark: str | bytes, ending: str = ".html") -> OutputKind:
     """Files, such as a ``"report"``, that have a mark of Paceline's within their first bytes, which those of earlier versions may lack."""
     data = mark.encode() if isinstance(mark, str) else mark
 
@@ -242,12 +244,12 @@ def marked_kind(what: str, mark: str | bytes) -> OutputKind:
         with path.open("rb") as file:
             return data in file.read(_MARKED_WITHIN)
 
-    return OutputKind(f"is no {what} of this version of Paceline", holds)
+    return OutputKind(f"is no {what} of this version of Paceline", holds, ending)
 
 
 def csv_kind(columns: Sequence[str]) -> OutputKind:
     """Tables (CSV) with this very heading."""
-    return OutputKind("is no table with the columns of this one", lambda path: has_header(path, columns))
+    return OutputKind("is no table with the columns of this one", lambda path: has_header(path, columns), ".csv")
 
 
 def has_header(path: Path, columns: Sequence[str]) -> bool:
@@ -272,7 +274,7 @@ def heading_of(path: Path) -> list[str]:
 
 def fitted_kind(what: str, key: str) -> OutputKind:
     """Files (TOML) that a calibration wrote: they have ``key``, and say where they come from."""
-    return OutputKind(f"is no {what} file that a calibration wrote", lambda path: key in fitted_table(path))
+    return OutputKind(f"is no {what} file that a calibration wrote", lambda path: key in fitted_table(path), ".toml")
 
 
 def fitted_table(path: Path) -> Mapping[str, Any]:
@@ -306,7 +308,8 @@ class Output:
     Raises
     ------
     InputError
-        It cannot be written, is a file that is read, or something else is there, which is not replaced.
+        It cannot be written, is a file that is read, or something else is there, which is not replaced; or its name promises another
+        format.
 
     Examples
     --------
@@ -341,16 +344,17 @@ class Output:
             check_writable(self.path, *self._reads)
         except InputError as error:
             raise InputError(f"{self._named}{error}") from None
-        if self._force or _is_device(self.path) or not self.path.is_file() or not self.path.stat().st_size:
-            return
-        try:
-            own = self._kind.holds(self.path)
-        except OSError as error:
-            raise InputError(f"{self._named}{str(self.path)!r}: cannot be read: {error.strerror}; choose another name") from None
-        if not own:
-            what = f" and {self._kind.what}" if self._kind.what else ""
-            todo = f"overwrite it with `force=True`, or choose another `{self._argument}`"
-            raise InputError(f"{self._named}{str(self.path)!r}: is there already{what}; {todo}")
+        if not (self._force or _is_device(self.path) or not self.path.is_file() or not self.path.stat().st_size):
+            try:
+                own = self._kind.holds(self.path)
+            except OSError as error:
+                raise InputError(f"{self._named}{str(self.path)!r}: cannot be read: {error.strerror}; choose another name") from None
+            if not own:
+                what = f" and {self._kind.what}" if self._kind.what else ""
+                todo = f"overwrite it with `force=True`, or choose another `{self._argument}`"
+                raise InputError(f"{self._named}{str(self.path)!r}: is there already{what}; {todo}")
+        if self._kind.ending:
+            check_ending(self.path, self._kind.ending, self._named)
 
     def write(self, content: str | bytes) -> Path:
         """Write the file, whole or not at all, and make its folder; errors as of the class."""
@@ -380,6 +384,21 @@ def check_writable(path: Path, *reads: Path | None) -> Path:
     except (OSError, ValueError) as error:
         raise InputError(f"{shown}: cannot be written: {_reason(error)}; choose another path") from None
     return path
+
+
+_FORMATS = {
+    ".csv": "a table (CSV)", ".html": "a page (HTML)", ".json": "JSON", ".md": "Markdown", ".ndjson": "lines of JSON",
+    ".parquet": "Parquet", ".pdf": "PDF", ".png": "a picture (PNG)", ".svg": "a picture (SVG)", ".toml": "TOML",
+    ".tsv": "a table (TSV)", ".xlsx": "a workbook",
+}  # fmt: skip
+"""What the ending of a file's name promises."""
+
+
+def check_ending(path: Path, ending: str, named: str = "", hint: str = "") -> None:
+    """Raise InputError where the name of a file promises another format than that of ``ending``; ``hint`` says how to get the other."""
+    if path.suffix.lower() in _FORMATS.keys() - {ending}:
+        todo = f"name it {str(path.with_suffix(ending))[:120]!r}{hint}"
+        raise InputError(f"{named}{str(path)[:120]!r}: is written as {_FORMATS[ending]}, not as {_FORMATS[path.suffix.lower()]}; {todo}")
 
 
 def check_folder(folder: Path, argument: str = "") -> Path:

@@ -26,7 +26,7 @@ from simulator.base.records import EVERYBODY, Place, Service, Span, Update, Wait
 from simulator.observing.recording import CriticalPath, Recording, bound_of_step, replica_place
 
 _WRITTEN_BY = {"written_by": "Paceline"}
-TRACE = marked_kind("trace", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])
+TRACE = marked_kind("trace", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2], ".json")
 """Traces that a new one may replace."""
 _PROCESSES = ("critical path", "devices", "network", "servers")
 _PATH, _DEVICES, _NETWORK, _SERVERS = range(1, 5)  # 0 is the idle process to Perfetto

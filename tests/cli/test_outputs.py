@@ -68,6 +68,42 @@ def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (f"{SWEEP} --out c.csv", "--out 'c.csv': is written as lines of JSON, not as a table (CSV); name it 'c.ndjson', from which"),
+        (f"{SWEEP} --out c.html", "--out 'c.html': is written as lines of JSON, not as a page (HTML); name it 'c.ndjson', from which"),
+        (f"{PLAN} --out c.json", "--out 'c.json': is written as lines of JSON, not as JSON; name it 'c.ndjson', from which"),
+        (
+            "advise s.toml --out deep/c.CSV",
+            "--out 'deep/c.CSV': is written as lines of JSON, not as a table (CSV); name it 'deep/c.ndjson'",
+        ),
+        (f"{PLAN} --report c.pdf", "--report 'c.pdf': is written as a page (HTML), not as PDF; name it 'c.html'"),
+        ("simulate s.toml --trace c.csv", "--trace 'c.csv': is written as JSON, not as a table (CSV); name it 'c.json'"),
+        (f"{VALIDATE} --out c.pdf", "--out 'c.pdf': is written as a page (HTML), not as PDF; name it 'c.html'"),
+        (f"{VALIDATE} --markdown c.html", "--markdown 'c.html': is written as Markdown, not as a page (HTML); name it 'c.md'"),
+        (f"{VALIDATE} --rows c.xlsx", "--rows 'c.xlsx': is written as a table (CSV), not as a workbook; name it 'c.csv'"),
+        ("quickstart --out c.csv", "--out 'c.csv': is written as a page (HTML), not as a table (CSV); name it 'c.html'"),
+        ("init --step-time 1ms --parameters 1e6 --out c.json", "--out 'c.json': is written as TOML, not as JSON; name it 'c.toml'"),
+        ("testbed fit none.ndjson --out c.toml", "--out 'c.toml': is written as JSON, not as TOML; name it 'c.json'"),
+        ("calibrate c.py:build --name x --out c.json", "--out 'c.json': is written as TOML, not as JSON; name it 'c.toml'"),
+    ],
+)
+def test_a_name_that_promises_another_format_is_refused_before_the_work(inputs: Path, paceline: Runner, command: str, said: str) -> None:
+    before = everything(inputs)
+    answer = paceline(*shlex.split(command), "--force")
+    assert answer.code == 2
+    assert answer.stderr.startswith(f"paceline: {said}")
+    assert answer.stderr.count("\n") == 1
+    assert everything(inputs) == before
+
+
+@pytest.mark.parametrize("name", ["results.ndjson", "results.jsonl", "results.txt", "results", "run.1"])
+def test_a_name_that_promises_no_other_format_will_do(folder: Path, paceline: Runner, name: str) -> None:
+    assert paceline(*shlex.split(SWEEP), "--out", name).code == 0
+    assert len((folder / name).read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize(("command", "name", "content"), FOREIGN, ids=[f"{command}: {name}" for command, name, _ in FOREIGN])
 def test_a_foreign_file_is_refused_before_the_work_and_nothing_is_written(
     inputs: Path, refusal: Callable[..., None], command: str, name: str, content: str

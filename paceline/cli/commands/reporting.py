@@ -1,7 +1,7 @@
 """``paceline report``, ``serve`` and ``quickstart``: results as a page, a live page, and from a real training step to a page at once.
 
-They call ``report``, ``serve``, ``calibrate`` and ``sweep`` of ``paceline.api``. Files of an earlier quickstart are known by ``_COMMAND``
-in their provenance.
+They call functions of these names of ``paceline.api``; ``quickstart`` calls three: ``calibrate``, ``sweep`` and ``report``. Files of an
+earlier quickstart are known by ``_COMMAND`` in their provenance.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _check_files(out: Path, *, force: bool) -> None:
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
-    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes())
+    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes(), ".html")
     Output(out, page, force=force)
     Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
     Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)

@@ -637,8 +637,8 @@ def _is_markdown(path: Path) -> bool:
 
 _KINDS = {
     "out": VALIDATION_PAGE,
-    "markdown": OutputKind("is no Markdown file (NAME.md)", _is_markdown),
-    "rows": OutputKind("holds no such rows", lambda path: has_header(path, next(csv.reader([rows_to_csv(())])))),
+    "markdown": OutputKind("is no Markdown file (NAME.md)", _is_markdown, ".md"),
+    "rows": OutputKind("holds no such rows", lambda path: has_header(path, next(csv.reader([rows_to_csv(())]))), ".csv"),
     "out_scenario": EDITED,
     "out_matrix": EDITED,
     "platform": MACHINE,
