@@ -1,4 +1,4 @@
-"""Processes that simulate: those of this machine by joblib, and what all backends share (:class:`Workers`, checks of versions).
+"""Processes that simulate: those of this machine by loky, and what all backends share (:class:`Workers`, checks of versions).
 
 Clusters are connected in clusters.py; what is sent to the processes is decided in simulating.py. Workers of a cluster must have
 the same sources of ``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
@@ -8,43 +8,42 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
+import multiprocessing
 import os
 import platform
 import pydoc
 import signal
 import socket
-import tempfile
 import threading
 import time
-import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import cache, partial
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import simulator
 from paceline.version import __version__
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.process import removed_after_this_process
 
-if TYPE_CHECKING:
-    from joblib import Parallel
-
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
-GivenT = TypeVar("GivenT")
 
-_AHEAD, _MOST_AHEAD = 64, 1024
-"""Tasks handed over together: this number for each process, but no more than that in all."""
-_QUICK_S, _LONG_S = 2.0, 8.0
-"""Batches that take less grow, those that take more shrink."""
 _SOME_S, _MOST_AT_A_TIME = 0.25, 64
 """How long a process works on what it is given at a time, and how much that is at most."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Of glibc's malloc.h."""
 _KEPT_BYTES = 64 << 20
+_IDLE_S = 300
+"""How long a process that has nothing to do stands ready for more."""
+_THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
+"""Of libraries in each process; one of each, unless the user wants more."""
 _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -71,19 +70,25 @@ class WorkersLostError(SimulationError):
         self.what, self.advice = what, advice
 
 
+Submit = Callable[..., Future[Any]]
+"""Has a function called somewhere with what else is given."""
+
+
 class Workers:
     """Processes that stand ready.
 
     Parameters
     ----------
-    parallel
-        joblib's, open.
+    submit
+        Has one of them do something.
     count
         How many tasks they work on at a time.
-    streaming
-        Whether answers come one by one; else they come by batches, of some seconds each.
     lost
         What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits.
+    stop
+        Ends what they are at, where nobody waits for it any more.
+    ahead
+        Tasks that are handed over at a time, left out: twice as many as they work on.
     cluster
         What they are called in messages where they are of a cluster, so that their versions must be looked at before each task:
         a worker may come late. Left out, they are of this machine, and for a single task none need be started.
@@ -91,32 +96,27 @@ class Workers:
 
     def __init__(
         self,
-        parallel: Parallel,
+        submit: Submit,
         count: int,
         *,
         lost: Mapping[type[BaseException], tuple[str, str]],
-        streaming: bool = True,
+        stop: Callable[[], object] = lambda: None,
+        ahead: int = 0,
         cluster: str | None = None,
     ) -> None:
-        self._parallel, self.count, self._lost, self._streaming, self._cluster = parallel, count, lost, streaming, cluster
-        self._batch = 2 * count
+        self._submit, self.count, self._lost, self._stop, self._cluster = submit, count, lost, stop, cluster
+        self._ahead = ahead or 2 * count
         self._at_a_time = 1
 
-    @property
-    def window(self) -> int:
-        """Tasks to hand over together: enough to keep all busy, few enough to hold the answers."""
-        return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
-
-    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[AnswerT, None, None]:
+    def map(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
         """What a function answers to each item, in order; else as :meth:`completed`."""
-        with closing(self.completed(function, items)) as groups:
-            yield from in_order(groups)
+        return [answer for _, answer in sorted(itertools.chain.from_iterable(self.completed(function, items)), key=itemgetter(0))]
 
-    def completed(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
+    def completed(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
         """What a function answers to each item, as soon as it is there, with the item's number; those that come together in a list.
 
-        A process of this machine is given several items at a time where they take
-        milliseconds; it answers after a fraction of a second at the latest, but for one item that takes longer.
+        Items are asked for when somebody is free. A process is given several at a time where they take milliseconds; it answers after
+        a fraction of a second at the latest, but for one item that takes longer.
 
         Raises
         ------
@@ -125,96 +125,56 @@ class Workers:
         InputError
             A worker of a cluster has another version of something that results depend on.
         """
-        if self._cluster is not None:
-            answers = self._elsewhere(partial(_by_equals, function, versions()), items)
-        elif len(items) > 1:
-            answers = self._here(function, items)
-        else:
-            answers = ([(number, function(item))] for number, item in enumerate(items))
-        with self._explaining():
-            yield from answers
-
-    def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
-        """What workers of a cluster answer, be they of whatever version; else as :meth:`map`."""
-        with self._explaining():
-            return [answer for answers in self._elsewhere(function, items) for _, answer in answers]
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """What ends the work, in words."""
+        waiting = enumerate(items)
+        again = deque(itertools.islice(waiting, 2))
+        is_here = self._cluster is None and (self.count == 1 or len(again) < 2)
+        submit, ahead = (_here, 1) if is_here else (self._submit, self._ahead)
+        asked = None if self._cluster is None else versions()
+        running: set[Future[_Some[AnswerT]]] = set()
         try:
-            yield
+            while True:
+                with nullcontext() if is_here else deaf_to(*_ENDING):
+                    while len(running) < ahead and (some := self._taken(again, waiting)):
+                        running.add(submit(_some, function, some, asked))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    answered = self._result(future)
+                    again.extend(answered.left)
+                    in_time = int(len(answered.answers) * _SOME_S / max(answered.took_s, 1e-9))
+                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
+                    yield answered.answers
+        finally:
+            for future in running:
+                future.cancel()
+            if running:
+                self._stop()
+
+    def _taken(self, again: deque[tuple[int, ItemT]], waiting: Iterator[tuple[int, ItemT]]) -> list[tuple[int, ItemT]]:
+        """What to hand over next: what was handed back, else what nobody had yet."""
+        most = self._at_a_time
+        return [again.popleft() for _ in range(min(most, len(again)))] or list(itertools.islice(waiting, most))
+
+    def _result(self, future: Future[AnswerT]) -> AnswerT:
+        """What comes of a task; errors as of :meth:`completed`."""
+        try:
+            return future.result()
         except _UnlikeError as error:
             raise InputError(f"{self._cluster}: {error}") from None
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
 
-    def _elsewhere(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
-        """Answers of a cluster, in order."""
-        if not self._streaming:
-            yield from self._by_batches(function, items)
-            return
-        with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
-            for answer in enumerate(answers):
-                yield [answer]
-
-    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
-        """What a function gives to each of some arguments, which are asked for when somebody is free."""
-        from joblib import delayed
-
-        with deaf_to(*_ENDING):
-            given = self._parallel(delayed(function)(*each) for each in arguments)
-        with warnings.catch_warnings(), closing(given):
-            warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
-            yield from given
-
-    def _here(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
-        """Answers of processes of this machine."""
-        left = list(range(len(items)))
-        while left:
-            numbers, left = left, []
-            tasks = ((function, [(number, items[number]) for number in some]) for some in self._parts(numbers))
-            with closing(self._in_parallel(_some, tasks)) as given:
-                for some in given:
-                    left += some.left
-                    in_time = int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9))
-                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
-                    yield some.answers
-            left.sort()
-
-    def _parts(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-        """What to hand over at a time; less towards the end, so that nobody waits long for the last."""
-        begin = 0
-        while begin < len(numbers):
-            end = begin + max(1, min(self._at_a_time, (len(numbers) - begin) // (2 * self.count)))
-            yield numbers[begin:end]
-            begin = end
-
-    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
-        from joblib import delayed
-
-        begin = 0
-        while begin < len(items):
-            begun_s = time.monotonic()
-            batch = items[begin : begin + self._batch]
-            yield list(enumerate(self._parallel(delayed(function)(item) for item in batch), start=begin))
-            begin += len(batch)
-            took_s = time.monotonic() - begun_s
-            if took_s < _QUICK_S:
-                self._batch *= 2
-            elif took_s > _LONG_S:
-                self._batch = max(self.count, self._batch // 2)
+    def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
+        """What workers of a cluster answer, be they of whatever version; else as :meth:`map`."""
+        return [self._result(future) for future in [self._submit(function, item) for item in items]]
 
 
-def in_order(groups: Iterable[Iterable[tuple[int, AnswerT]]]) -> Iterator[AnswerT]:
-    """Answers in the order of their numbers, which count from 0: each as soon as it and all before it are there."""
-    waiting: dict[int, AnswerT] = {}
-    due = 0
-    for group in groups:
-        waiting.update(group)
-        while due in waiting:
-            yield waiting.pop(due)
-            due += 1
+def _here(function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
+    """Have this very process do something."""
+    future: Future[AnswerT] = Future()
+    future.set_result(function(*given))
+    return future
 
 
 _TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"
@@ -241,61 +201,44 @@ def environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def without_files() -> dict[str, Any]:
-    """Arguments that have joblib send arrays as all else, not by files: the folder for these, once named, is never made."""
-    return {"max_nbytes": None, "temp_folder": tempfile.gettempdir()}
-
-
 def ready_tracker() -> None:
     """Start the trackers of what processes leave behind, joblib's and Python's, where they do not run, so that they say nothing.
 
     They take no notice of SIGINT and SIGTERM by themselves, nor of SIGHUP, which a terminal that is closed sends to all: one that is
     started in place of another says of each name that it does not know it.
     """
-    import multiprocessing.resource_tracker
+    from multiprocessing import resource_tracker as pythons
 
     from joblib.externals.loky.backend import resource_tracker
 
     ignoring = environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **OUTSIDE)
     with ignoring, deaf_to(signal.SIGHUP):
-        for tracker in (resource_tracker, multiprocessing.resource_tracker):
+        for tracker in (resource_tracker, pythons):
             tracker.ensure_running()  # not while signals wait: it lets them through
-
-
-def _outside_backend() -> Any:
-    """joblib's own processes, of which none, whenever it is started, takes modules of the working directory."""
-    from joblib.parallel import LokyBackend
-
-    class Outside(LokyBackend):  # type: ignore[misc]
-        def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
-            return {**super()._prepare_worker_env(n_jobs), **OUTSIDE}
-
-    return Outside()
 
 
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
     """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
-    from joblib import Parallel
+    from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     count = jobs or os.cpu_count() or 1
-    if count > 1:
-        ready_tracker()
-        if os.path.isdir(_SEMAPHORES):  # which the tracker removes as well, but is killed with this process where its whole group is
-            removed_after_this_process(f"{_SEMAPHORES}/sem.loky-{os.getpid()}-*")
-    # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
-    watching = {"initializer": begin, "initargs": (os.getpid(),)}
-    with Parallel(
-        n_jobs=count,
-        backend=_outside_backend(),
-        return_as="generator_unordered",
-        batch_size=1,
-        pre_dispatch="2*n_jobs",
-        **without_files(),
-        **watching,
-    ) as parallel:
-        yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED})
+    if count == 1 or multiprocessing.current_process().daemon:  # which may start no processes
+        yield Workers(_here, 1, lost={})
+        return
+    ready_tracker()
+    if os.path.isdir(_SEMAPHORES):  # which the tracker removes as well, but is killed with this process where its whole group is
+        removed_after_this_process(f"{_SEMAPHORES}/sem.loky-{os.getpid()}-*")
+    executor = get_reusable_executor(
+        count,
+        timeout=_IDLE_S,
+        # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
+        initializer=begin,
+        initargs=(os.getpid(),),
+        env={**OUTSIDE, **{name: os.environ.get(name, "1") for name in _THREADS}},
+    )
+    yield Workers(executor.submit, count, lost={TerminatedWorkerError: KILLED}, stop=lambda: executor.shutdown(kill_workers=True))
 
 
 @contextmanager
@@ -326,12 +269,14 @@ class _Some(NamedTuple, Generic[AnswerT]):
 
     answers: list[tuple[int, AnswerT]]
     """With the numbers of their items."""
-    left: list[int]
+    left: Sequence[tuple[int, Any]]
     took_s: float
 
 
-def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, ItemT]]) -> _Some[AnswerT]:
-    """Answer some items, in a process; for others there may be more time elsewhere."""
+def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, ItemT]], asked: Mapping[str, str] | None) -> _Some[AnswerT]:
+    """Answer some items, in a process, of a cluster one that is as whoever asks; for others there may be more time elsewhere."""
+    if asked is not None:
+        _check_alike(asked)
     begun_s = time.monotonic()
     answers: list[tuple[int, AnswerT]] = []
     took_s = 0.0
@@ -340,7 +285,7 @@ def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, It
         took_s = time.monotonic() - begun_s
         if took_s >= _SOME_S:
             break
-    return _Some(answers, [number for number, _ in numbered[len(answers) :]], took_s)
+    return _Some(answers, numbered[len(answers) :], took_s)
 
 
 def begin(starter: int) -> None:
@@ -423,16 +368,14 @@ class _UnlikeError(Exception):
     """A worker would compute something else; the text says why."""
 
 
-def _by_equals(function: Callable[[ItemT], AnswerT], asked: Mapping[str, str], item: ItemT) -> AnswerT:
-    """What a function answers to an item, in a worker that is as whoever asks."""
+def _check_alike(asked: Mapping[str, str]) -> None:
+    """Raise where this worker is not as whoever asks."""
     own = versions()
-    if own != asked:
-        for name, here in asked.items():
-            there = own.get(name, "")
-            if there != here and (name not in _COMPILERS or (there and here)):
-                unlike = f"{name} {there}" if there else f"no {name}"
-                raise _UnlikeError(f"a worker has {unlike}, but here is {here}, so results could differ; install the same version there")
-    return function(item)
+    for name, here in asked.items():
+        there = own.get(name, "")
+        if there != here and (name not in _COMPILERS or (there and here)):
+            unlike = f"{name} {there}" if there else f"no {name}"
+            raise _UnlikeError(f"a worker has {unlike}, but here is {here}, so results could differ; install the same version there")
 
 
 def check_versions(workers: Workers, cluster: str) -> None:
@@ -454,7 +397,7 @@ def check_versions(workers: Workers, cluster: str) -> None:
             f"{cluster}: a worker has {version}, but here is {__version__}, so results could differ; install the same version there"
         )
     try:
-        list(workers.map(abs, range(workers.count)))
+        workers.map(abs, range(workers.count))
     except (ImportError, AttributeError):
         raise InputError(
             f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same there"

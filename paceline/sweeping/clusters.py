@@ -12,13 +12,13 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, environment, ready_tracker, without_files
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, environment
 from simulator.base.errors import InputError
 from simulator.base.process import scratch
 
@@ -72,8 +72,6 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
         distributed: Any = import_module("distributed")
     except ImportError:
         raise InputError("`backend='dask'`: needs Dask; install it with: pip install 'paceline[dask]'") from None
-    from joblib import Parallel, parallel_config
-
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where, hint = f"`scheduler` {scheduler!r}", "start one with: dask scheduler"
@@ -84,16 +82,15 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
             client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: no Dask scheduler answers there ({_first_words(error)}); {hint}") from None
-    with client, ExitStack() as stack:
-        with parallel_config(backend="dask", client=client, wait_for_workers_timeout=_WORKER_S):
-            parallel = Parallel(return_as="generator", batch_size=1, pre_dispatch=jobs or "2*n_jobs")
+    with client:
         try:
-            stack.enter_context(parallel)
+            client.wait_for_workers(1, timeout=_WORKER_S)
         except TimeoutError:
             raise InputError(f"{where}: this Dask cluster has no worker; start some with: dask worker {scheduler}") from None
+        executor = client.get_executor(pure=False)
         lost_it = _lost("Dask")
         lost = {distributed.KilledWorker: KILLED, CancelledError: lost_it, OSError: lost_it}
-        workers = Workers(parallel, jobs or sum(client.ncores().values()), lost=lost, cluster=where)
+        workers = Workers(executor.submit, jobs or sum(client.ncores().values()), ahead=jobs, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
 
@@ -125,11 +122,8 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone unless the user wants it
     try:
         ray: Any = import_module("ray")
-        import_module("ray.util.joblib").register_ray()
     except ImportError:
         raise InputError("`backend='ray'`: needs Ray; install it with: pip install 'paceline[ray]'") from None
-    from joblib import Parallel, parallel_config
-
     address = scheduler or os.environ.get("RAY_RAY_ADDRESS") or _OWN
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where = f"`scheduler` {address!r}"
@@ -159,13 +153,14 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         if not cores:
             raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
         count = min(jobs or cores, cores)
-        ready_tracker()
-        with parallel_config(backend="ray"):
-            parallel = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all", **without_files())
-        stack.enter_context(parallel)
+
+        def submit(function: Callable[..., Any], *given: Any) -> Future[Any]:
+            future: Future[Any] = ray.remote(max_retries=0)(function).remote(*given).future()
+            return future
+
         lost_it = _lost("Ray")
-        lost = {ray.exceptions.RayActorError: KILLED, ray.exceptions.RayError: lost_it, ConnectionError: lost_it}
-        workers = Workers(parallel, count, streaming=False, lost=lost, cluster=where)
+        lost = {ray.exceptions.WorkerCrashedError: KILLED, ray.exceptions.RayError: lost_it, ConnectionError: lost_it}
+        workers = Workers(submit, count, ahead=count, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
 

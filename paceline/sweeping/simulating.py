@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_args
 
-from paceline.sweeping.backends import Workers, in_order, local_workers
+from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.clusters import check_dask_address, check_ray_address, dask_workers, ray_workers
 from paceline.sweeping.journal import Journal, Written
 from paceline.sweeping.results_file import Line, Outcome, Outcomes, line_of
@@ -85,10 +85,10 @@ class Runner:
         self._workers = None
         self._connected.close()
 
-    def run(self, scenarios: Iterable[Scenario]) -> Generator[Outcome, None, None]:
-        """Simulate scenarios; each outcome comes as soon as it and all before it are there.
+    def completed(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Outcome]], None, None]:
+        """Simulate scenarios; each outcome comes as soon as it is there, those that come together in one list.
 
-        No more than some scenarios are read, and held, ahead of the outcome that is waited for.
+        Scenarios are asked for, and held, no sooner than somebody is free.
 
         Parameters
         ----------
@@ -97,9 +97,9 @@ class Runner:
 
         Yields
         ------
-        Result or Failure
-            A failure where the simulation of a scenario ended in an error of
-            :class:`~simulator.base.errors.PacelineError`; the others go on.
+        list of tuple
+            The number of a scenario, from 0, and a result; or a failure where its simulation ended in an error of
+            :class:`~simulator.base.errors.PacelineError`: the others go on.
 
         Raises
         ------
@@ -109,11 +109,6 @@ class Runner:
         SimulationError
             A worker process was killed, or the cluster was lost.
         """
-        with closing(self.completed(scenarios)) as groups:
-            yield from in_order(groups)
-
-    def completed(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Outcome]], None, None]:
-        """The same, each as soon as it is there, with the number, from 0, of its scenario; those that come together in one list."""
         with closing(self._groups(_answer, scenarios)) as groups:
             for group in groups:
                 yield [(number, _outcome(scenario, answer)) for number, scenario, answer in group]
@@ -128,35 +123,35 @@ class Runner:
         self, function: Callable[[Scenario | Asked], _Sent[SentT]], scenarios: Iterable[Scenario]
     ) -> Generator[list[tuple[int, Scenario, SentT]], None, None]:
         """Scenarios with their numbers, as they are done, and what a function has sent back of each; those that come together at once."""
-        waiting = iter(scenarios)
-        first = list(itertools.islice(waiting, 1))
-        if not first:
+        waiting, held, noted = iter(scenarios), dict[int, Scenario](), set[str]()
+        if (first := next(waiting, None)) is None:
             return
         if self.backend == "local":
-            check(first[0].run.engine)
+            check(first.run.engine)
+
+        def asked() -> Iterator[Scenario | Asked]:
+            for number, scenario in enumerate(itertools.chain([first], waiting)):
+                held[number] = scenario
+                yield _resolved(scenario)
+
         with ExitStack() as stack:
             workers = self._workers or stack.enter_context(self._connection())
-            begin, noted = 0, set[str]()
-            while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
-                first = []
-                with closing(workers.completed(function, [_resolved(scenario) for scenario in window])) as groups:
-                    for group in groups:
-                        for text in [text for _, sent in group for text in sent.notes if text not in noted]:
-                            noted.add(text)
-                            warnings.warn(text, EngineWarning, stacklevel=2)
-                        yield [(begin + number, window[number], sent.answer) for number, sent in group]
-                begin += len(window)
+            groups = stack.enter_context(closing(workers.completed(function, asked())))
+            for group in groups:
+                for text in [text for _, sent in group for text in sent.notes if text not in noted]:
+                    noted.add(text)
+                    warnings.warn(text, EngineWarning, stacklevel=2)
+                yield [(number, held.pop(number), sent.answer) for number, sent in group]
 
     @contextmanager
     def _connection(self) -> Iterator[Workers]:
-        with ExitStack() as stack:
-            if self.backend == "dask":
-                assert self.scheduler is not None
-                yield stack.enter_context(dask_workers(self.jobs, self.scheduler))
-            elif self.backend == "ray":
-                yield stack.enter_context(ray_workers(self.jobs, self.scheduler))
-            else:
-                yield stack.enter_context(local_workers(self.jobs))
+        if self.backend == "dask":
+            assert self.scheduler is not None
+            connection = dask_workers(self.jobs, self.scheduler)
+        else:
+            connection = local_workers(self.jobs) if self.backend == "local" else ray_workers(self.jobs, self.scheduler)
+        with connection as workers:
+            yield workers
 
 
 Answer = Failed | dict[str, Any]
@@ -328,12 +323,12 @@ def sweep(
         if agree is not None:
             agree(range(total))
         tell(0, total)
-        held: list[Outcome] = []
-        with closing(runner.run(scenarios)) as outcomes:
-            for outcome in outcomes:
-                held.append(outcome)
+        held: dict[int, Outcome] = {}
+        with closing(runner.completed(scenarios)) as outcomes:
+            for several in outcomes:
+                held.update(several)
                 tell(len(held), total)
-        return Sweep(None, tuple(held))
+        return Sweep(None, tuple(held[place] for place in range(total)))
     with Journal(out, force=force) as file:
         # of a new file the hashes come with the lines
         hashes = [""] * total if file.is_empty else [scenario.hash for scenario in scenarios]

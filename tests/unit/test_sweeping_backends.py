@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 import os
 import re
 import signal
@@ -9,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 from support.waiting import PATIENCE_S
@@ -25,29 +27,30 @@ from simulator.base.errors import InputError, SimulationError
 pytestmark = pytest.mark.slow
 
 
-class Pretended:
-    """joblib's, of two workers of a cluster; the second does something else with what it is given."""
-
-    def __init__(self, second: Callable[..., Any]) -> None:
-        self._second = second
-
-    def __call__(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        for place, (function, arguments, _) in enumerate(tasks):
-            yield self._second(function, *arguments) if place % 2 else function(*arguments)
+def done(function: Callable[..., Any], *given: Any) -> Future[Any]:
+    """What a function has given, or that it failed."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function(*given))
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 def of_pretended(second: Callable[..., Any]) -> Workers:
-    return Workers(Pretended(second), 2, lost={}, cluster="cluster x")
+    """Two workers of a cluster; the second does something else with what it is given."""
+    which = itertools.cycle([lambda function, *given: function(*given), second])
+    return Workers(lambda function, *given: done(next(which), function, *given), 2, lost={}, cluster="cluster x")
 
 
 def with_other(monkeypatch: pytest.MonkeyPatch, name: str, there: str) -> Workers:
     """A second worker that has another version of one thing."""
 
-    def second(function: Callable[[Any], Any], item: Any) -> Any:
+    def second(function: Callable[..., Any], *given: Any) -> Any:
         own = {**versions(), name: there}
         with monkeypatch.context() as changed:
             changed.setattr("paceline.sweeping.backends.versions", lambda: own)
-            return function(item)
+            return function(*given)
 
     return of_pretended(second)
 
@@ -72,8 +75,8 @@ def test_workers_that_differ_are_refused(name: str, there: str, found: str, monk
 def test_a_worker_that_comes_late_is_refused_before_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = []
     with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9,"):
-        list(with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3]))
-    assert answered == [1]
+        with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3])
+    assert 2 not in answered
 
 
 def test_workers_without_a_compiler_compute_the_same_by_other_engines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +93,10 @@ def test_workers_with_another_paceline_are_refused(answer: str | None, told: str
 
 
 def test_workers_with_an_older_paceline_of_the_same_version_are_refused() -> None:
-    def without_this(function: Callable[[Any], Any], item: Any) -> Any:
-        if item == "paceline.__version__":
-            return function(item)
-        raise AttributeError("Can't get attribute '_by_equals'")
+    def without_this(function: Callable[..., Any], *given: Any) -> Any:
+        if given == ("paceline.__version__",):
+            return function(*given)
+        raise AttributeError("Can't get attribute '_some'")
 
     with pytest.raises(InputError, match=r"^cluster x: a worker has other sources of Paceline [\d.]+"):
         check_versions(of_pretended(without_this), "cluster x")
@@ -117,33 +120,27 @@ def test_what_is_compared_is_known_of_this_process() -> None:
     assert all(versions().values())
 
 
-@pytest.mark.parametrize(("count", "window"), [(1, 64), (2, 128), (16, 1024), (64, 1024), (1000, 2000)])
-def test_a_window_keeps_all_busy_and_is_bounded(count: int, window: int) -> None:
-    assert Workers(joblib.Parallel(n_jobs=1), count, lost={}).window == window
+@pytest.mark.parametrize("cluster", [None, "cluster x"])
+def test_answers_come_in_order(cluster: str | None) -> None:
+    workers = Workers(done, 2, lost={}, cluster=cluster)
+    for size in (0, 1, 7, 50):
+        assert workers.map(str, range(size)) == [str(number) for number in range(size)]
 
 
-@pytest.mark.parametrize("streaming", [True, False])
-def test_answers_come_in_order(streaming: bool) -> None:
-    with joblib.Parallel(n_jobs=1, return_as="generator" if streaming else "list") as parallel:
-        workers = Workers(parallel, 2, lost={}, streaming=streaming, cluster="cluster x")
-        for size in (0, 1, 7, 50):
-            assert list(workers.map(str, range(size))) == [str(number) for number in range(size)]
+def test_no_more_is_asked_for_than_somebody_is_free_to_do() -> None:
+    asked, waiting = itertools.count(), list[Future[Any]]()
 
+    def submit(*_: object) -> Future[Any]:
+        waiting.append(Future())
+        return waiting[-1]
 
-@pytest.mark.parametrize(("took_s", "sizes"), [(0.5, [4, 8, 16, 22]), (4.0, [4] * 12 + [2]), (9.0, [4] + [2] * 23)])
-def test_batches_take_some_seconds(took_s: float, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    clock_s, seen = [0.0], []
-
-    def parallel(tasks: Iterator[Any]) -> list[Any]:
-        batch = list(tasks)
-        clock_s[0] += took_s
-        seen.append(len(batch))
-        return [function(*arguments) for function, arguments, _ in batch]
-
-    monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
-    workers = Workers(parallel, 2, lost={}, streaming=False, cluster="cluster x")
-    assert list(workers.map(abs, range(50))) == list(range(50))
-    assert seen == sizes
+    workers = Workers(submit, 3, lost={}, ahead=4, stop=lambda: waiting.append("stopped"))
+    answers = workers.completed(abs, asked)
+    threading.Timer(0.1, lambda: waiting[1].set_exception(ZeroDivisionError())).start()
+    with pytest.raises(ZeroDivisionError):
+        next(answers)
+    assert [future if future == "stopped" else future.cancelled() for future in waiting] == [True, False, True, True, "stopped"]
+    assert next(asked) == 4
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -158,10 +155,9 @@ def test_a_process_is_given_about_a_quarter_of_a_second_at_a_time(
         return number * number
 
     monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
-    with joblib.Parallel(n_jobs=1, return_as="generator_unordered") as parallel:
-        workers = Workers(parallel, jobs, lost={})
-        groups = [[answer for _, answer in group] for group in workers.completed(square, range(len(took_s)))]
-        assert list(workers.map(square, range(len(took_s)))) == [number * number for number in range(len(took_s))]
+    workers = Workers(done, jobs, lost={})
+    groups = [[answer for _, answer in group] for group in workers.completed(square, range(len(took_s)))]
+    assert workers.map(square, range(len(took_s))) == [number * number for number in range(len(took_s))]
     assert sorted(answer for group in groups for answer in group) == [number * number for number in range(len(took_s))]
     assert max(map(len, groups)) <= most
     if most > 1:
@@ -175,15 +171,9 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
     def gone(item: int) -> int:
         raise ConnectionResetError
 
-    with joblib.Parallel(n_jobs=1, return_as="generator") as parallel:
-        workers = Workers(
-            parallel,
-            2,
-            lost={BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")},
-            cluster="cluster x",
-        )
-        with pytest.raises(SimulationError, match=r"^the second; go on$"):
-            list(workers.map(gone, [1, 2]))
+    lost = {BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")}
+    with pytest.raises(SimulationError, match=r"^the second; go on$"):
+        Workers(done, 2, lost=lost, cluster="cluster x").map(gone, [1, 2])
 
 
 def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path: Path) -> None:
@@ -262,6 +252,17 @@ def test_a_signal_that_comes_while_processes_start_is_for_this_one_alone() -> No
     (child,) = started
     child.communicate("\n", timeout=PATIENCE_S)
     assert child.returncode == 0
+
+
+def answers_of(count: int) -> list[int]:
+    with local_workers(count) as workers:
+        return workers.map(abs, [-1, -2, -3])
+
+
+def test_a_process_that_may_start_none_does_it_all_itself() -> None:
+    """A worker of multiprocessing's, which may have no children."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(answers_of, (2,)) == [1, 2, 3]
 
 
 def test_where_there_are_no_semaphores_as_files_nobody_waits_to_remove_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

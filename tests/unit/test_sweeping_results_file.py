@@ -145,7 +145,6 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
         for outcome in run(runner, scenarios):
             yield [(0, line_of(outcome))]
 
-    monkeypatch.setattr(Runner, "run", run)
     monkeypatch.setattr(Runner, "completed", completed)
     monkeypatch.setattr(Runner, "lines", lines)
 
@@ -731,7 +730,7 @@ def test_a_runner_reads_no_more_scenarios_than_it_must(scenario: Build) -> None:
             asked += 1
             yield one
 
-    outcomes = Runner(jobs=1).run(endless())
+    outcomes = Runner(jobs=1).completed(endless())
     next(outcomes)
     outcomes.close()
     assert asked <= 64
