@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from simulator.base.text import format_bytes, format_count, format_rate, format_
 from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_s
 from simulator.engine.choosing import likely_engine
 from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
@@ -66,12 +66,11 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
     """
     if agree is None:
         return
-    run = scenario.run
-    what = f"its {run.replications:,} replications of {_length(scenario)} take"
-    _ask([(1.0, scenario)], what, _LONG_ALONE_S, agree, cores=1)
+    resolved = resolve(scenario)
+    what = f"its {scenario.run.replications:,} replications of {_length(scenario)} take"
+    _ask([(1.0, resolved)], what, _LONG_ALONE_S, agree, cores=1)
     if scenario.replicas < _MANY:
         return
-    resolved = resolve(scenario)
     engine = likely_engine(resolved)
     check_memory(resolved, engine)
     took, memory = format_rough_seconds(effort_s(resolved, engine)), format_bytes(memory_bytes(resolved, engine))
@@ -82,7 +81,7 @@ def agree_to_audit(scenario: Scenario, agree: Agree | None) -> None:
     """Ask whether to audit a scenario, where that takes long: the textbook engine runs it."""
     if agree is not None:
         audited = scenario.replaced({"run.engine": "simpy", "run.replications": 1})
-        _ask([(1.0, audited)], f"an audit of {_length(scenario)} takes", _LONG_ALONE_S, agree, cores=1)
+        _ask([(1.0, resolve(audited))], f"an audit of {_length(scenario)} takes", _LONG_ALONE_S, agree, cores=1)
 
 
 def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: Agree | None, *, jobs: int) -> None:
@@ -91,11 +90,11 @@ def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: 
         return
     count = min(len(places), _SAMPLE)
     chosen = places if count == len(places) else [places[int(number * _GOLDEN % 1.0 * len(places))] for number in range(count)]
-    sample = ((len(places) / count, scenarios[place]) for place in chosen)
+    sample = [(len(places) / count, resolve(scenarios[place])) for place in chosen]
     _ask(sample, f"{len(places):,} scenario{'s take' if len(places) > 1 else ' takes'}", _LONG_S, agree, cores=_cores(jobs))
 
 
-def agree_to_plan(lines: Sequence[Sequence[Scenario]], agree: Agree | None, *, jobs: int) -> None:
+def agree_to_plan(lines: Sequence[Sequence[Resolved]], agree: Agree | None, *, jobs: int) -> None:
     """Ask whether to search a plan's configurations, where that takes long.
 
     Parameters
@@ -110,8 +109,8 @@ def agree_to_plan(lines: Sequence[Sequence[Scenario]], agree: Agree | None, *, j
     """
     if agree is None:
         return
-    weighed = ((min(1.0, _SIMULATED_PER_LINE / len(line)), scenario) for line in lines for scenario in line)
-    count = sum(map(len, lines))
+    weighed = [(min(1.0, _SIMULATED_PER_LINE / len(line)), scenario) for line in lines for scenario in line]
+    count = len(weighed)
     what = f"the search of {count:,} configuration{'s' if count > 1 else ''} takes"
     _ask(weighed, what, _LONG_S, agree, cores=_cores(jobs))
 
@@ -142,26 +141,20 @@ def _cores(jobs: int) -> int:
     return min(jobs, here) if jobs else here
 
 
-def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, agree: Agree, *, cores: int) -> None:
+def _ask(weighed: Sequence[tuple[float, Resolved]], what: str, limit_s: float, agree: Agree, *, cores: int) -> None:
     """Ask, where scenarios, each as often as its weight says, take longer together than the limit on that many cores."""
-    total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
-    for weight, given in weighed:
-        scenario = resolve(given)
-        estimated_s = effort_s(scenario)
-        total_s += weight * estimated_s
-        if estimated_s > longest_s:
-            longest_s, longest = estimated_s, scenario
-        if (full_step_s := scenario.full_step_s) > step_s:
-            step_s, slowest = full_step_s, scenario
-    if longest is None or slowest is None:
+    efforts_s = [effort_s(scenario) for _, scenario in weighed]
+    if not any(efforts_s):
         return
-    took_s = max(total_s / cores, longest_s)
+    longest_s = max(efforts_s)
+    took_s = max(sum(weight * each_s for (weight, _), each_s in zip(weighed, efforts_s, strict=True)) / cores, longest_s)
     if took_s > limit_s / _TRUSTED_MARGIN:
-        took_s *= timed_effort_s(longest) / longest_s
+        took_s *= timed_effort_s(weighed[efforts_s.index(longest_s)][1]) / longest_s
     if took_s > limit_s:
         agree(Lengthy(f"{what} about {format_rough_seconds(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s))
-    if step_s > _LONG_STEP_S:
-        agree(Lengthy(_about_step(slowest, step_s), _instead(slowest, step_s), _LONG_STEP_S))
+    slowest = max((scenario for _, scenario in weighed), key=lambda scenario: scenario.full_step_s)
+    if slowest.full_step_s > _LONG_STEP_S:
+        agree(Lengthy(_about_step(slowest, slowest.full_step_s), _instead(slowest, slowest.full_step_s), _LONG_STEP_S))
 
 
 def _about_step(scenario: Scenario, step_s: float) -> str:

@@ -20,15 +20,13 @@ from pydantic import Field
 from calibrate.learning import noise_scale_of, problem_of
 from paceline.learning.learned import Learned, LearnedWay, Target
 from paceline.learning.learning import Contender, is_workload, learn
-from paceline.planning.space import Space
+from paceline.planning.space import Space, fitting
 from paceline.ranges import doubled
 from paceline.sweeping import sweep
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
 from simulator.base.text import Short, counted, format_number, format_usd, listed
-from simulator.memory import does_not_fit
-from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
 from simulator.results.intervals import combined
 from simulator.results.results import Failure, Result
@@ -373,20 +371,17 @@ def plan_to_target(
 def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tuple[str, str]]]:
     """Every configuration with its name; and of those that do not fit into memory, why."""
     several = len({line.first.batch for line in space.lines}) > 1
-    fitting, too_large = [], []
+    _, unfit = fitting(space)
+    named, too_large = [], []
     for line in space.lines:
-        counts = list(line.scenarios)
-        tried = set(doubled(counts[0], counts[-1])) if line.searched else set(counts)
-        for workers, scenario in line.scenarios.items():
-            if workers not in tried:
-                continue
-            title = line.title(workers)
-            name = f"{title}, batch {scenario.batch:,}" if several and "batch" not in title else title
-            if (why := does_not_fit(resolve(scenario))) is None:
-                fitting.append((name, scenario))
-            else:
-                too_large.append((name, why))
-    return fitting, too_large
+        counts = list(line.candidates)
+        for workers in doubled(counts[0], counts[-1]) if line.searched else counts:
+            if workers in line.candidates:
+                scenario, title = line.candidates[workers].given, line.title(workers)
+                name = f"{title}, batch {scenario.batch:,}" if several and "batch" not in title else title
+                why = unfit.get(line, {}).get(workers)
+                (named.append((name, scenario)) if why is None else too_large.append((name, why)))
+    return named, too_large
 
 
 def _considered(name: str, result: Result, noise: NoiseScale, batch: int, reference: Estimate) -> Considered:

@@ -6,8 +6,9 @@ A plan, which has a goal, is made in planner.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,9 +16,8 @@ from pydantic import Field
 
 from paceline.comparing import compare, never_validated, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
-from paceline.planning.bounds import Ceilings
 from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
-from paceline.planning.space import Line, Space, base_of, counts_of, space_of
+from paceline.planning.space import Line, Space, base_of, counts_of, fitting, space_of
 from paceline.planning.tables import WORKERS, rate
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
@@ -27,8 +27,6 @@ from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, estimated, format_hourly, format_usd, sentence
 from simulator.catalogue.loading import Source
-from simulator.memory import does_not_fit
-from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
@@ -196,29 +194,22 @@ def advise(
         No configuration could be simulated.
     """
     refused = list(space.refused)
-
-    def refuse(line: Line, scenario: Scenario, why: str) -> None:
-        name = line.title(scenario.workers)
-        refused.append(Refused(name=name, cluster=line.cluster, text=why, configurations=1, asked=line.asked))
-
-    fitting = []
-    wanted = [(line, scenario) for line in space.lines for scenario in line.scenarios.values()]
-    for line, scenario in wanted:
-        if line.family is None and (why := does_not_fit(resolve(scenario))) is not None:
-            refuse(line, scenario, why)
-        else:
-            fitting.append((line, scenario))
-    fitting = _promising(fitting)
-    with ExitStack() as stack:
-        file = stack.enter_context(Journal(out, force=force)) if out is not None else None
-        runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
+    lines, unfit = fitting(space)
+    refused += [line.refused(why, 1, workers, asked=line.asked) for line, texts in unfit.items() for workers, why in texts.items()]
+    wanted = _promising(lines)
+    with (
+        nullcontext() if out is None else Journal(out, force=force) as file,
+        Runner(jobs=jobs, backend=backend, scheduler=scheduler) as runner,
+    ):
         simulations = Simulations(runner, file, force=force, progress=progress)
         fastest: dict[tuple[str, int], Advised] = {}
-        outcomes = simulations([scenario for _, scenario in fitting])
-        for (line, scenario), outcome in zip(fitting, outcomes, strict=True):
+        outcomes = simulations([line.candidates[workers].given for line, workers in wanted])
+        for (line, workers), outcome in zip(wanted, outcomes, strict=True):
             if not isinstance(outcome, Result):
-                refuse(line, scenario, f"{outcome.failed.kind}: {outcome.failed.text}")
+                text = f"{outcome.failed.kind}: {outcome.failed.text}"
+                refused.append(line.refused(text, 1, workers, asked=line.asked))
                 continue
+            scenario = line.candidates[workers].given
             row = _advised(line, scenario, best_bucket(scenario, outcome, simulations) if line.tunable else outcome)
             key = row.strategy, row.nodes
             if key not in fastest or _rate(row) > _rate(fastest[key]):
@@ -233,35 +224,25 @@ def advise(
     faster = [row for row in rows if row.nodes > 1 and (alone is None or _is_faster(row, alone))]
     best = _preferred(faster) if faster else alone
     assert best is not None
+    places = {id(row): place for place, row in enumerate(rows)}
     return Advice(
         rows=rows,
-        best=_place(rows, best),
-        one_machine=None if alone is None else _place(rows, alone),
+        best=places[id(best)],
+        one_machine=None if alone is None else places[id(alone)],
         sentences=tuple(_sentences(rows, best, alone)),
         refused=tuple(refused_once(refused)),
     )
 
 
-def _place(rows: Sequence[Advised], row: Advised) -> int:
-    return next(place for place, other in enumerate(rows) if other is row)
-
-
-def _promising(wanted: Sequence[tuple[Line, Scenario]]) -> list[tuple[Line, Scenario]]:
-    """Of all ways in which a model may be cut alike on as many devices, those that are best by closed forms."""
-    alike: dict[tuple[str, str, int], list[tuple[float, Line, Scenario]]] = {}
-    kept = []
-    of_families: dict[object, Ceilings] = {}
-    for line, scenario in wanted:
-        if line.family is None:
-            kept.append((line, scenario))
-            continue
-        ceilings = of_families.setdefault(line.family, Ceilings(line.first))
-        ceilings.of(scenario)
-        guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
-        alike.setdefault((line.asked, line.cluster, scenario.workers), []).append((guess, line, scenario))
-    for same in alike.values():
-        kept += [(line, scenario) for _, line, scenario in sorted(same, key=lambda each: (-each[0], each[1].name))[:_MOST_OF_A_WAY]]
-    return kept
+def _promising(lines: Sequence[Line]) -> list[tuple[Line, int]]:
+    """Lines with numbers of workers; of all ways in which a model may be cut alike on as many devices those best by closed forms."""
+    alike: dict[tuple[str, str, int], list[tuple[float, str, Line]]] = {}
+    for line in lines:
+        for workers, asked in line.candidates.items() if line.cut else ():
+            line.ceilings.of(asked)
+            alike.setdefault((line.asked, line.cluster, workers), []).append((-line.ceilings.guess(asked.resolved), line.name, line))
+    best = [(line, key[2]) for key, same in alike.items() for _, _, line in sorted(same, key=itemgetter(0, 1))[:_MOST_OF_A_WAY]]
+    return [*((line, workers) for line in lines if not line.cut for workers in line.candidates), *best]
 
 
 def _advised(line: Line, scenario: Scenario, result: Result) -> Advised:

@@ -28,7 +28,7 @@ from paceline.planning.answer import BreakEven, JobCount, Payment, ServerCount, 
 from paceline.planning.configurations import Configuration, candidate_of, configurations_of
 from paceline.planning.goal import Goal, job_of, sets_of
 from paceline.planning.sentences import beside_the_answer, months_in_words, why_not
-from paceline.planning.space import paid_by, spot_refused
+from paceline.planning.space import paid_by
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.text import counted, format_number, format_share, format_usd
@@ -62,31 +62,26 @@ def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) ->
     if len(ways) < 2:
         return ()
     used, *others = ways
-    rows = [chosen]
-    reasons: dict[str, str] = {}
+    line, whole_job = (
+        replace(chosen.line, candidates={chosen.workers: chosen.line.candidates[chosen.workers]}),
+        chosen.goal.samples is not None,
+    )
+    rows, reasons = [chosen], {}
     for price in others:
-        try:
-            scenario = paid_by(chosen.scenario, price.called)
-        except ScenarioError as error:
-            reasons[price.called] = error.reasons[0]
-            continue
-        if why := spot_refused(price, scenario, whole_job=chosen.goal.samples is not None):
-            reasons[price.called] = why
-            continue
-        words = tuple(price.called if word == used.called else word for word in chosen.line.others)
-        line = replace(chosen.line, others=words, scenarios={chosen.workers: scenario}, family=None)
-        rows += configurations_of(line, chosen.goal, {})
+        candidates, reasons[price.called] = paid_by(line, price, whole_job=whole_job)
+        words = tuple(price.called if word == used.called else word for word in line.others)
+        rows += configurations_of(replace(line, others=words, candidates=candidates), chosen.goal)
     for row, outcome in zip(rows[1:], simulate([row.scenario for row in rows[1:]]), strict=True):
         row.outcome = outcome
-        if not isinstance(outcome, Result):
-            reasons[row.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {outcome.failed.text}"
+        if row.failed:
+            reasons[row.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {row.failed.text}"
     payments = sorted((_payment(row, chosen, feasible=feasible) for row in rows if row.result is not None), key=_by_cost)
     if payments and payments[0].best is not None and payments[0].best.meets:
-        payments[0] = payments[0].model_copy(update={"cheapest": True})
+        payments[0] = payments[0].replaced({"cheapest": True})
     left = [
         Payment(name=price.called, price=price, best=None, capital_usd=0.0, running_usd_per_hour=None, text=reasons[price.called])
-        for price in ways
-        if price.called in reasons
+        for price in others
+        if reasons[price.called]
     ]
     return (*payments, *left)
 
@@ -237,7 +232,7 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
         pays_above=fixed / left if 0 < fixed <= left else None,
         text="",
     )
-    return answer.model_copy(update={"text": _in_words(answer, use)})
+    return answer.replaced({"text": _in_words(answer, use)})
 
 
 def _over(of_each: Sequence[float]) -> Estimate:

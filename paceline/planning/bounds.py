@@ -12,7 +12,7 @@ and waiting for others, is left out; docs/planning.md has each formula. What a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, assert_never, cast
 
@@ -28,7 +28,7 @@ from simulator.program.port_names import PortKind
 from simulator.program.program import Integers
 from simulator.resolve.drawing import as_workers, compile_program
 from simulator.resolve.measured_defaults import is_carried, with_measured_defaults, with_nominal_defaults
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import drawn_values
@@ -63,31 +63,28 @@ _AHEAD = 32
 class _Draw:
     """One replication's parameters, as the simulation draws them."""
 
-    def __init__(self, scenario: Scenario, replication: int) -> None:
-        self._streams = Streams(scenario.run.seed, replication)
+    def __init__(self, asked: Asked, replication: int) -> None:
+        self._streams = Streams(asked.given.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
         changes: dict[str, Any] = {"strategy": ALONE}
-        if scenario.strategy.cuts_batches:  # by itself
-            changes |= {"training.micro_batches": 1, "training.recompute": "none"}
-        self._drawn = drawn_scenario(resolve(scenario.replaced(changes)), self._streams)
+        if asked.given.strategy.cuts_batches:  # by itself, each in its own way
+            changes["workload.passes"] = None
+        self._drawn = drawn_scenario(asked.resolved.replaced(changes), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
         self._extremes: dict[int, NDArray[np.float64]] = {}
-        self._made: dict[object, Any] = {}
-
-    def _once(self, key: object, make: Callable[[], Any]) -> Any:
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        self._transports: dict[bool, Transport] = {}
+        self._together: dict[int, Scenario] = {}
+        self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def transport(self, scenario: Scenario) -> Transport:
         """What messages cost hosts in this run."""
-
-        def made() -> Transport:
+        carried = is_carried(scenario)
+        if carried not in self._transports:
             values = drawn_values(scenario.practice, self._streams)
-            return with_measured_defaults(Resolved(scenario.replaced({"cluster": self.cluster})), values).cluster.transport
-
-        transport: Transport = self._once(is_carried(scenario), made)
-        return transport
+            self._transports[carried] = with_measured_defaults(
+                Resolved(scenario.replaced({"cluster": self.cluster})), values
+            ).cluster.transport
+        return self._transports[carried]
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
         """Of the fastest and of the slowest worker process: by what its means are multiplied in this run, its node included."""
@@ -109,32 +106,27 @@ class _Draw:
 
     def together(self, strategy: Hybrid) -> Scenario:
         """What is drawn, with devices that split tensors as one."""
-        made: Scenario = self._once(strategy.tensor, lambda: as_workers(self._drawn.replaced({"strategy": strategy})))
-        return made
+        if strategy.tensor not in self._together:
+            self._together[strategy.tensor] = as_workers(self._drawn.replaced({"strategy": strategy}))
+        return self._together[strategy.tensor]
 
     def factors(self, strategy: Hybrid, ranks: int) -> NDArray[np.float64]:
         """By what the mean times of each rank are multiplied in this run, shape (ranks,)."""
-
-        def made() -> NDArray[np.float64]:
+        key = strategy.tensor, ranks
+        if key not in self._factors:
             drawn, index = self.together(strategy), np.arange(ranks)
-            node = index // drawn.cluster.replicas_per_node
+            node, slow = index // drawn.cluster.replicas_per_node, drawn.cluster.slow_nodes
             factors = process_factors(drawn.workload, self._streams, index, node) / drawn.cluster.speeds_of(node)
-            slow = drawn.cluster.slow_nodes
-            return factors if slow is None else factors * node_factors(slow, self._streams, np.arange(int(node[-1]) + 1))[node]
-
-        factors: NDArray[np.float64] = self._once((strategy.tensor, ranks), made)
-        return factors
+            if slow is not None:
+                factors = factors * node_factors(slow, self._streams, np.arange(int(node[-1]) + 1))[node]
+            self._factors[key] = factors
+        return self._factors[key]
 
     def limits(self, strategy: Hybrid) -> JitterBounds:
         """Of every rank's factor of a step."""
-
-        def made() -> JitterBounds:
-            load, cluster = self.together(strategy).workload, self.together(strategy).cluster
-            kinds = [(kind.jitter or load.jitter, kind.slowdown or cluster.slowdown) for kind in cluster.node_classes]
-            return worst_of(jitter_bounds(*kind) for kind in [(load.jitter, cluster.slowdown), *kinds])
-
-        limits: JitterBounds = self._once(("limits", strategy.tensor), made)
-        return limits
+        load, cluster = self.together(strategy).workload, self.together(strategy).cluster
+        kinds = [(kind.jitter or load.jitter, kind.slowdown or cluster.slowdown) for kind in cluster.node_classes]
+        return worst_of(jitter_bounds(*kind) for kind in [(load.jitter, cluster.slowdown), *kinds])
 
 
 class _Group(NamedTuple):
@@ -146,35 +138,24 @@ class _Group(NamedTuple):
 
 
 class Ceilings:
-    """Upper bounds for configurations that differ in their strategy's numbers, micro-batches and batch only.
+    """Upper bounds for configurations that differ in their strategy, micro-batches and batch only.
 
-    Parameters
-    ----------
-    scenario
-        One of them: workload, cluster, seed and replications are taken from it.
-
-    Attributes
-    ----------
-    expected
-        Of the configuration that was asked about last, samples a second by the same closed forms, with the times that are expected and
-        without room for chance; None where no model is cut. It is no bound.
+    Workload, cluster, seed and replications are those of the first that is asked about.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
-        self.expected: float | None = None
+    def __init__(self) -> None:
+        self._draws: tuple[_Draw, ...] = ()
+        self._expected: float | None = None
         self._timed: dict[tuple[int, ...], Timing] = {}
 
-    def of(self, scenario: Scenario) -> NDArray[np.float64]:
+    def of(self, asked: Asked) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
-        strategy, self.expected = scenario.strategy, None
-        if scenario.cluster.background is not None:  # which only makes a run longer
-            scenario = scenario.replaced({"cluster.background": None})
-        if strategy.simpler is not None:
-            scenario = scenario.replaced({"strategy": strategy.simpler})
-        elif strategy.cuts_batches:
-            return self._of_parts(scenario, cast(Hybrid, strategy))
-        apart, scenario = scenario, as_workers(Resolved(scenario))  # of what resolving fills in these bounds read nothing
+        self._draws = self._draws or tuple(_Draw(asked, replication) for replication in range(asked.given.run.replications))
+        self._expected = None
+        apart = asked.resolved.replaced({"cluster.background": None})  # which only makes a run longer
+        if apart.strategy.cuts_batches:
+            return self._of_parts(apart, cast(Hybrid, apart.strategy))
+        scenario = as_workers(apart)
         window = _Window.of(scenario)
         if window is None:
             return np.full(len(self._draws), math.inf)
@@ -190,17 +171,21 @@ class Ceilings:
             rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
-    def _of_parts(self, scenario: Scenario, strategy: Hybrid) -> NDArray[np.float64]:
+    def guess(self, scenario: Resolved) -> float:
+        """Return samples a second by closed forms with the times that are expected, of what was asked about last: no bound."""
+        return self._expected or scenario.replicas * scenario.batch / scenario.full_step_s
+
+    def _of_parts(self, scenario: Resolved, strategy: Hybrid) -> NDArray[np.float64]:
         """Of a model that is cut: as many whole steps as the first stage makes in the window, each as long as the longest chain."""
         whole = scenario.run.steps - scenario.warmup - 1
         if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
-        expected = as_workers(resolve(scenario))
+        expected = as_workers(scenario)
         together = cast(Hybrid, expected.strategy)
         ranks = together.grid(expected.layout).rank
         costs = together.costs(expected, Streams(scenario.run.seed, 0), self._timed)
         needs = needs_of_cut(costs, expected.cluster, ranks, expected.workload.apply_s)
-        self.expected = scenario.replicas * scenario.batch / max(needs.chain.total_s, needs.hidden_s, 1e-12)
+        self._expected = scenario.replicas * scenario.batch / max(needs.chain.total_s, needs.hidden_s, 1e-12)
         samples = (1.0 - scenario.training.skipped) * (whole + 1) * scenario.replicas * scenario.batch
         rates = []
         ahead = _ahead(scenario)
@@ -234,15 +219,14 @@ class _Window(NamedTuple):
         return _Window(steps, whole, pace.together) if whole > 0 else None
 
 
-def _needs(scenario: Scenario, *, evenly: bool) -> Needs:
+def _needs(scenario: Resolved, *, evenly: bool) -> Needs:
     """What a step needs by its program, with the times that are expected, over links as fast as they can be; hosts work on messages.
 
     Building and reading a program takes some milliseconds for hundreds of ranks, as long as all else about a configuration, and 50 for ten
     thousand: of more than a few hundred, on nodes that are alike, that of some is read, since each adds the same.
     """
-    resolved = resolve(scenario)
-    transport = with_nominal_defaults(resolved).cluster.transport  # with costs of messages, so that the program has hosts
-    whole = Drawn(as_workers(resolved.replaced({"cluster.transport": transport})))
+    transport = with_nominal_defaults(scenario).cluster.transport  # with costs of messages, so that the program has hosts
+    whole = Drawn(as_workers(scenario.replaced({"cluster.transport": transport})))
     layout, cluster, per_node = whole.layout, whole.cluster, whole.cluster.replicas_per_node
     some = max(_READ // per_node, 1) * per_node
     if layout.ranks <= some or layout.servers_beside or cluster.node_classes or cluster.fabric is not None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from paceline.comparing import drawn_rates, share_draws, stakes, step_shares, throughput_apart
 from paceline.planning.answer import Candidate, Decision, Paired
-from paceline.planning.bounds import Ceilings
 from paceline.planning.goal import (
     Goal,
     confidence_of,
@@ -36,7 +35,6 @@ from paceline.planning.goal import (
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
 from simulator.base.text import format_number, format_share
-from simulator.resolve.resolve import resolve
 from simulator.results.cost import (
     affordable_s,
     bills_exactly,
@@ -51,8 +49,8 @@ from simulator.results.cost import (
 )
 from simulator.results.inadequacy import discrepancy_of, is_borrowed, reach_of
 from simulator.results.intervals import wins
-from simulator.results.results import Result
-from simulator.scenario import Scenario
+from simulator.results.results import Failed, Failure, Result
+from simulator.scenario import Resolved, Scenario
 
 _HOUR_S = 3600.0
 _HALF = 0.5
@@ -93,8 +91,13 @@ class Configuration:
 
     @property
     def scenario(self) -> Scenario:
-        """What it stands for."""
-        return self.line.scenarios[self.workers]
+        """What it stands for, as it was asked for."""
+        return self.line.candidates[self.workers].given
+
+    @property
+    def resolved(self) -> Resolved:
+        """The same, resolved."""
+        return self.line.candidates[self.workers].resolved
 
     @property
     def title(self) -> str:
@@ -110,6 +113,11 @@ class Configuration:
     def result(self) -> Result | None:
         """Its result, where it was simulated and did not fail."""
         return self.outcome if isinstance(self.outcome, Result) else None
+
+    @property
+    def failed(self) -> Failed | None:
+        """Why it has none, where its simulation failed."""
+        return self.outcome.failed if isinstance(self.outcome, Failure) else None
 
     # -- before it is simulated --------------------------------------------------------
 
@@ -216,21 +224,16 @@ class Configuration:
         return self.scenario.nodes_needed, self.workers, self.line.name, self.line.scaling
 
 
-def configurations_of(line: Line, goal: Goal, of_families: dict[object, Ceilings]) -> list[Configuration]:
-    """The configurations of a line with their bounds, ascending in workers; ``of_families`` keeps what hundreds of lines may share."""
-    ceilings = of_families.get(line.family) or Ceilings(line.first)
-    if line.family is not None:
-        of_families[line.family] = ceilings
+def configurations_of(line: Line, goal: Goal) -> list[Configuration]:
+    """The configurations of a line with their bounds, ascending in workers."""
     rows = []
-    for workers, scenario in line.scenarios.items():
-        hourly = usd_per_hour(scenario)
-        rates = ceilings.of(scenario)
+    for workers, asked in line.candidates.items():
+        scenario, rates = asked.given, line.ceilings.of(asked)
         enough = min(enough_of(len(rates), goal.confidence), len(rates))
-        ceiling = float(np.sort(rates)[-enough]) * _lifted(scenario, goal)
-        guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
-        budget = None if bills_exactly(scenario) else goal.budget_usd
-        longest_s = None if budget is None else affordable_s(scenario, budget)
+        longest_s = None if goal.budget_usd is None or bills_exactly(scenario) else affordable_s(scenario, goal.budget_usd)
+        hourly = usd_per_hour(scenario)
         needed = required_rate(goal, hourly, committed_usd(scenario), longest_s)
+        ceiling, guess = float(np.sort(rates)[-enough]) * _lifted(scenario, goal), line.ceilings.guess(asked.resolved)
         rows.append(Configuration(goal, line, workers, hourly, needed, ceiling, float((1 / rates).mean()), guess))
     return rows
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paceline.comparing import never_validated
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer
 from paceline.planning.around import break_even_of, count_servers, count_workers, enough_servers, paying_workers, payments_of, use_of
-from paceline.planning.bounds import Ceilings
 from paceline.planning.configurations import Configuration, behind, candidate_of, configurations_of, decisions, ranked
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import check_upgrades, improvements
@@ -30,17 +29,17 @@ from paceline.planning.sentences import (
     why_not,
     why_this,
 )
-from paceline.planning.space import Line, Space, check_devices
+from paceline.planning.space import Line, Space, check_devices, fitting
 from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Backend, Journal, Runner, Simulate, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.text import format_number, format_share, format_throughput, written
-from simulator.memory import does_not_fit, memory_of, not_checked
-from simulator.resolve.resolve import resolve
+from simulator.memory import memory_of, not_checked
+from simulator.resolve.resolve import Asked
 from simulator.results.cost import why_no_cost
 from simulator.results.misread import left_out
-from simulator.results.results import Failure, Result
-from simulator.scenario import Scenario
+from simulator.results.results import Result
+from simulator.scenario import Resolved, Scenario
 
 _RUNNERS_UP = 5
 _WORTH_A_LARGER_BATCH = 1.02
@@ -97,53 +96,58 @@ def plan(
     """
     for scenario in {line.first.cluster.name: line.first for line in space.lines}.values():
         check_upgrades(scenario, space.base_name)
-    space, refused = _fitting(space)
+    lines, unfit = fitting(space)
+    refused = [
+        line.refused(next(iter(texts.values())), len(texts), by_memory=space.cuts, way=line.way if space.cuts else "")
+        for line, texts in unfit.items()
+    ]
+    if not lines:
+        raise InputError(f"{space.base_name}: no configuration fits into the memory of its device: {refused[0].text}")
+    space = replace(space, lines=lines)
     goal, price_note = _priced(space, goal)
     _check_confidence(space, goal)
-    device_notes = check_devices((line.first for line in space.lines), space.base_name)
+    device_notes = check_devices((line.fewest.resolved for line in space.lines), space.base_name)
     tell = progress if progress is not None else (lambda *_: None)
-    of_families: dict[object, Ceilings] = {}
-    lines = []
+    rows = []
     for number, line in enumerate(space.lines):  # which of thousands of ways to cut a model takes some seconds
         tell(number, len(space.lines), "bounds")
-        lines.append(configurations_of(line, goal, of_families))
-    with ExitStack() as stack:
-        file = stack.enter_context(Journal(out, force=force)) if out is not None else None
-        runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
+        rows.append(configurations_of(line, goal))
+    with (
+        Journal(out, force=force) if out is not None else nullcontext() as file,
+        Runner(jobs=jobs, backend=backend, scheduler=scheduler) as runner,
+    ):
         simulations = Simulations(runner, file, force=force, progress=lambda done, total: tell(done, total, "scenarios"))
-        search = Search(lines, simulations)
+        search = Search(rows, simulations)
         search.run()
         counted = [search.simulated]
-        ways: Sequence[Way] = WAYS if any(line.family is not None for line in space.lines) else ()
-        for names, kind in ((space.clusters, "cluster"), (space.strategies, "asked"), (ways, "way")):
+        for names, kind in ((space.clusters, "cluster"), (space.strategies, "asked"), (WAYS if space.cuts else (), "way")):
             for name in names if len(names) > 1 else ():
                 search.run_on([line for line in space.lines if getattr(line, kind) == name])
             counted.append(search.simulated)
         tuned = _tuned(space, search, simulations)
         space.lines += tuned
-        search.lines += [configurations_of(line, goal, of_families) for line in tuned]
+        search.lines += [configurations_of(line, goal) for line in tuned]
         search.run_on(tuned)
         counted.append(search.simulated)
         meeting, missing = ranked(search.rows)
-        for first_of in (_least_regret, _smallest_batch, _compared_with_real_runs):
-            meeting = _moved_up(meeting, first_of)
-        ordered = [*meeting, *missing]
-        failures = _failures(search.rows)
-        if not ordered:
+        for first_of in (_least_regret, _smallest_batch, _compared_with_real_runs) if meeting else ():
+            first = first_of(meeting)
+            meeting.sort(key=lambda row: row is not first)
+        failures = [row.line.refused(f"{failed.kind}: {failed.text}", 1, row.workers) for row in search.rows if (failed := row.failed)]
+        if not meeting and not missing:
             texts = " / ".join(dict.fromkeys(failure.text for failure in failures))
             raise SimulationError(f"none of the configurations could be simulated: {texts}")
-        chosen = ordered[0]
+        chosen = [*meeting, *missing][0]
         assert chosen.result is not None
-        workers = count_workers(chosen.scenario, max(chosen.line.scenarios), simulations, goal)
+        workers = count_workers(chosen.scenario, max(chosen.line.candidates), simulations, goal)
         most = _most_that_pay(search.rows, chosen, paying_workers(workers), simulations)
         for row in search.rows:
-            if row.result is not None and row not in ordered:  # it was simulated for that
+            if row.result is not None and row not in meeting and row not in missing:  # it was simulated for that
                 (meeting if row.meets else missing).append(row)
         ordered = [*meeting, *missing]
         servers = count_servers(chosen.scenario, simulations)
         use = use_of(chosen.scenario, goal)
-        beside = _other_ways(ordered, chosen)
-        better = improvements(chosen.scenario, chosen.result, simulations, goal, beside=beside, use=use)
+        better = improvements(chosen.scenario, chosen.result, simulations, goal, beside=_other_ways(ordered, chosen), use=use)
         payments = payments_of(chosen, simulations, feasible=bool(meeting))
         simulations.finish()
     others = _others(meeting or missing)
@@ -186,44 +190,15 @@ def plan(
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
     )
-    notes = [*device_notes, *space.price_notes, price_note, *_memory_notes(space), *notes_of(answer, chosen, space)]
-    said = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(filter(None, notes)))}
-    return answer.model_copy(update=said)
+    # of a model that is cut one line tells for all: they have the same layers on the same devices
+    fewest_of = {line.ceilings: line.fewest.resolved for line in space.lines}.values()
+    unchecked = "; ".join(dict.fromkeys(filter(None, map(not_checked, fewest_of))))
+    memory_note = unchecked and f"whether a batch fits into the devices' memory was not checked: {unchecked}"
+    notes = [*device_notes, *space.price_notes, price_note, memory_note, *notes_of(answer, chosen, space)]
+    return answer.replaced({"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(filter(None, notes)))})
 
 
 # -- checks of what was asked --------------------------------------------------------------
-
-
-def _fitting(space: Space) -> tuple[Space, list[Refused]]:
-    """The space without what does not fit into its device's memory, where that is known; and what that is."""
-    refused: list[Refused] = []
-    lines: list[Line] = []
-    cuts_models = any(line.family is not None for line in space.lines)
-    for line in space.lines:
-        if line.family is not None:  # which was made of what fits
-            lines.append(line)
-            continue
-        texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(resolve(scenario))) is not None}
-        if texts:
-            way = line.way if cuts_models else ""
-            text = next(iter(texts.values()))
-            refused.append(
-                Refused(name=line.title(), cluster=line.cluster, text=text, configurations=len(texts), by_memory=cuts_models, way=way)
-            )
-        fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
-        if fitting:
-            lines.append(replace(line, scenarios=fitting))
-    if not lines:
-        raise InputError(f"{space.base_name}: no configuration fits into the memory of its device: {refused[0].text}")
-    return replace(space, lines=lines), refused
-
-
-def _memory_notes(space: Space) -> list[str]:
-    """Whose memory could not be checked, and why."""
-    # of a family one tells for all: they have the same layers on the same devices
-    scenarios = {line.family or line: line.first for line in space.lines}.values()
-    reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(resolve(scenario))) is not None)
-    return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 
 
 def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
@@ -238,13 +213,13 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
             f"`prices={ {without[0].cluster.name: '0.40/h'}!r}`, or 'BUY:4000USD,years:4,power:0.5kW' for machines that you own"
         )
     if goal.prefer == "cheapest":
-        return goal.model_copy(update={"prefer": "fewest-devices"}), f"{sentences}. The fewest devices are preferred instead"
+        return goal.replaced({"prefer": "fewest-devices"}), f"{sentences}. The fewest devices are preferred instead"
     return goal, sentences
 
 
 def _check_confidence(space: Space, goal: Goal) -> None:
     """Refuse a confidence that this number of replications cannot support."""
-    replications = min(scenario.run.replications for line in space.lines for scenario in line.scenarios.values())
+    replications = min(line.first.run.replications for line in space.lines)
     if goal.confidence > reachable_confidence(replications) + 1e-12:
         raise InputError(
             f"`confidence` {goal.confidence:g} is more than {replications} replications support, which is "
@@ -271,7 +246,7 @@ def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
     for line, row in best_of_lines.items():
         if not line.tunable:
             continue
-        if line.family is not None:
+        if line.cut:
             belongs = {("way", line.way), ("cluster", line.cluster), *([("strategy", line.asked)] if space.strategies else [])}
             if belongs <= told:
                 continue
@@ -279,26 +254,12 @@ def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
         assert row.result is not None
         best = best_bucket(row.scenario, row.result, simulate)
         if best is not row.result:
-            size = best.scenario.strategy.bucket_bytes
-            scenarios = {count: fused for count, scenario in line.scenarios.items() if (fused := _fused(scenario, size)) is not None}
-            tuned.append(replace(line, others=(*line.others, bucket_in_words(best.scenario)), scenarios=scenarios))
+            size, fused = best.scenario.strategy.bucket_bytes, dict[int, Asked]()
+            for count, asked in line.candidates.items():
+                with suppress(ScenarioError):
+                    fused |= {count: Asked.of(with_bucket(asked.given, size))} if can_fuse(asked.given) else {}
+            tuned.append(replace(line, others=(*line.others, bucket_in_words(best.scenario)), candidates=fused))
     return tuned
-
-
-def _fused(scenario: Scenario, size_bytes: float | None) -> Scenario | None:
-    """A configuration with buckets of a size; None where it has none, or a rule forbids them."""
-    try:
-        return with_bucket(scenario, size_bytes) if can_fuse(scenario) else None
-    except ScenarioError:
-        return None
-
-
-def _moved_up(meeting: list[Configuration], first_of: Callable[[Sequence[Configuration]], Configuration]) -> list[Configuration]:
-    """What meets the goal, best first, with another one of them moved up to the first place."""
-    if not meeting:
-        return meeting
-    first = first_of(meeting)
-    return [first, *(row for row in meeting if row is not first)]
 
 
 def _least_regret(meeting: Sequence[Configuration]) -> Configuration:
@@ -355,7 +316,7 @@ def _others(pool: Sequence[Configuration]) -> list[Configuration]:
 def _other_ways(ordered: Sequence[Configuration], chosen: Configuration) -> list[Scenario]:
     """The best of each other way of cutting a model on as many of the same machines, which another batch may make the best of all."""
     best: dict[str, Scenario] = {}
-    for row in ordered if chosen.line.family is not None else ():
+    for row in ordered if chosen.line.cut else ():
         if row.line.way != chosen.line.way and row.workers == chosen.workers and row.line.cluster == chosen.line.cluster:
             best.setdefault(row.line.way, row.scenario)
     return list(best.values())
@@ -376,15 +337,6 @@ def _most_that_pay(rows: Sequence[Configuration], chosen: Configuration, until: 
     if row.outcome is None:
         (row.outcome,) = simulate([row.scenario])
     return row if row.meets else None
-
-
-def _failures(rows: Sequence[Configuration]) -> list[Refused]:
-    """What could not be simulated, with what the simulation said."""
-    return [
-        Refused(name=row.title, cluster=row.line.cluster, text=f"{failure.kind}: {failure.text}", configurations=1)
-        for row in rows
-        if isinstance(row.outcome, Failure) and (failure := row.outcome.failed)
-    ]
 
 
 def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -446,10 +398,10 @@ class _Groups:
         """One answer for each cluster that was asked for."""
         answers = []
         for name in asked:
-            own, met, missed = self._of("cluster", name)
+            own, met, missed, excluded = self._of("cluster", name)
             best = next(iter([*met, *missed]), None)
             near = _near_miss(met[0], missed) if met else None
-            texts = [self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.cluster == name])]
+            texts = [self._standing(own, met, missed, excluded)]
             if best is not None:
                 texts.append(purchase_in_words(self.candidates[best], best.goal))
             if near is not None:
@@ -469,44 +421,41 @@ class _Groups:
         """One answer for each strategy that was asked for, with why not; none where only one was."""
         answers = []
         for name in asked if len(asked) > 1 else ():
-            own, met, missed = self._of("asked", name)
+            own, met, missed, excluded = self._of("asked", name)
             best = next((self.candidates[row] for row in (*met, *missed)), None)
-            text = self._standing(own, met, missed, [refusal for refusal in self.refused if refusal.asked == name])
-            answers.append(StrategyAnswer(strategy=name, best=best, text=text))
+            answers.append(StrategyAnswer(strategy=name, best=best, text=self._standing(own, met, missed, excluded)))
         return tuple(answers)
 
     def ways(self) -> tuple[WayAnswer, ...]:
         """One answer for each way of training that was tried, best first; none where only one was."""
         answers: list[tuple[tuple[float | str | int, ...], WayAnswer]] = []
         for place, way in enumerate(WAYS):
-            own, met, missed = self._of("way", way)
-            excluded = [refusal for refusal in self.refused if refusal.way == way]
-            if not own and not excluded:
-                continue
+            own, met, missed, excluded = self._of("way", way)
             best = next(iter([*met, *missed]), None)
             if best is None:
-                text = f"not possible: {excluded[0].text}" if excluded else _too_slow(own)
-                answers.append(((2, place), WayAnswer(way=way, best=None, text=text)))
+                if own or excluded:
+                    text = f"not possible: {excluded[0].text}" if excluded else _too_slow(own)
+                    answers.append(((2, place), WayAnswer(way=way, best=None, text=text)))
                 continue
-            candidate = self.candidates[best]
-            texts = [self._way_standing(best), _limit(way, candidate.result)]
+            result = self.candidates[best].result
+            texts = [self._way_standing(best), _limit(way, result)]
             if (refusal := next((refusal for refusal in excluded if refusal.by_memory), None)) is not None:
                 many = "configurations do" if refusal.configurations > 1 else "configuration does"
                 texts.append(f"of it {refusal.configurations:,} {many} not fit into memory")
             answer = WayAnswer(
                 way=way,
-                best=candidate,
-                memory_bytes=_memory_bytes(best.scenario),
-                waiting=_share(candidate.result, "waiting"),
+                best=self.candidates[best],
+                memory_bytes=_memory_bytes(best.resolved),
+                waiting=_share(result, "waiting"),
                 text="; ".join(filter(None, texts)),
             )
             answers.append(((0, *best.rank) if met else (1, *best.nearness), answer))
         return tuple(answer for _, answer in sorted(answers, key=lambda pair: pair[0])) if len(answers) > 1 else ()
 
-    def _of(self, kind: str, name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration]]:
-        """All of a group, and of those simulated which reach the goal, best first, and which do not."""
+    def _of(self, kind: str, name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration], list[Refused]]:
+        """All of a group, of those simulated which reach the goal, best first, and which do not, and what of it cannot be."""
         own = [row for row in self.rows if getattr(row.line, kind) == name]
-        return own, *ranked(own)
+        return own, *ranked(own), [refusal for refusal in self.refused if getattr(refusal, kind) == name]
 
     def _standing(
         self, own: Sequence[Configuration], met: Sequence[Configuration], missed: Sequence[Configuration], excluded: Sequence[Refused]
@@ -567,9 +516,9 @@ def _share(result: Result, part: str) -> float:
     return float(getattr(step, part) / whole) if whole else 0.0
 
 
-def _memory_bytes(scenario: Scenario) -> float | None:
+def _memory_bytes(scenario: Resolved) -> float | None:
     """What the device holds that needs most; None where its activations are not known."""
-    devices = memory_of(resolve(scenario))
+    devices = memory_of(scenario)
     known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
     return max(device.need_bytes for device in devices) if known else None
 

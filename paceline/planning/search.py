@@ -288,7 +288,7 @@ class Search:
         hope = row.hope
         if not math.isfinite(hope):
             return False
-        best_of_way = self._best_of_way.get(_way(row)) if row.line.family is not None else None
+        best_of_way = self._best_of_way.get(_way(row)) if row.line.cut else None
         return hope > _WORTH_KNOWING * self._best or (best_of_way is not None and (hope, row.least_sample_s) > best_of_way)
 
     # -- one line -----------------------------------------------------------------------
@@ -448,7 +448,7 @@ def _grouped(rows: Iterable[Configuration]) -> dict[tuple[str | int, ...], list[
     """Those of a model that is cut, by how it is and by the number of workers."""
     alike: dict[tuple[str | int, ...], list[Configuration]] = {}
     for row in rows:
-        if row.line.family is not None:
+        if row.line.cut:
             alike.setdefault((*_way(row), row.workers), []).append(row)
     return alike
 

@@ -40,7 +40,6 @@ from simulator.base.text import (
 from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import bills_exactly, committed_usd, paid_for
-from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE, outside_fit
 
@@ -419,12 +418,12 @@ def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
     """What the reader must know besides."""
     notes = [_scaling_note(space)]
     line = chosen.line
-    if line.searched and chosen.workers == max(line.scenarios) and len(line.scenarios) > 1:
+    if line.searched and chosen.workers == max(line.candidates) and len(line.candidates) > 1:
         notes.append(_most_note(chosen))
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
         why = "for lying between others that were simulated"
-        if any(each.family is not None for each in space.lines):
+        if space.cuts:
             why += ", or because others that cut the model alike are better by closed forms or in a few short runs"
         notes.append(f"{were} passed over, {why}; the neighbours of the answer were simulated")
     notes.append(
@@ -453,12 +452,12 @@ def _most_note(chosen: Configuration) -> str:
 
 def _scaling_note(space: Space) -> str:
     """What weak and strong scaling mean here."""
-    loads = [line.first.workload for line in space.lines if line.family is None or line.scaling == "strong"]
+    loads = [line.first.workload for line in space.lines if not line.cut or line.scaling == "strong"]
     each = sorted({load.batch_per_replica for load in loads if load.batch_per_replica is not None})
     together = sorted({load.global_batch for load in loads if load.global_batch is not None})
     texts = [f"weak scaling: each replica takes {_either(each)} samples a step, however many there are"] if each else []
     texts += [f"strong scaling: all replicas together take {_either(together)} samples a step, however many they are"] if together else []
-    cut = next((line.first for line in space.lines if line.family is not None and line.scaling == "weak"), None)
+    cut = next((line.first for line in space.lines if line.cut and line.scaling == "weak"), None)
     if cut is not None:
         samples = format_number(cut.batch / cut.layout.ranks_per_replica)
         texts.append(
@@ -502,7 +501,7 @@ def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refuse
             return f"its fewest machines cost {format_usd(lowest)} {for_what(scenario)}, and the budget is {budget}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
-        failed = next((row.outcome.failed.text for row in rows if isinstance(row.outcome, Failure)), "")
+        failed = next((row.failed.text for row in rows if row.failed), "")
         if failed:
             return f"could not be simulated: {failed}"
         most = max(rows, key=lambda row: row.promised)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling, configuration_name, refused_once
-from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Tried, Way, trained_in_words, way_of, without_layers
+from paceline.planning.bounds import Ceilings
+from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, fixed_of, trained_in_words, uncut, way_of, without_layers
 from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
 from simulator.base.catalog import find
@@ -23,12 +24,14 @@ from simulator.base.spec import Spec, short_name
 from simulator.base.text import counted, did_you_mean, listed
 from simulator.base.validation_errors import quoted, validated
 from simulator.catalogue.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
+from simulator.memory import does_not_fit
 from simulator.resolve.published_throughputs import kind_of as device_kind_of
-from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.resolve.resolve import Asked
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.paying import Price
 from simulator.spec.prices import Prices, for_several
+from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
@@ -102,20 +105,24 @@ class Line:
     ----------
     what
         Strategy in words, and how it is trained.
+    on
+        Name of its cluster.
     others
         Whatever else distinguishes it, in words.
     cluster
         That it is on, as it was asked for.
     scaling
         What more workers keep as it is.
-    scenarios
-        By number of workers, ascending.
     searched
         Whether a search may leave some of them out.
     most
         The largest number of workers that was asked for, possible or not.
-    family
-        The same of lines that differ in how a model is cut alone; None of all others.
+    candidates
+        Each as it was asked for and resolved, by number of workers, ascending.
+    ceilings
+        Its bounds; lines that differ in how a model is cut alone share them.
+    cut
+        Whether it is one of many such lines.
     asked
         Short name of the strategy, as it was asked for; empty: the scenario's own.
     tunable
@@ -123,13 +130,15 @@ class Line:
     """
 
     what: str
+    on: str
     others: tuple[str, ...]
     cluster: str
     scaling: Scaling
-    scenarios: dict[int, Scenario]
     searched: bool
     most: int
-    family: object = None
+    candidates: dict[int, Asked] = field(default_factory=dict)
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    cut: bool = False
     asked: str = ""
     tunable: bool = False
 
@@ -139,19 +148,28 @@ class Line:
         return way_of(self.first.strategy)
 
     @property
-    def first(self) -> Scenario:
+    def fewest(self) -> Asked:
         """That of the fewest workers."""
-        return next(iter(self.scenarios.values()))
+        return next(iter(self.candidates.values()))
+
+    @property
+    def first(self) -> Scenario:
+        """That of the fewest workers, as it was asked for."""
+        return self.fewest.given
 
     @property
     def name(self) -> str:
         """Strategy, cluster and whatever else distinguishes it."""
-        return configuration_name(self.what, self.first.cluster.name, self.others)
+        return configuration_name(self.what, self.on, self.others)
 
     def title(self, workers: int | None = None) -> str:
         """A configuration in words, or without workers all of the line."""
-        count = workers if workers is not None and self.scenarios[workers].strategy.count_key else None
-        return configuration_name(self.what, self.first.cluster.name, self.others, count, self.scaling)
+        count = workers if workers is not None and self.candidates[workers].given.strategy.count_key else None
+        return configuration_name(self.what, self.on, self.others, count, self.scaling)
+
+    def refused(self, text: str, configurations: int, workers: int | None = None, **more: Any) -> Refused:
+        """Say why one of its configurations, or some of them, cannot be."""
+        return Refused(name=self.title(workers), cluster=self.cluster, text=text, configurations=configurations, **more)
 
 
 @dataclass
@@ -184,18 +202,23 @@ class Space:
     price_notes: list[str] = field(default_factory=list)
 
     @property
-    def searched_together(self) -> list[list[Scenario]]:
+    def searched_together(self) -> list[list[Resolved]]:
         """Configurations of which the search looks for one: a line, or all ways to cut a model alike on a cluster."""
-        together: dict[object, list[Scenario]] = {}
+        together: dict[object, list[Resolved]] = {}
         for line in self.lines:
-            key = (line.cluster, line.scaling, line.way) if line.family is not None else line
-            together.setdefault(key, []).extend(line.scenarios.values())
+            key = (line.cluster, line.scaling, line.way) if line.cut else line
+            together.setdefault(key, []).extend(asked.resolved for asked in line.candidates.values())
         return list(together.values())
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a model is cut in several ways."""
+        return any(line.cut for line in self.lines)
 
     @property
     def considered(self) -> int:
         """Configurations that the ranges name, those that cannot be included."""
-        return sum(len(line.scenarios) for line in self.lines) + sum(refusal.configurations for refusal in self.refused)
+        return sum(len(line.candidates) for line in self.lines) + sum(refusal.configurations for refusal in self.refused)
 
 
 def space_of(
@@ -259,18 +282,19 @@ def space_of(
     base_table, source, beside = table_of(scenario, settings)
     base_table = with_measured(base_table, source, beside)
     settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]
-    over, workers, servers = _routed(over, workers, servers)
+    counted_by = {"workers": workers, "servers": servers}
+    over = _routed(over, counted_by)
     given, tried = _keys_of(settings), _keys_of((key, value) for key, values in over for value in values)
-    chosen_by = {"workers": "workers" if machines is None else "machines", **({} if servers is None else {"servers": "servers"})}
-    for name, argument in chosen_by.items():
+    for name in counted_by if counted_by["servers"] is not None else ("workers",):
         for option in (option for option, keys in (("settings", given), ("over", tried)) if f"strategy.{name}" in keys):
+            argument = "machines" if name == "workers" and machines is not None else name
             raise InputError(f"`{option}` strategy.{name}: is what a plan chooses; leave it out, and name the range by `{argument}`")
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = _base(base_table, source, beside)
-    counts = counts_of(_WORKERS if workers is None else workers, "workers")
+    counts = counts_of(counted_by["workers"] or _WORKERS, "workers")
     if machines is not None:
         counts = Counts(tuple(machines), searched=False, of_machines=True)
-    of_servers = None if servers is None else counts_of(servers, "servers").values
+    of_servers = None if counted_by["servers"] is None else counts_of(counted_by["servers"], "servers").values
     own: Scaling = "weak" if base.workload.global_batch is None else "strong"
     scalings: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
     if batches is not None:
@@ -295,49 +319,46 @@ def space_of(
     space = Space([], [], base, source, strategies=asked_for, base_replicas=_own_replicas(base_table, base))
     tunable = BUCKET_KEY not in given | tried
     for cluster, short in itertools.product(clusters or ("",), strategies):
-        lines, refused = len(space.lines), len(space.refused)
         on = _on_cluster(base_table, cluster, settings) if cluster else base_table
         if short:
             on = {**on, "strategy": strategy_table(short, on["strategy"])}
         spans = short in NAMES and bool(base.workload.layers or short not in NOT_CUT)
+        kind = kind_of(on["strategy"])
+        configurations = len(scalings) * (len(counts.values) if kind.count_key else 1)
+        configurations *= len(of_servers or [1]) if kind.has_servers else 1
         for combination in itertools.product(*(values for _, values in over)):
             chosen = [(key, value) for (key, _), value in zip(over, combination, strict=True)]
             name = ", ".join(filter(None, [short, f"on {cluster}" if cluster else "", *(f"{key}={value}" for key, value in chosen)]))
             where = f"{source}{f' ({name})' if name else ''}"
-            kind = kind_of(on["strategy"])
-            configurations = len(scalings) * (len(counts.values) if kind.count_key else 1)
-            configurations *= len(of_servers or [1]) if kind.has_servers else 1
             table = apply_settings(on, chosen, f"{source}: ")
             keys = given | _keys_of(chosen)
-            problem: ScenarioError | None = None
+            template, problem = base, ""
             try:
-                template = _template(Fixed.without(table, keys) if spans else table, counts, where, beside, prices, whole=spans)
-                if spans and not template.workload.layers:
-                    problem = ScenarioError(without_layers(template.workload))
+                template = _template(uncut(table, keys) if spans else table, counts, where, beside, prices, whole=spans)
+                problem = without_layers(template.workload) if spans and not template.workload.layers else ""
             except ScenarioError as error:
-                template, problem = base, error
+                problem = error.reasons[0]
             # as ``clusters`` or ``over`` with ``cluster.use`` name it, or by its own name
             used = next((str(value) for key, value in chosen if key == "cluster.use"), "")
-            asked = used or cluster or (base if problem is not None else template).cluster.name
+            asked = used or cluster or template.cluster.name
             space.clusters.append(asked)
-            if problem is not None:
+            if problem:
                 if prices is not None:
                     prices.mention(asked)
-                space.refused.append(Refused(name=name or source, cluster=asked, text=problem.reasons[0], configurations=configurations))
+                refusal = Refused(name=name or source, cluster=asked, text=problem, configurations=configurations, asked=short)
+                space.refused.append(refusal)
                 made(configurations)
                 continue
-            cell = _Cell(space, template, asked, tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen), counts, where)
+            others = tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen)
+            cell = _Cell(space, template, asked, others, counts, where, short, tunable)
             if spans:
                 for each in scalings:
-                    cell.add_ways(short, each, Fixed.of(table, keys), made)
+                    cell.add_ways(each, fixed_of(table, keys), made)
                 continue
             numbers = of_servers if of_servers is not None and template.strategy.has_servers else (template.servers,)
             for each, number in itertools.product(scalings, numbers):
                 cell.add_line(each, number)
             made(configurations)
-        for line in space.lines[lines:]:
-            line.asked, line.tunable = short, tunable
-        space.refused[refused:] = [refusal.model_copy(update={"asked": short}) for refusal in space.refused[refused:]]
     _keep_runnable(space, runs_on)
     space.clusters = list(dict.fromkeys(space.clusters))
     if prices is not None:
@@ -370,6 +391,8 @@ class _Cell:
         Numbers of workers or machines.
     where
         For messages.
+    short, tunable
+        As of a line.
     """
 
     space: Space
@@ -378,31 +401,32 @@ class _Cell:
     others: tuple[str, ...]
     counts: Counts
     where: str
+    short: str
+    tunable: bool
 
     def add_line(self, scaling: Scaling, servers: int) -> None:
         """Make a line of configurations, and note which of it cannot be."""
         workload = _scaled(self.template.workload, scaling, self.space.base_replicas)
         start = self.template.strategy.with_servers(servers)
-        scenarios: dict[int, Scenario] = {}
+        candidates: dict[int, Asked] = {}
         problems: list[str] = []
-        for count, none in self.counts.workers(start, self.template.cluster):
-            if none:
-                problems.append(none)
+        for count, problem in self.counts.workers(start, self.template.cluster):
+            if problem:
+                problems.append(problem)
                 continue
             parts = {**self.template.sections, "workload": workload, "strategy": start.with_count(count)}
             try:
-                scenarios[count] = validated(Scenario, parts, self.where)
+                candidates[count] = Asked.of(validated(Scenario, parts, self.where))
             except ScenarioError as error:
                 problems.append(error.reasons[0])
-        line = self._line(next(iter(scenarios.values()), self.template.model_copy(update={"strategy": start})), scaling)
-        line.scenarios = scenarios
+        line = self._line(next((asked.given.strategy for asked in candidates.values()), start), self.template.training, scaling)
+        line.candidates = candidates
         if problems:
-            name = configuration_name(line.what, self.template.cluster.name, self.others, scaling=scaling)
-            self.space.refused.append(Refused(name=name, cluster=self.asked, text=problems[0], configurations=len(problems)))
-        if scenarios:
+            self.space.refused.append(line.refused(problems[0], len(problems), asked=self.short))
+        if candidates:
             self.space.lines.append(line)
 
-    def add_ways(self, short: str, scaling: Scaling, fixed: Fixed, made: Callable[[int], None]) -> None:
+    def add_ways(self, scaling: Scaling, fixed: Fixed, made: Callable[[int], None]) -> None:
         """Make a line of each way in which a model is cut, and note which cannot be; ``made`` is told of each number of workers."""
         space, template = self.space, self.template
         workload = _scaled(template.workload, scaling, space.base_replicas)
@@ -411,8 +435,8 @@ class _Cell:
         lines: dict[str, Line] = {}
         refused: dict[tuple[Way, bool], list[tuple[str, str]]] = {}
         known = {line.name: line for line in space.lines if line.cluster == self.asked and line.scaling == scaling}
-        family = object()
-        maker = Maker(short, template, workload, device_batch, fixed, self.where)
+        ceilings = Ceilings()
+        maker = Maker(self.short, template, workload, device_batch, fixed, self.where)
         per_node = template.cluster.devices_per_node
         for count, _ in self.counts.workers(template.strategy, template.cluster):
             made(1)
@@ -420,30 +444,33 @@ class _Cell:
                 continue  # of a range, whole nodes, or a part that divides one
             for tried in maker.tried(count):
                 made(0)  # which takes a while for a large model
-                new = self._line(tried, scaling, family)
-                name = configuration_name(new.what, template.cluster.name, self.others)
-                if tried.scenario is None:
-                    reason = f"{name}, {counted(count, 'worker')}", tried.refused
-                    refused.setdefault((way_of(tried.strategy), tried.by_memory), []).append(reason)
-                elif name not in known or count not in known[name].scenarios:
-                    lines.setdefault(name, new).scenarios[count] = tried.scenario
+                new = replace(self._line(tried.strategy, tried.training, scaling), ceilings=ceilings, cut=True)
+                if tried.asked is None:
+                    title = configuration_name(new.what, new.on, new.others, count, scaling)
+                    refused.setdefault((way_of(tried.strategy), tried.by_memory), []).append((title, tried.refused))
+                elif count not in known.get(new.name, new).candidates:
+                    lines.setdefault(new.name, new).candidates[count] = tried.asked
         space.lines += lines.values()
         for (way, by_memory), reasons in refused.items():
             (name, text), many = reasons[0], len(reasons)
-            name = f"{way} under {short!r}, such as {name}" if many > 1 else name
-            name = f"{name}, {scaling} scaling"
-            space.refused.append(Refused(name=name, cluster=self.asked, text=text, configurations=many, by_memory=by_memory, way=way))
-        total = sum(len(line.scenarios) for line in space.lines)
+            name = f"{way} under {self.short!r}, such as {name}" if many > 1 else name
+            space.refused.append(
+                Refused(name=name, cluster=self.asked, text=text, configurations=many, by_memory=by_memory, way=way, asked=self.short)
+            )
+        total = sum(len(line.candidates) for line in space.lines)
         if total > _MOST_CONFIGURATIONS:
             raise InputError(
                 f"{self.where}: the ranges name more than {total:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a "
                 "list of `workers`, or fewer `strategies`"
             )
 
-    def _line(self, first: Scenario | Tried, scaling: Scaling, family: object = None) -> Line:
+    def _line(self, strategy: Strategy, training: Training, scaling: Scaling) -> Line:
         """An empty line that is named after a configuration of it."""
-        what = ", ".join(filter(None, (first.strategy.in_words, trained_in_words(first.training))))
-        return Line(what, self.others, self.asked, scaling, {}, self.counts.searched, max(self.counts.values), family)
+        what = ", ".join(filter(None, (strategy.in_words, trained_in_words(training))))
+        return Line(
+            what, self.template.cluster.name, self.others, self.asked, scaling, self.counts.searched, max(self.counts.values),
+            asked=self.short, tunable=self.tunable,
+        )  # fmt: skip
 
 
 def _keys_of(pairs: Iterable[tuple[str, Any]]) -> set[str]:
@@ -485,32 +512,27 @@ def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
         if set(able) & set(runs_on):
             kept.append(line)
             continue
-        asked = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
-        text = f"{asked} does not run it as it comes; {software_in_words(able)}"
-        name = line.title()
-        way = line.way if line.family is not None else ""
-        refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)
-        space.refused.append(refused)
+        wanted = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
+        text = f"{wanted} does not run it as it comes; {software_in_words(able)}"
+        way = line.way if line.cut else ""
+        space.refused.append(line.refused(text, len(line.candidates), way=way, asked=line.asked))
     space.lines = kept
 
 
-def _routed(
-    over: Sequence[Axis], workers: str | Iterable[int] | None, servers: str | Iterable[int] | None
-) -> tuple[list[Axis], str | Iterable[int] | None, str | Iterable[int] | None]:
-    """Axes without those of workers and servers, which have options of their own."""
+def _routed(over: Sequence[Axis], counted_by: dict[str, str | Iterable[int] | None]) -> list[Axis]:
+    """Axes without those of workers and servers, which have arguments of their own: their values go there."""
     left: list[Axis] = []
     for key, values in over:
-        if key in ("strategy.workers", "strategy.servers"):
-            argument = key.partition(".")[2]
-            if (workers if argument == "workers" else servers) is not None:
+        argument = key.removeprefix("strategy.")
+        if argument != key and argument in counted_by:
+            if counted_by[argument] is not None:
                 raise InputError(f"`over` {key} and `{argument}` name the same numbers; give one of them")
-            texts = ",".join(str(value) for value in values)
-            workers, servers = (texts, servers) if argument == "workers" else (workers, texts)
+            counted_by[argument] = ",".join(map(str, values))
         elif any(key == other for other, _ in left):
             raise InputError(f"`over` {key[:80]}: is given twice; write all its values into one `over`, separated by commas")
         else:
             left.append((key, values))
-    return left, workers, servers
+    return left
 
 
 def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -605,10 +627,10 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     """A workload with the batch of a replica fixed, or with that of all: the scenario's own batch times, or over, its own replicas."""
     each, together = workload.batch_per_replica, workload.global_batch
     if scaling == "strong" and each is not None:
-        return workload.timed_at(each).model_copy(update={"batch_per_replica": None, "global_batch": each * base_replicas})
+        return workload.timed_at(each).replaced({"batch_per_replica": None, "global_batch": each * base_replicas})
     if scaling == "weak" and together is not None:
         own = max(together // base_replicas, 1)
-        return workload.timed_at(together).model_copy(update={"batch_per_replica": own, "global_batch": None})
+        return workload.timed_at(together).replaced({"batch_per_replica": own, "global_batch": None})
     return workload
 
 
@@ -633,49 +655,55 @@ def with_offers(space: Space, *, whole_job: bool) -> Space:
     refused = list(space.refused)
     for line in space.lines:
         ways = line.first.cluster.ways_to_pay
-        for price in ways if len(ways) > 1 else ():
-            made = replace(line, others=(*line.others, price.called), scenarios={}, family=line.family and (line.family, price.called))
-            why = spot_refused(price, line.first, whole_job=whole_job)
-            for workers, scenario in line.scenarios.items() if not why else ():
-                try:
-                    made.scenarios[workers] = paid_by(scenario, price.called)
-                except ScenarioError as error:
-                    why = error.reasons[0]
-            if made.scenarios:
-                lines.append(made)
-            if left := len(line.scenarios) - len(made.scenarios):
-                name = configuration_name(line.what, line.first.cluster.name, made.others, scaling=line.scaling)
-                refused.append(Refused(name=name, cluster=line.cluster, text=why, configurations=left, asked=line.asked))
-        if len(ways) <= 1:
+        if len(ways) < 2:
             lines.append(line)
+        for price in ways if len(ways) > 1 else ():
+            named = replace(line, others=(*line.others, price.called))
+            candidates, why = paid_by(line, price, whole_job=whole_job)
+            if candidates:
+                lines.append(replace(named, candidates=candidates))
+            if left := len(line.candidates) - len(candidates):
+                refused.append(named.refused(why, left, asked=line.asked))
     if not lines:
         raise ScenarioError(f"{space.base_name}: {refused[-1].text}")
     return replace(space, lines=lines, refused=refused)
 
 
-def paid_by(scenario: Scenario, name: str) -> Scenario:
-    """A scenario whose nodes are paid for in another way.
+def paid_by(line: Line, price: Price, *, whole_job: bool) -> tuple[dict[int, Asked], str]:
+    """A line's candidates on nodes that are paid for in another way, and why some or all cannot be: a rule, or a spot price without a job.
 
-    Raises
-    ------
-    ScenarioError
-        A rule forbids it.
+    What preemptions cost is in the time of a whole job alone; ``whole_job``: whether a goal is about one.
     """
-    return validated(Scenario, {**scenario.sections, "cluster": scenario.cluster.paid_by(name)}, f"paid for as {name}")
+    if price.preemption is not None and not (whole_job and line.first.job is not None):
+        lacking = "a [job]" if whole_job else "a goal of samples and a [job]"
+        return {}, f"what preemptions cost is in the time of a whole job alone, so the spot price {price.called!r} needs {lacking}"
+    candidates, why = {}, ""
+    for workers, asked in line.candidates.items():
+        parts = {**asked.given.sections, "cluster": asked.given.cluster.paid_by(price.called)}
+        try:
+            candidates[workers] = Asked.of(validated(Scenario, parts, f"paid for as {price.called}"))
+        except ScenarioError as error:
+            why = error.reasons[0]
+    return candidates, why
 
 
-def spot_refused(price: Price, scenario: Scenario, *, whole_job: bool) -> str:
-    """Why a spot price cannot be compared with others; empty where it can."""
-    if price.preemption is None or (whole_job and scenario.job is not None):
-        return ""
-    lacking = "a [job]" if whole_job else "a goal of samples and a [job]"
-    return f"what preemptions cost is in the time of a whole job alone, so the spot price {price.called!r} needs {lacking}"
+def fitting(space: Space) -> tuple[list[Line], dict[Line, dict[int, str]]]:
+    """Lines of what fits into its device's memory, as far as that is known; and why the other candidates of each line do not."""
+    lines, refused = [], {}
+    for line in space.lines:
+        # ways to cut a model were made of what fits
+        texts = {workers: does_not_fit(asked.resolved) for workers, asked in line.candidates.items() if not line.cut}
+        refused[line] = {workers: text for workers, text in texts.items() if text is not None}
+        left = {workers: asked for workers, asked in line.candidates.items() if workers not in refused[line]}
+        if left:
+            lines.append(replace(line, candidates=left) if refused[line] else line)
+    return lines, {line: texts for line, texts in refused.items() if texts}
 
 
 # -- devices ---------------------------------------------------------------------------
 
 
-def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
+def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
     """Refuse to compare devices by a workload that does not say on which it was measured.
 
     Returns
@@ -691,7 +719,7 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
         A workload names no device, and its clusters have several, on which it cannot be equally
         fast; or one factor, given by hand, would move it to several devices alike.
     """
-    pairs = [(resolved.workload, resolved.cluster) for resolved in map(resolve, scenarios)]
+    pairs = [(scenario.workload, scenario.cluster) for scenario in scenarios]
     unsaid: dict[str, dict[object, str]] = {}
     moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
     for load, cluster in pairs:

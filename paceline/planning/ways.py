@@ -12,13 +12,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from functools import cache
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from simulator.base.errors import ScenarioError
 from simulator.base.validation_errors import validated
+from simulator.catalogue.settings import at
 from simulator.memory import devices_of, does_not_fit
-from simulator.resolve.resolve import device_of, resolve
+from simulator.resolve.resolve import Asked, device_of
 from simulator.scenario import Scenario
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
@@ -27,31 +28,49 @@ from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
 
 Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
-WAYS: tuple[Way, ...] = ("data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid")
+WAYS: tuple[Way, ...] = get_args(Way)
 """Ways of training; what is made of two or more of them is a hybrid."""
 
 NAMES: tuple[str, ...] = tuple(name for name, keys in SHORT_NAMES.items() if kind_of(keys).cuts_batches)
 """Short names that span degrees."""
 
+NOT_CUT = frozenset({"zero1", "zero2"})
+"""Of these, those that need no layers."""
+
 _MOST_MICRO_BATCHES = 16
 """For each stage: then a pipeline is full for 94% of its time."""
 _CHUNKS = (2, 4)
 _SHARDS: Mapping[str, tuple[str, ...]] = {"zero1": ("optimizer",), "zero2": ("gradients",), "fsdp": ("parameters",)}
-_CHOSEN: Mapping[str, tuple[str, ...]] = {
-    "strategy": ("pipeline", "tensor", "expert", "schedule", "chunks", "shard"),
-    "training": ("micro_batches", "recompute"),
-}
-"""What is searched unless it is given, by section."""
+_CHOSEN = (
+    *(f"strategy.{key}" for key in ("pipeline", "tensor", "expert", "schedule", "chunks", "shard")),
+    *(f"training.{key}" for key in ("micro_batches", "recompute")),
+)
+"""Keys that are searched unless they are given."""
 
-NOT_CUT = frozenset({"zero1", "zero2"})
-"""Of these, those that need no layers."""
+Fixed = Mapping[str, Any]
+"""What is given and so not searched, by dotted key."""
 
 
 def way_of(strategy: Strategy) -> Way:
     """Which way of training a strategy is."""
-    if not strategy.cuts:
-        return "data parallel"
-    return next(way for way in WAYS if way == strategy.cuts[0]) if len(strategy.cuts) == 1 else "hybrid"
+    if len(strategy.cuts) > 1:
+        return "hybrid"
+    return next(way for way in WAYS if way in strategy.cuts) if strategy.cuts else "data parallel"
+
+
+def fixed_of(table: Mapping[str, Any], keys: Iterable[str]) -> Fixed:
+    """Of a scenario's tables, what would be searched if settings did not name it among their ``keys``."""
+    return {key: value for key in keys if key in _CHOSEN and (value := at(table, key)) is not None}
+
+
+def uncut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """A scenario's tables without what is searched, but for these keys, so that they begin with nothing cut."""
+    dropped = {*_CHOSEN, "strategy.stages"} - set(keys)
+    sections = {name: table.get(name, {}) for name in ("strategy", "training")}
+    return {
+        **table,
+        **{name: {key: own[key] for key in own if f"{name}.{key}" not in dropped} for name, own in sections.items()},
+    }
 
 
 class Degrees(NamedTuple):
@@ -77,37 +96,11 @@ class Variant(NamedTuple):
     micro_batches: int = 1
 
 
-class Fixed(NamedTuple):
-    """What is given and so not searched, by key of ``[strategy]`` or ``[training]``."""
-
-    strategy: Mapping[str, Any]
-    training: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, table: Mapping[str, Any], keys: Iterable[str]) -> Fixed:
-        """Those of a scenario's tables that ``--set`` or ``--over`` name."""
-        fixed: dict[str, dict[str, Any]] = {"strategy": {}, "training": {}}
-        for key in keys:
-            section, _, name = key.partition(".")
-            own = table.get(section)
-            if name in _CHOSEN.get(section, ()) and isinstance(own, Mapping) and name in own:
-                fixed[section][name] = own[name]
-        return cls(**fixed)
-
-    @staticmethod
-    def without(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-        """A scenario's tables without what is searched, but for these keys, so that they begin with nothing cut."""
-        given = set(keys)
-
-        def left(section: str, names: Iterable[str]) -> dict[str, Any]:
-            out = {name for name in names if f"{section}.{name}" not in given}
-            return {key: value for key, value in table.get(section, {}).items() if key not in out}
-
-        return {**table, "strategy": left("strategy", (*_CHOSEN["strategy"], "stages")), "training": left("training", _CHOSEN["training"])}
-
-
 def degrees_of(name: str, load: Workload, devices_per_node: int, fixed: Fixed) -> list[Degrees]:
     """The degrees and schedules that a short name spans.
+
+    Stages are powers of two, and numbers that divide the layers that there are most of, so that all are alike. Tensors are split among
+    devices of one node, as many as divide it; experts are spread over powers of two that divide those of each layer.
 
     Parameters
     ----------
@@ -117,81 +110,45 @@ def degrees_of(name: str, load: Workload, devices_per_node: int, fixed: Fixed) -
     load
         With layers, or nothing can be cut.
     """
-    model = _Model(load)
-    cuts = name in ("pipeline", "hybrid")
-    pipelines = [1, *model.pipelines] if name == "hybrid" else model.pipelines if cuts else [1]
-    tensors = [1, *model.tensors(devices_per_node)] if name == "hybrid" else model.tensors(devices_per_node) if name == "tensor" else [1]
-    experts = [1, *model.experts] if name == "hybrid" else [1]
-    pipelines = _given(fixed.strategy, "pipeline", pipelines)
-    tensors = _given(fixed.strategy, "tensor", tensors)
-    experts = _given(fixed.strategy, "expert", experts)
+    layers = load.layers
+    alike = max(Counter((layer.forward, layer.backward_work) for layer in layers).values(), default=1)
+    cuts = {
+        "pipeline": [stages for stages in range(2, len(layers) + 1) if not stages & (stages - 1) or alike % stages == 0],
+        "tensor": _divisors(devices_per_node)[1:] if any(layer.tensor is not None for layer in layers) else [],
+        "expert": _powers(math.gcd(*(layer.experts.count for layer in layers if layer.experts is not None)))[1:],
+    }
+    for key, degrees in cuts.items():
+        if f"strategy.{key}" in fixed:
+            cuts[key] = [fixed[f"strategy.{key}"]]
+        elif name != key:
+            cuts[key] = [1, *degrees] if name == "hybrid" else [1]
     return [
         Degrees(pipeline, tensor, expert, schedule, chunks)
-        for pipeline in pipelines
-        for schedule, chunks in model.schedules(pipeline, fixed)
-        for tensor in tensors
-        for expert in experts
+        for pipeline in cuts["pipeline"]
+        for schedule, chunks in _schedules(pipeline, len(layers), fixed)
+        for tensor in cuts["tensor"]
+        for expert in cuts["expert"]
     ]
 
 
-def _given(fixed: Mapping[str, Any], key: str, values: Sequence[int]) -> list[int]:
-    return [fixed[key]] if key in fixed else list(values)
-
-
-class _Model:
-    """What of a model can be cut."""
-
-    def __init__(self, load: Workload) -> None:
-        self._layers = load.layers
-
-    @cached_property
-    def pipelines(self) -> list[int]:
-        """Powers of two, and numbers that divide the layers that there are most of, so that all stages are alike."""
-        count = len(self._layers)
-        alike = max(Counter((layer.forward, layer.backward_work) for layer in self._layers).values(), default=1)
-        return [stages for stages in range(2, count + 1) if not stages & (stages - 1) or alike % stages == 0]
-
-    def tensors(self, devices_per_node: int) -> list[int]:
-        """Devices of one node, as many as divide it."""
-        if all(layer.tensor is None for layer in self._layers):
-            return []
-        return _divisors(devices_per_node)[1:]
-
-    @property
-    def experts(self) -> list[int]:
-        """Powers of two that divide the experts of each layer."""
-        counts = [layer.experts.count for layer in self._layers if layer.experts is not None]
-        return _powers(math.gcd(*counts))[1:] if counts else []
-
-    def schedules(self, pipeline: int, fixed: Fixed) -> list[tuple[str, int]]:
-        """Orders of a pipeline's passes that flush, each with its chunks; gpipe only where it is given, since it keeps more than 1f1b."""
-        if "schedule" in fixed.strategy or "chunks" in fixed.strategy:
-            chunks = int(fixed.strategy.get("chunks", 1))
-            schedule = fixed.strategy.get("schedule", "interleaved" if chunks > 1 else "1f1b")
-            return [(schedule, each) for each in ((chunks,) if schedule != "interleaved" or chunks > 1 else _CHUNKS)]
-        if pipeline == 1:
-            return [("1f1b", 1)]
-        interleaved = [("interleaved", chunks) for chunks in _CHUNKS if pipeline * chunks <= len(self._layers)]
-        return [("1f1b", 1), *interleaved, ("zero-bubble", 1)]
+def _schedules(pipeline: int, layers: int, fixed: Fixed) -> list[tuple[str, int]]:
+    """Orders of a pipeline's passes that flush, each with its chunks; gpipe only where it is given, since it keeps more than 1f1b."""
+    if "strategy.schedule" in fixed or "strategy.chunks" in fixed:
+        chunks = int(fixed.get("strategy.chunks", 1))
+        schedule = fixed.get("strategy.schedule", "interleaved" if chunks > 1 else "1f1b")
+        return [(schedule, each) for each in ((chunks,) if schedule != "interleaved" or chunks > 1 else _CHUNKS)]
+    if pipeline == 1:
+        return [("1f1b", 1)]
+    interleaved = [("interleaved", chunks) for chunks in _CHUNKS if pipeline * chunks <= layers]
+    return [("1f1b", 1), *interleaved, ("zero-bubble", 1)]
 
 
 class Tried(NamedTuple):
-    """One configuration, or why it cannot be.
+    """One configuration: as it was asked for and resolved, or ``None`` and the reason why it cannot be."""
 
-    Attributes
-    ----------
-    scenario
-        None where it cannot be.
-    refused
-        Why.
-    by_memory
-        Whether that is what a device holds.
-    """
-
-    strategy: Hybrid
+    strategy: Strategy
     training: Training
-    workers: int
-    scenario: Scenario | None
+    asked: Asked | None
     refused: str = ""
     by_memory: bool = False
 
@@ -219,41 +176,34 @@ class Maker:
     def __init__(self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str) -> None:
         self._name, self._template, self._load, self._where = name, template, workload, where
         self._own, self._device_batch, self._fixed = cast(Hybrid, template.strategy), device_batch, fixed
-        self._resolved = resolve(template)
         self._device = device_of(template)
-        self._strategies: dict[tuple[Degrees, str], Hybrid] = {}
-        self.degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
+        self._strategy, self._with_batch = cache(self._cut), cache(self._taking)  # which what is known of them is kept beside
+        self._degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
 
     def tried(self, workers: int) -> Iterator[Tried]:
         """Every configuration with this many devices."""
-        for degrees in self.degrees:
+        for degrees in self._degrees:
             copies, left = divmod(workers, degrees.devices)
             if left or copies % degrees.expert:
                 continue
-            batch = self._batch(degrees, copies)
-            if batch is None:
-                continue
-            for choice in choices_of(self._name, degrees, self._load, batch, self._fixed):
-                yield from self._chosen(choice, degrees, workers, batch)
-
-    def _batch(self, degrees: Degrees, copies: int) -> int | None:
-        """Samples of a copy; None where they are no whole number."""
-        if self._device_batch is None:
-            together = self._load.global_batch
-            assert together is not None
-            return together // copies if together % copies == 0 else None
-        batch = self._device_batch * degrees.devices
-        return int(batch) if batch.denominator == 1 else None
+            if self._device_batch is not None:
+                batch = self._device_batch * degrees.devices
+            else:
+                assert self._load.global_batch is not None
+                batch = Fraction(self._load.global_batch, copies)
+            if batch.denominator == 1:
+                for choice in choices_of(self._name, degrees, self._load, int(batch), self._fixed):
+                    yield from self._chosen(choice, degrees, workers, int(batch))
 
     def _chosen(self, choice: Sequence[Sequence[Variant]], degrees: Degrees, workers: int, batch: int) -> Iterator[Tried]:
         """Of each row the first that fits, as long as less is given up by it than by those before."""
         taken: list[Variant] = []
-        refused: list[Tried] = []
+        refused: Tried | None = None
         for row in choice:
             for variant in row:
                 tried = self._made(degrees, variant, workers, batch)
-                if tried.scenario is None:
-                    refused.append(tried)
+                if tried.asked is None or tried.by_memory:
+                    refused = tried
                     continue
                 if not any(each.shard == variant.shard and each.micro_batches <= variant.micro_batches for each in taken):
                     taken.append(variant)
@@ -261,56 +211,32 @@ class Maker:
                 break
             if taken and taken[-1] == row[0] and row[0].recompute == choice[0][0].recompute:
                 return
-        if not taken:
-            yield from (self._told(tried, batch) for tried in refused[-1:])
+        if not taken and refused is not None:
+            reason = refused.refused
+            if refused.asked is not None:  # to word it takes as long as many to check
+                reason = does_not_fit(refused.asked.resolved) or ""
+            yield refused._replace(asked=None, refused=reason)
 
     def _made(self, degrees: Degrees, variant: Variant, workers: int, batch: int) -> Tried:
         strategy = self._strategy(degrees, variant.shard).with_count(workers)
-        training = self._template.training.model_copy(update={"micro_batches": variant.micro_batches, "recompute": variant.recompute})
-        if strategy.simpler is None and not self._fits(strategy, training, batch):
-            return Tried(strategy, training, workers, None, by_memory=True)
+        training = self._template.training.replaced({"micro_batches": variant.micro_batches, "recompute": variant.recompute})
+        parts = {**self._template.sections, "workload": self._with_batch(batch), "strategy": strategy, "training": training}
         try:
-            scenario = self._scenario(strategy, training, batch)
+            asked = Asked.of(validated(Scenario, parts, self._where))
         except ScenarioError as error:
-            return Tried(strategy, training, workers, None, error.problems[0])
-        text = does_not_fit(resolve(scenario)) if strategy.simpler is not None else None
-        return Tried(strategy, training, workers, None if text else scenario, text or "", by_memory=text is not None)
+            return Tried(strategy, training, None, error.problems[0])
+        fits = all(device.fits for device in devices_of(asked.resolved, self._device))
+        return Tried(strategy, training, asked, by_memory=not fits)
 
-    def _told(self, tried: Tried, batch: int) -> Tried:
-        """With the reason why it does not fit, which takes as long to word as many to check."""
-        if tried.refused:
-            return tried
-        try:
-            return tried._replace(refused=does_not_fit(resolve(self._scenario(tried.strategy, tried.training, batch))) or "")
-        except ScenarioError as error:
-            return tried._replace(refused=error.reasons[0], by_memory=False)
+    def _cut(self, degrees: Degrees, shard: str) -> Hybrid:
+        own = self._own
+        stages = own.stages if isinstance(own.stages, str) or len(own.stages) + 1 == degrees.pipeline * degrees.chunks else "balanced"
+        group = own.shard_group if shard != "none" else None
+        return own.changed(**degrees._asdict(), shard=shard, stages=stages, shard_group=group)
 
-    def _scenario(self, strategy: Hybrid, training: Training, batch: int) -> Scenario:
-        load = self._load.model_copy(update=self._batches(batch))
-        parts = {**self._template.sections, "workload": load, "strategy": strategy, "training": training}
-        return validated(Scenario, parts, self._where)
-
-    def _fits(self, strategy: Hybrid, training: Training, batch: int) -> bool:
-        """Whether a configuration of a model that is cut fits; the workload is the same for all, and so resolved once."""
-        as_resolved = self._resolved.model_copy(
-            update={"workload": self._resolved.workload.model_copy(update=self._batches(batch)), "strategy": strategy, "training": training}
-        )
-        return all(device.fits for device in devices_of(as_resolved, self._device))
-
-    def _batches(self, batch: int) -> dict[str, int | None]:
-        """Samples of a replica, or of all together."""
-        if self._device_batch is None:
-            return {"batch_per_replica": None, "global_batch": self._load.global_batch}
-        return {"batch_per_replica": batch, "global_batch": None}
-
-    def _strategy(self, degrees: Degrees, shard: str) -> Hybrid:
-        key = degrees, shard
-        if key not in self._strategies:
-            own = self._own
-            stages = own.stages if isinstance(own.stages, str) or len(own.stages) + 1 == degrees.pipeline * degrees.chunks else "balanced"
-            group = own.shard_group if shard != "none" else None
-            self._strategies[key] = own.changed(**degrees._asdict(), shard=shard, stages=stages, shard_group=group)
-        return self._strategies[key]
+    def _taking(self, batch: int) -> Workload:
+        together = self._load.global_batch if self._device_batch is None else None
+        return self._load.replaced({"batch_per_replica": None if together else batch, "global_batch": together})
 
 
 def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: Fixed) -> Iterator[list[list[Variant]]]:
@@ -328,10 +254,20 @@ def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: F
         choice is a number of micro-batches, a row what copies share, and what is computed again grows within it. Elsewhere
         micro-batches save memory and only cost time: they grow within a row.
     """
-    given = fixed.strategy.get("shard")
-    shards = (given,) if given is not None else _SHARDS.get(name, _shards_of(name, degrees))
-    again = [fixed.training["recompute"]] if "recompute" in fixed.training else _recomputations(load)
-    pieces = [int(fixed.training["micro_batches"])] if "micro_batches" in fixed.training else _micro_batches(degrees, batch)
+    shards = _SHARDS.get(name, ("none",))
+    if name == "hybrid":  # as far as memory asks for it; with stages slots alone, for the rest is then needed all the time
+        shards = ("none", "optimizer") if degrees.pipeline > 1 else ("none", "optimizer", "gradients", "parameters")
+    if "strategy.shard" in fixed:
+        shards = (fixed["strategy.shard"],)
+    again = ["none"]
+    if any(layer.kept_bytes_per_sample for layer in load.layers):
+        some = any(layer.kept_selectively_bytes_per_sample is not None for layer in load.layers)
+        again += ["selective", "full"] if some else ["full"]
+    if "training.recompute" in fixed:
+        again = [fixed["training.recompute"]]
+    pieces = _micro_batches(degrees, batch)
+    if "training.micro_batches" in fixed:
+        pieces = [int(fixed["training.micro_batches"])]
     if degrees.pipeline > 1:
         for count in pieces:
             yield [[Variant(shard, recompute, count) for recompute in again] for shard in shards]
@@ -339,26 +275,11 @@ def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: F
         yield [[Variant(shard, recompute, count) for count in pieces] for shard in shards for recompute in again]
 
 
-def _shards_of(name: str, degrees: Degrees) -> tuple[str, ...]:
-    """Of a hybrid, as far as memory asks for it; with stages only slots, for gradients and parameters are then needed all the time."""
-    if name != "hybrid":
-        return ("none",)
-    return ("none", "optimizer") if degrees.pipeline > 1 else ("none", "optimizer", "gradients", "parameters")
-
-
-def _recomputations(load: Workload) -> list[str]:
-    if not any(layer.kept_bytes_per_sample for layer in load.layers):
-        return ["none"]
-    some = any(layer.kept_selectively_bytes_per_sample is not None for layer in load.layers)
-    return ["none", *(["selective"] if some else []), "full"]
-
-
 def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
     """All that divide the batch of a copy; of a pipeline powers of two, as many as it has stages at least, and not many times as many."""
     if degrees.pipeline == 1:
         return _divisors(batch)
-    powers = _powers(batch)
-    stages = degrees.pipeline
+    powers, stages = _powers(batch), degrees.pipeline
     counts = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
     return [count for count in counts if count % stages == 0] if degrees.schedule == "interleaved" else counts
 

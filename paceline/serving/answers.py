@@ -43,6 +43,7 @@ from simulator.base.errors import InputError, PacelineError
 from simulator.base.text import clean, counted, format_rough_seconds, format_throughput
 from simulator.base.validation_errors import quoted
 from simulator.effort import effort_s
+from simulator.resolve.resolve import Asked as Candidate
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.run import simulate
@@ -179,15 +180,13 @@ def prepared(question: Question, served: Served) -> Prepared:
 
 
 def _curve(line: Line, index: int) -> Curve:
-    ceilings: Ceilings | None = None
     points = []
-    for count, scenario in line.scenarios.items():
-        if (point := _known.get(scenario.hash)) is None:
-            ceilings = ceilings or Ceilings(line.first)
-            point = _point(count, scenario, ceilings)
+    for count, asked in line.candidates.items():
+        if (point := _known.get(asked.given.hash)) is None:
+            point = _point(count, asked, line.ceilings)
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
-            _known[scenario.hash] = point
+            _known[asked.given.hash] = point
         points.append(point)
     return Curve(clean(line.name), series_colour(index), tuple(points))
 
@@ -197,9 +196,9 @@ _known: dict[str, Point] = {}
 _MOST_KNOWN = 2048
 
 
-def _point(count: int, scenario: Scenario, ceilings: Ceilings) -> Point:
-    bound = float(np.max(ceilings.of(scenario)))
-    effort = effort_s(resolve(scenario))
+def _point(count: int, asked: Candidate, ceilings: Ceilings) -> Point:
+    scenario, bound = asked.given, float(np.max(ceilings.of(asked)))
+    effort = effort_s(asked.resolved)
     return Point(count, scenario.ranks, scenario.hash, pickle.dumps(scenario), bound if math.isfinite(bound) else None, effort)
 
 

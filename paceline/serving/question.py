@@ -310,7 +310,7 @@ def _unlike(lines: list[Line]) -> Iterator[Line]:
     """Lines without those that are another one again."""
     seen: set[frozenset[str]] = set()
     for line in lines:
-        hashes = frozenset(scenario.hash for scenario in line.scenarios.values())
+        hashes = frozenset(asked.given.hash for asked in line.candidates.values())
         if hashes not in seen:
             seen.add(hashes)
             yield line

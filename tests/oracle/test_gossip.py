@@ -8,6 +8,7 @@ from oracles.audit import audit
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
+from simulator.resolve.resolve import Asked
 
 LOAD = {
     "name": "one-variable",
@@ -69,7 +70,7 @@ def test_no_plan_discards_what_a_simulation_reaches():
         for node_speed in ([], [0.5, 2.0]):
             swept = [scenario(workers, jitter=jitter, node_speed=node_speed) for workers in (1, 2, 5, 12)]
             for one in swept:
-                assert np.all(np.array(simulate(one).throughput_of_each_replication) <= Ceilings(one).of(one) * (1 + 1e-9))
+                assert np.all(np.array(simulate(one).throughput_of_each_replication) <= Ceilings().of(Asked.of(one)) * (1 + 1e-9))
 
 
 def test_compute_is_slower_beside_messages():

@@ -16,6 +16,7 @@ from support.scenarios import scenario_table
 from paceline.planning.bounds import Ceilings
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
+from simulator.resolve.resolve import Asked
 from simulator.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    ceilings = Ceilings(scenario).of(scenario)
+    ceilings = Ceilings().of(Asked.of(scenario))
     assert (rates <= ceilings * (1 + 1e-9)).all(), (rates, ceilings)
 
 
@@ -145,9 +146,9 @@ def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
 def test_of_many_ranks_the_program_of_some_tells(strategy: dict[str, Any], bandwidth: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = {"devices_per_node": 2, "inter_node": {"bandwidth": bandwidth, "latency": "0 s"}, "transport": {"cpu_per_message_s": 1e-3}}
     scenario = scenario_from_table(scenario_table(workload={"variables": VARIABLES}, cluster=cluster, strategy=strategy), "test")
-    of_all = Ceilings(scenario).of(scenario)
+    of_all = Ceilings().of(Asked.of(scenario))
     monkeypatch.setattr("paceline.planning.bounds._READ", 4)
-    of_some = Ceilings(scenario).of(scenario)
+    of_some = Ceilings().of(Asked.of(scenario))
     assert (of_some >= of_all * (1 - 1e-9)).all()
     assert of_some == pytest.approx(of_all, rel=0.1)
 
@@ -157,7 +158,7 @@ def test_a_server_that_always_works_is_at_its_ceiling() -> None:
     table = scenario_table(workload={"server": {"base": "50 ms", "per_byte_s": 0.0}}, strategy=strategy, run={"steps": 100})
     scenario = scenario_from_table(table, "test")
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    assert rates == pytest.approx(Ceilings(scenario).of(scenario), rel=0.02)
+    assert rates == pytest.approx(Ceilings().of(Asked.of(scenario)), rel=0.02)
 
 
 @pytest.mark.parametrize("size", ["1 MB", "5 MB"])
@@ -173,7 +174,7 @@ def test_a_step_that_was_measured_with_servers_holds_its_messages_already(size: 
     strategy = {"kind": "parameter-server", "mode": "async", "workers": workers}
     scenario = scenario_from_table(scenario_table(workload=load, cluster=cluster, strategy=strategy), "test")
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()
+    assert (rates <= Ceilings().of(Asked.of(scenario)) * (1 + 1e-9)).all()
 
 
 @pytest.mark.slow
@@ -181,7 +182,7 @@ def test_a_step_that_was_measured_with_servers_holds_its_messages_already(size: 
 def test_no_scenario_of_the_catalogue_exceeds_its_ceiling(file: Path) -> None:
     scenario = load_scenario(file, [("run.steps", 20), ("run.warmup_steps", 3), ("run.replications", 3)])
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()
+    assert (rates <= Ceilings().of(Asked.of(scenario)) * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_ceiling_is_that_of_the_nodes_that_a_run_draws(strategy: dict[str, Any
     if strategy.get("mode") == "async":
         table["run"]["drain"] = True
     scenario = scenario_from_table(table, "test")
-    rates, ceilings = np.array(simulate(scenario).throughput_of_each_replication), Ceilings(scenario).of(scenario)
+    rates, ceilings = np.array(simulate(scenario).throughput_of_each_replication), Ceilings().of(Asked.of(scenario))
     assert (rates <= ceilings * (1 + 1e-9)).all()
     assert rates.max() > 1.05 * rates.min()  # runs differ
     if strategy.get("pipeline", 1) == 1 and strategy.get("mode") != "async":

@@ -48,7 +48,7 @@ def sure(goal: Goal, result: Result) -> float:
     ("strategy", "confidence", "bandwidth"), a_few(itertools.product(STRATEGIES, [0.3, 0.8], ["100 MB/s", "2 GB/s"]), 3)
 )
 def test_the_search_finds_the_best_of_all(strategy: dict[str, object], confidence: float, bandwidth: str) -> None:
-    everything = [simulate(its) for line in spaces(strategy, bandwidth).lines for its in line.scenarios.values()]
+    everything = [simulate(its.given) for line in spaces(strategy, bandwidth).lines for its in line.candidates.values()]
     rates = [result.throughput_samples_per_s.mean for result in everything]
     for target in (0.3 * max(rates), 0.7 * max(rates), 0.95 * max(rates), 2 * max(rates)):
         goal = goal_of(target_throughput=target, confidence=confidence)
@@ -65,9 +65,9 @@ def test_the_search_finds_the_best_of_all(strategy: dict[str, object], confidenc
 def test_nothing_that_reaches_a_goal_is_discarded(strategy: dict[str, object], confidence: float) -> None:
     space = spaces(strategy, "100 MB/s")
     for line in space.lines:
-        for workers, scenario in line.scenarios.items():
-            result = simulate(scenario)
+        for workers, asked in line.candidates.items():
+            result = simulate(asked.given)
             goal = goal_of(target_throughput=1.0, confidence=confidence)
-            row = next(row for row in configurations_of(line, goal, {}) if row.workers == workers)
+            row = next(row for row in configurations_of(line, goal) if row.workers == workers)
             row.outcome = result
             assert row.margin <= row.ceiling * (1 + 1e-9)

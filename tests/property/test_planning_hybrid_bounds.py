@@ -15,6 +15,7 @@ from support.scenarios import scenario_table
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
+from simulator.resolve.resolve import Asked
 from simulator.scenario import Scenario
 
 JITTERS: list[dict[str, Any]] = [
@@ -109,7 +110,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    ceilings = Ceilings(scenario).of(scenario)
+    ceilings = Ceilings().of(Asked.of(scenario))
     assert (rates <= ceilings * (1 + 1e-9)).all(), (rates, ceilings)
 
 
@@ -125,7 +126,7 @@ def test_without_chance_a_pipeline_comes_near_its_ceiling(schedule: str, shard: 
     table = scenario_table(cluster={"devices_per_node": 8}, strategy=strategy, run={"steps": 41, "warmup_steps": 1})
     scenario = scenario_from_table({**table, "workload": layered(), "training": {"micro_batches": 8}}, "drawn")
     rates = np.array(simulate(scenario).throughput_of_each_replication)
-    ceilings = Ceilings(scenario).of(scenario) * 39 / 40  # of the steps in the window, but one, those that also begin in it
+    ceilings = Ceilings().of(Asked.of(scenario)) * 39 / 40  # of the steps in the window, but one, those that also begin in it
     assert rates == pytest.approx(ceilings, rel=0.06)
     assert (rates <= ceilings * (1 + 1e-9)).all()
 
@@ -134,10 +135,10 @@ def test_what_is_equal_to_an_all_reduce_has_its_ceiling() -> None:
     table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 4})
     ring = scenario_from_table({**table, "workload": layered()}, "drawn")
     same = scenario_from_table({**table, "workload": layered(), "strategy": {"kind": "hybrid", "workers": 4}}, "drawn")
-    assert (Ceilings(ring).of(ring) == Ceilings(same).of(same)).all()
+    assert (Ceilings().of(Asked.of(ring)) == Ceilings().of(Asked.of(same))).all()
 
 
 def test_an_asynchronous_pipeline_has_no_ceiling() -> None:
     table = scenario_table(strategy={"kind": "hybrid", "workers": 2, "pipeline": 2, "schedule": "pipedream"})
     scenario = scenario_from_table({**table, "workload": layered()}, "drawn")
-    assert np.isinf(Ceilings(scenario).of(scenario)).all()
+    assert np.isinf(Ceilings().of(Asked.of(scenario))).all()

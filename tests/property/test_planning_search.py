@@ -73,7 +73,7 @@ def test_the_search_finds_the_best_of_all(table: dict[str, Any], goal: Goal) -> 
     def space() -> Space:
         return space_of(table, workers="1..20")
 
-    everything = [simulate(scenario) for line in space().lines for scenario in line.scenarios.values()]
+    everything = [simulate(asked.given) for line in space().lines for asked in line.candidates.values()]
     answer = plan(space(), goal, jobs=1)
     best = min(value_of(goal, result) for result in everything)
     assert answer.feasible == math.isfinite(best)
@@ -101,7 +101,7 @@ def test_full_nodes_are_found_where_partly_used_ones_are_slower() -> None:
     )
     goal = goal_of(target_throughput=24304.0, confidence=0.6)
     space = space_of(table, workers="1..20")
-    meeting = [workers for workers, scenario in space.lines[0].scenarios.items() if math.isfinite(value_of(goal, simulate(scenario)))]
+    meeting = [workers for workers, asked in space.lines[0].candidates.items() if math.isfinite(value_of(goal, simulate(asked.given)))]
     assert 16 in meeting
     assert 17 not in meeting
     assert plan(space, goal, jobs=1).chosen.result.replicas == 16

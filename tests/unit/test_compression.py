@@ -145,7 +145,7 @@ def test_bounds_hold(compression):
     slow = {"inter_node": {"bandwidth": "100 MB/s", "latency": "10 us"}}
     given = resolve(scenario({**compression, "compress_per_byte_s": 1e-9}, cluster=slow))
     rates = simulate(given).throughput_of_each_replication
-    assert all(rate <= most for rate, most in zip(rates, Ceilings(given).of(given), strict=True))
+    assert all(rate <= most for rate, most in zip(rates, Ceilings().of(Asked.of(given)), strict=True))
 
 
 # -- cost ------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_a_cluster_that_is_taken_whole_says_how_many_of_its_nodes_are_enough() -
 def test_a_range_below_the_scenario_s_own_workers_is_planned() -> None:
     given = table({**RING, "workers": 8}, cluster={"inter_node": NO_NETWORK, "available": 4})
     space = space_of(given, workers="1..4", scaling="both")
-    assert [list(line.scenarios) for line in space.lines] == [[1, 2, 3, 4], [1, 2, 4]]
+    assert [list(line.candidates) for line in space.lines] == [[1, 2, 3, 4], [1, 2, 4]]
     assert space.lines[1].first.workload.global_batch == 80, "that of the scenario's own 8 workers, though there are 4 machines"
 
 
@@ -129,7 +129,7 @@ def test_strong_scaling_divides_the_batch_that_the_scenario_has() -> None:
     assert {line.scaling for line in space.lines} == {"weak", "strong"}
     strong = next(line for line in space.lines if line.scaling == "strong")
     # 2 workers of 10 samples: 20 together, which 1, 2, 4 and 5 divide
-    assert {workers: scenario.batch for workers, scenario in strong.scenarios.items()} == {1: 20, 2: 10, 4: 5, 5: 4}
+    assert {workers: asked.given.batch for workers, asked in strong.candidates.items()} == {1: 20, 2: 10, 4: 5, 5: 4}
     refused = [one for one in space.refused if "strong" in one.name]
     assert [one.configurations for one in refused] == [4]
     assert space.considered == 16
@@ -142,7 +142,7 @@ def test_strong_scaling_divides_the_batch_that_the_scenario_has() -> None:
 
 
 def simulated_all(space: Space) -> list[tuple[str, Result]]:
-    return [(line.title(workers), simulate(scenario)) for line in space.lines for workers, scenario in line.scenarios.items()]
+    return [(line.title(workers), simulate(asked.given)) for line in space.lines for workers, asked in line.candidates.items()]
 
 
 def best_of(everything: list[tuple[str, Result]], goal: Goal) -> str | None:

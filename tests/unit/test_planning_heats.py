@@ -17,12 +17,13 @@ NEEDED = 30.0
 
 def way(name: str, rates: dict[int, float], shown: dict[int, float] | None = None) -> list[Any]:
     """Those of one way, by number of workers; ``shown``: what short runs show, where that is another rate. NaN: it fails in full."""
-    line = SimpleNamespace(cluster="lab", scaling="strong", way="pipeline", family="any", name=name, searched=True)
-    line.scenarios = {
+    line = SimpleNamespace(cluster="lab", scaling="strong", way="pipeline", cut=True, name=name, searched=True)
+    given = {
         workers: SimpleNamespace(nodes_needed=workers // 8, rate=rate, shown=(shown or rates)[workers]) for workers, rate in rates.items()
     }
+    line.candidates = {workers: SimpleNamespace(given=scenario) for workers, scenario in given.items()}
     goal = goal_of(target_throughput=NEEDED)
-    return [_Row(goal, line, workers, None, NEEDED, 100.0, 0.01, scenario.shown) for workers, scenario in line.scenarios.items()]
+    return [_Row(goal, line, workers, None, NEEDED, 100.0, 0.01, scenario.shown) for workers, scenario in given.items()]
 
 
 class _Row(Configuration):

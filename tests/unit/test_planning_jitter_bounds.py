@@ -11,6 +11,7 @@ from paceline.planning.bounds import Ceilings, jitter_bounds, least_mean, worst_
 from simulator import scenario_from_table, simulate
 from simulator.base.rng import Streams
 from simulator.engine.slowdowns import drawn
+from simulator.resolve.resolve import Asked
 from simulator.spec.distributions import Distribution, Slowdown
 
 DISTRIBUTIONS = [
@@ -69,11 +70,11 @@ def test_the_bound_draws_what_the_simulation_draws() -> None:
     table = scenario_table(strategy={"kind": "single"}, workload=load, run={"replications": 19, "seed": 11})
     scenario = scenario_from_table(table, "test")
     rates = simulate(scenario).throughput_of_each_replication
-    assert Ceilings(scenario).of(scenario) == pytest.approx(rates, rel=1e-9)
+    assert Ceilings().of(Asked.of(scenario)) == pytest.approx(rates, rel=1e-9)
 
 
 def test_where_steps_are_not_known_beforehand_nothing_is_bounded() -> None:
     own = {"kind": "parameter-server", "mode": "async", "workers": 2}
     run = {"sharing": "each-its-own", "drain": False}
     scenario = scenario_from_table(scenario_table(strategy=own, run=run), "test")
-    assert np.isinf(Ceilings(scenario).of(scenario)).all()
+    assert np.isinf(Ceilings().of(Asked.of(scenario))).all()

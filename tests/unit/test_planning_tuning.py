@@ -18,6 +18,7 @@ from paceline.planning.search import best_bucket, can_fuse, may_be_fastest, with
 from paceline.planning.space import Line
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
+from simulator.resolve.resolve import Asked
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
@@ -251,7 +252,7 @@ def test_buckets_that_are_given_are_kept_however_they_are_given(options: dict[st
 def test_what_is_set_of_a_cluster_holds_on_another_one_however_it_is_set() -> None:
     for settings in ([("cluster.available", 3)], [("cluster", {"available": 3})]):
         (line,) = space_of(table(), workers="1..4", clusters=["ethernet-10g"], settings=settings).lines
-        assert list(line.scenarios) == [1, 2, 3]
+        assert list(line.candidates) == [1, 2, 3]
 
 
 def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
@@ -259,7 +260,7 @@ def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
     load = {"workload": layered(batch=8)}
     piped = scenario_from_table({**table(), **load, "strategy": {"kind": "hybrid", "workers": 4, "pipeline": 4}}, "test")
     ring = scenario_from_table({**table(), "workload": layered(batch=4)}, "test")
-    lines = [Line(its.strategy.in_words, (), "lab", "weak", {4: its}, False, 4) for its in (piped, ring)]
+    lines = [Line(its.strategy.in_words, "lab", (), "lab", "weak", False, 4, {4: Asked.of(its)}) for its in (piped, ring)]
     points: Any = [
         SimpleNamespace(scenario=line.first, value=value, global_batch=Configuration(GOAL, line, 4, None, 1, 1, 1, 1).global_batch)
         for line, value in zip(lines, (1.0, 1.01), strict=True)

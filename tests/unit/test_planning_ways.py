@@ -24,7 +24,7 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
-FREE = Fixed({}, {})
+FREE: Fixed = {}
 FAST = {"bandwidth": "200 GB/s", "latency": "1 us"}
 GOAL = goal_of(target_throughput=1.0, confidence=0.6, prefer="fastest")
 
@@ -116,15 +116,15 @@ def test_the_plan_finds_what_simulating_everything_finds(given: dict[str, Any]) 
     space = space_of(given, workers=[4], settings=one_bucket)
     rates: dict[str, float] = {}
     for line in space.lines:
-        for scenario in line.scenarios.values():
-            if does_not_fit(resolve(scenario)) is None:
-                rate = simulate(scenario).throughput_samples_per_s.mean
+        for asked in line.candidates.values():
+            if does_not_fit(asked.resolved) is None:
+                rate = simulate(asked.given).throughput_samples_per_s.mean
                 rates[line.way] = max(rates.get(line.way, 0.0), rate)
     answer = planned(given, settings=one_bucket)
     assert answer.chosen.result.throughput_samples_per_s.mean == pytest.approx(max(rates.values()), rel=1e-9)
     found = {its.way: its.best.result.throughput_samples_per_s.mean for its in answer.ways if its.best is not None}
     assert found == pytest.approx(rates, rel=1e-9)
-    assert len(answer.candidates) < sum(len(line.scenarios) for line in space.lines)
+    assert len(answer.candidates) < sum(len(line.candidates) for line in space.lines)
 
 
 def test_a_batch_of_fewer_samples_than_devices_is_for_what_is_cut() -> None:
@@ -188,7 +188,7 @@ def test_names_span_their_degrees() -> None:
     assert Degrees() in spanned
     assert Degrees(4, 2, 2, "interleaved", 2) in spanned
     assert all(its.schedule == "1f1b" for its in spanned if its.pipeline == 1)
-    given = Fixed({"pipeline": 4, "schedule": "gpipe"}, {})
+    given = {"strategy.pipeline": 4, "strategy.schedule": "gpipe"}
     assert set(degrees_of("pipeline", load, 2, given)) == {Degrees(4, 1, 1, "gpipe", 1)}
 
 
@@ -210,14 +210,14 @@ def test_what_only_costs_time_is_taken_last() -> None:
     assert [row[0].shard for row in next(choices_of("fsdp", Degrees(), load, 1, FREE))] == ["parameters"] * 3
     odd = next(choices_of("fsdp", Degrees(), load, 15, FREE))
     assert [variant.micro_batches for variant in odd[0]] == [1, 3, 5, 15]
-    (given,) = choices_of("pipeline", Degrees(4), load, 128, Fixed({}, {"micro_batches": 16, "recompute": "full"}))
+    (given,) = choices_of("pipeline", Degrees(4), load, 128, {"training.micro_batches": 16, "training.recompute": "full"})
     assert given == [[Variant("none", "full", 16)]]
 
 
 def test_a_copy_takes_the_batch_of_its_devices() -> None:
     for scaling, together in (("weak", 32), ("strong", 16)):
         space = space_of(table(), workers=[4], scaling=scaling)
-        scenarios = [scenario for line in space.lines for scenario in line.scenarios.values()]
+        scenarios = [asked.given for line in space.lines for asked in line.candidates.values()]
         assert {scenario.batch * scenario.replicas for scenario in scenarios} == {together}
 
 
@@ -240,7 +240,7 @@ def test_settings_and_further_keys_are_not_searched() -> None:
 
 def test_each_configuration_is_there_once() -> None:
     space = space_of(TENSOR, workers=[4])
-    hashes = [scenario.hash for line in space.lines for scenario in line.scenarios.values()]
+    hashes = [asked.given.hash for line in space.lines for asked in line.candidates.values()]
     assert len(hashes) == len(set(hashes))
     assert ways_in(space) == {"data parallel", "pipeline", "tensor", "sharded", "hybrid"}
     assert {way_of(line.first.strategy) for line in space.lines if "ring all-reduce" in line.name} == {"data parallel"}
@@ -248,7 +248,7 @@ def test_each_configuration_is_there_once() -> None:
 
 def test_of_a_range_whole_nodes_are_cut() -> None:
     space = space_of(table({"devices_per_node": 4}), workers="1..12", strategies=["hybrid"])
-    assert {count for line in space.lines for count in line.scenarios} == {1, 2, 4, 8, 12}
+    assert {count for line in space.lines for count in line.candidates} == {1, 2, 4, 8, 12}
 
 
 def test_a_name_that_is_none_and_degrees_that_cannot_be_are_told() -> None:

@@ -16,7 +16,7 @@ from simulator.base.errors import ScenarioError
 from simulator.base.rng import Streams
 from simulator.resolve.measured_defaults import assumed_defaults, felt_by, with_measured_defaults, with_nominal_defaults
 from simulator.resolve.published_throughputs import load_published_throughputs
-from simulator.resolve.resolve import alone_scenario, resolve
+from simulator.resolve.resolve import Asked, alone_scenario, resolve
 from simulator.results.next_measurement import width_of
 from simulator.run import preview
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
@@ -292,8 +292,10 @@ def test_bounds_stay_bounds(cluster, strategy):
     asked = scenario(cluster, strategy)
     other = asked.model_copy(update={"strategy": asked.strategy.model_copy(update={"workers": 1})})
     result = simulate(asked)
-    for ceilings in (Ceilings(asked), Ceilings(other)):
-        assert (np.array(result.throughput_of_each_replication) <= ceilings.of(asked) * (1 + 1e-9)).all()
+    for first in (asked, other):
+        ceilings = Ceilings()
+        ceilings.of(Asked.of(first))
+        assert (np.array(result.throughput_of_each_replication) <= ceilings.of(Asked.of(asked)) * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize("strategy", [RING, SERVERS, {**SERVERS, "replicas_per_worker": 4}])

@@ -91,8 +91,8 @@ def test_bounds_hold(strategy):
     plain, asked = (resolve(scenario(training, strategy)) for training in (None, {"micro_batches": 5, "recompute": "full"}))
     for its in (plain, asked):
         rates = simulate(its).throughput_of_each_replication
-        assert all(rate <= most for rate, most in zip(rates, Ceilings(its).of(its), strict=True))
-    assert Ceilings(asked).of(asked)[0] < Ceilings(plain).of(plain)[0]
+        assert all(rate <= most for rate, most in zip(rates, Ceilings().of(Asked.of(its)), strict=True))
+    assert Ceilings().of(Asked.of(asked))[0] < Ceilings().of(Asked.of(plain))[0]
 
 
 def test_resolving_twice_is_resolving_once():
