@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import LITTLE, NOTHING, compare, has_effect, pays_until, rank, rivals_of, verdict
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
@@ -30,53 +31,6 @@ _MOST_EXPLAINED = 3
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked.
-
-    Attributes
-    ----------
-    fewest, most
-        Replicas, or ranks.
-    counted
-        Which of them: ``replica``, or ``rank`` where some replicas are cut over several devices, each with a rank of its own.
-    curves
-        How many strategies, clusters and so on are compared.
-    scalings
-        ``weak``: the batch of each replica is fixed; ``strong``: that of all together is.
-    batches
-        The batch sizes, of one replica (weak) or of all (strong), ascending.
-    """
-
-    fewest: int
-    most: int
-    counted: str
-    curves: int
-    clusters: tuple[str, ...]
-    scalings: tuple[str, ...]
-    batches: tuple[int, ...]
-
-    @property
-    def text(self) -> str:
-        """All of it, as a sentence without its end."""
-        few = f"{self.fewest:,} to " if self.fewest < self.most else ""
-        size = f"{few}{self.most:,} {self.counted}{'s' if self.most > 1 else ''}"
-        several = f"{self.curves} variants on " if self.curves > 1 else "on "
-        place = clean(self.clusters[0]) if len(self.clusters) == 1 else f"{len(self.clusters)} clusters"
-        batch = f"{self.batches[0]:,}"
-        if len(self.batches) > 1:
-            batch = f"{batch} {'to' if len(self.batches) > 2 else 'and'} {self.batches[-1]:,}"
-        if len(self.scalings) > 1:
-            each = "batches" if len(self.batches) > 1 else "a batch"
-            return f"{several}{place}, {size}, weak and strong scaling: {each} of {batch} samples"
-        if len(self.batches) > 1:
-            whose = "each replica" if self.scalings[0] == "weak" else "all replicas together"
-            return f"{several}{place}, {size}, {self.scalings[0]} scaling with several batches: {batch} samples of {whose}"
-        if self.scalings[0] == "weak":
-            return f"{several}{place}, {size}, weak scaling: each replica keeps its batch of {batch} samples"
-        return f"{several}{place}, {size}, strong scaling: all replicas share a batch of {batch} samples"
-
-
-@dataclass(frozen=True)
 class Answer:
     """The fastest result among those with the most ranks that all curves have, and what else must be said of it.
 
@@ -94,8 +48,8 @@ class Answer:
         Whether there is nothing to compare it with.
     of_each_batch
         Where those it is compared with train with other global batches: of each batch the fastest, its batch, name and throughput.
-    batch_swept
-        Whether a key says which batch each has.
+    batches_in_words
+        That its rivals train with other global batches, and which is the fastest with each; empty where they do not.
     """
 
     index: int
@@ -107,89 +61,12 @@ class Answer:
     peak_name: str
     alone: bool
     of_each_batch: tuple[tuple[int, str, float], ...] = ()
-    batch_swept: bool = False
-
-    @property
-    def batches_in_words(self) -> str:
-        """That its rivals train with other global batches, and which is the fastest with each; empty where they do not."""
-        if not self.of_each_batch:
-            return ""
-        smallest, *_, largest = self.of_each_batch
-        differ = f"global batches differ, {smallest[0]:,} to {largest[0]:,} samples, and with them what is learned"
-        if self.batch_swept:
-            return differ
-        batch, name, rate = smallest if smallest[0] != _global_batch(self.result) else largest
-        return f"{differ}. With {batch:,} the fastest is {clean(name)}: {format_throughput(rate)} samples/s"
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What the numbers rest on.
-
-    Attributes
-    ----------
-    results, hollow
-        How many there are, and how many lie beyond what was measured.
-    assumed
-        Clusters whose figures are assumed.
-    uncalibrated, computed
-        Workloads that do not record what was measured, and those whose times nobody measured.
-    disturbed
-        Whether a workload was calibrated on a machine that did something else as well.
-    unfitted
-        Whether a workload carries no uncertainty.
-    workers, batch, device
-        What was measured, where there is one workload.
-    """
-
-    results: int
-    hollow: int
-    assumed: tuple[str, ...]
-    uncalibrated: tuple[str, ...]
-    computed: tuple[str, ...]
-    disturbed: bool
-    unfitted: bool
-    workers: tuple[int, int] | None
-    batch: tuple[int, int] | None
-    device: str
-
-    def cares(self, *, answer_beyond: bool, beyond_said: bool, workloads: int) -> list[str]:
-        """What a reader must know before anything is built on the numbers, each a sentence without its end.
-
-        Parameters
-        ----------
-        answer_beyond
-            Whether the answer lies beyond what was measured.
-        beyond_said
-            Whether something else says so.
-        workloads
-            How many there are.
-        """
-        cares = []
-        if self.hollow and not beyond_said:
-            every = self.hollow == self.results
-            which = "the result lies" if self.results == 1 else f"all {self.results:,} results lie" if every else ""
-            among = ", this one among them," if answer_beyond else ""
-            cares.append(f"{which or f'{self.hollow:,} of {self.results:,} results{among} lie'} beyond what was measured (drawn hollow)")
-        if not self.hollow and self.uncalibrated:
-            some, they = ("", "it") if workloads == 1 else (" for some workloads", "they")
-            cares.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
-        if self.disturbed:
-            cares.append("the workload was calibrated on a busy machine, so its times may be too long and too uneven")
-        if self.computed:
-            more = f" and {len(self.computed) - 1} more" if len(self.computed) > 1 else ""
-            cares.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
-        if self.assumed:
-            more = f" and {len(self.assumed) - 1} more" if len(self.assumed) > 1 else ""
-            cares.append(f"the network ({clean(self.assumed[0])}{more}) is assumed, not measured")
-        if self.unfitted:
-            cares.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
-        return cares
+    batches_in_words: str = ""
 
 
 @dataclass(frozen=True)
 class Content:
-    """Everything that the page says.
+    """Everything that the page says: what it is given, and what follows from that, worked out when it is asked for.
 
     Attributes
     ----------
@@ -197,65 +74,16 @@ class Content:
         Each scenario of each file once.
     at
         Where each of them stands.
-    against
-        The answer against the next fastest with as many ranks; empty where there is none.
-    stop
-        Up to where more devices pay, on the answer's curve; empty where it has one number of them.
-    unpriced
-        Why some results have no cost, one sentence per cluster.
-    """
-
-    title: str
-    results: tuple[Result, ...]
-    at: Coordinates
-    request: Request
-    answer: Answer
-    against: str
-    stop: str
-    trust: Trust
-    unpriced: tuple[str, ...]
-    workloads: tuple[Workload, ...]
-    warnings: tuple[WarningGroup, ...]
-    recipe: Recipe
-    notes: tuple[str, ...]
-    plan: Plan | None
-    measured: Overlay | None
-    timeline: Timeline | None
-    sensitivity: tuple[Change, ...]
-    learned: Learned | None = None
-    failures: tuple[Failure, ...] = ()
-    of_layouts: Mapping[str, Timeline] = field(default_factory=dict)
-
-
-def content_of(
-    results: Sequence[Result],
-    notes: Sequence[str] = (),
-    *,
-    labels: Sequence[str] | None = None,
-    plan: Plan | None = None,
-    measured: Overlay | None = None,
-    timeline: Timeline | None = None,
-    sensitivity: Sequence[Change] = (),
-    learned: Learned | None = None,
-    failures: Sequence[Failure] = (),
-    of_layouts: Mapping[str, Timeline] | None = None,
-    title: str = "",
-    asked: str | None = None,
-) -> Content:
-    """Arrange results for reading.
-
-    Parameters
-    ----------
-    results
-        At least one; in any order. Of results of the same scenario in the same file the last counts.
+    given_title
+        In place of the workloads' names.
     notes
         Sentences that the report repeats, such as that a file was cut off.
-    labels
-        Of each result, the file that it comes from, where several are compared.
+    asked
+        Hash of the scenario that was asked about: the answer is the fastest with as many ranks; left out: with the most.
     plan
         What a plan answered, if these are its results.
     measured
-        Measured points beside the predictions.
+        Measured points and their predictions.
     timeline
         Some steps as a Gantt chart.
     sensitivity
@@ -266,15 +94,184 @@ def content_of(
         Scenarios that have no result, and why.
     of_layouts
         Of results that differ in how a model is cut some steps as a Gantt chart, by the hash of the scenario.
-    title
-        In place of the workloads' names.
-    asked
-        Hash of the scenario that was asked about: the answer is the fastest with as many ranks; left out: with the most.
+    """
+
+    results: tuple[Result, ...]
+    at: Coordinates
+    given_title: str = ""
+    notes: tuple[str, ...] = ()
+    asked: str | None = None
+    plan: Plan | None = None
+    measured: Overlay | None = None
+    timeline: Timeline | None = None
+    sensitivity: tuple[Change, ...] = ()
+    learned: Learned | None = None
+    failures: tuple[Failure, ...] = ()
+    of_layouts: Mapping[str, Timeline] = field(default_factory=dict)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The best result: what a plan chose, else as :func:`answer_of` has it."""
+        return answer_of(self.results, self.at, None if self.plan is None else self.plan.chosen.result.scenario_hash, self.asked)
+
+    @property
+    def counted(self) -> str:
+        """What ``ranks`` of results are: ``replica``, or ``rank`` where some replicas are cut over several devices."""
+        return _counted(self.results)
+
+    @property
+    def request(self) -> str:
+        """What is asked, as a sentence without its end."""
+        ranks = [result.ranks for result in self.results]
+        loads = [result.scenario.workload for result in self.results]
+        clusters = list(dict.fromkeys(result.scenario.cluster.name for result in self.results))
+        several = f"{len(self.at.curves)} variants on " if len(self.at.curves) > 1 else "on "
+        place = clean(clusters[0]) if len(clusters) == 1 else f"{len(clusters)} clusters"
+        size = f"{f'{min(ranks):,} to ' if min(ranks) < max(ranks) else ''}{counted(max(ranks), self.counted)}"
+        scalings = next(group.labels for group in self.at.groups if group.id == "scaling")
+        batches = {load.batch_per_replica or load.global_batch for load in loads}
+        return f"{several}{place}, {size}, {scaling_in_words(scalings, sorted(batch for batch in batches if batch is not None))}"
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """One of each name, in the order in which they first occur."""
+        return tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(self.results)}.values())[::-1]
+
+    @property
+    def title(self) -> str:
+        """As it is given, or the workloads' names."""
+        loads = self.workloads
+        more = f" and {len(loads) - 2} more" if len(loads) > 2 else ""
+        return clean(self.given_title) if self.given_title else " and ".join(clean(load.name) for load in loads[:2]) + more
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of each result the name of its curve."""
+        return [self.at.name_of(index) for index in range(len(self.results))]
+
+    @cached_property
+    def against(self) -> str:
+        """The answer against the next fastest with as many ranks, of whole jobs with the time of that; empty where there is none."""
+        results, answer = self.results, self.answer
+        others = rivals_of(results, answer.index, self.at.conditions)
+        if not others:
+            return ""
+        ours, theirs = answer.result, results[others[0]]
+        name, more = self.at.title_of(others[0], conditions=False), len(others) - 1
+        text = verdict(ours, theirs, "it", name, "there")
+        if theirs.job is not None:
+            text += f"; {'that' if name in text else name} takes {format_seconds(theirs.job.time_s.mean)}"
+        text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
+        compared = compare(ours, theirs, whole_jobs=theirs.job is not None)
+        if compared.clear or compared.wins == compared.losses:
+            return text
+        stake = fastest_in_words([ours, *(results[index] for index in others)], 0, "it", "there")
+        return f"{text}. {stake}" if stake else text
+
+    @property
+    def line(self) -> list[Result]:
+        """The answer and those that differ from it in nothing but the number of replicas, or ranks, ascending."""
+        at, index = self.at, self.answer.index
+        own = at.curve_of[index], at.places[index][1:]
+        there = zip(self.results, at.curve_of, at.places, strict=True)
+        return sorted((result for result, curve, place in there if (curve, place[1:]) == own), key=lambda result: result.ranks)
+
+    @cached_property
+    def stop(self) -> str:
+        """Up to where more devices pay, on the answer's line; empty where it has one number of them."""
+        line = self.line
+        if len(line) < _PAIR:
+            return ""
+        if all(result.job is not None for result in line):
+            return _jobs_to_stop_at(line)
+        last = pays_until([(result.ranks, result.throughput_samples_per_s.mean) for result in line])
+        thing, all_pay = _counted(line), last == len(line) - 1
+        fewer, other = line[max(last - 1, 0) :][:2] if all_pay else line[last : last + 2]
+        step = f"from {fewer.ranks:,} to {other.ranks:,} brings {_more(compare(other, fewer).ratio)} for {_times(fewer, other)}"
+        return f"not before {counted(other.ranks, thing)}: {step}" if all_pay else f"at {counted(fewer.ranks, thing)}: {step}"
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Why some results have no cost, one sentence per cluster; of many, the first."""
+        reasons = {
+            result.scenario.cluster.name: why_no_cost(result.scenario) for result in self.results if usd_per_hour(result.scenario) is None
+        }
+        texts = tuple(reasons.values())
+        more = len(texts) - _MOST_EXPLAINED
+        return texts if more <= 0 else (*texts[:_MOST_EXPLAINED], f"{more} more clusters have no price either")
+
+    @cached_property
+    def hollow(self) -> int:
+        """How many results lie beyond what was measured."""
+        return sum(result.extrapolated for result in self.results)
+
+    @property
+    def uncalibrated(self) -> bool:
+        """Whether some workload does not record what was measured."""
+        return any(load.calibrated is None and not load.is_computed for load in self.workloads)
+
+    @cached_property
+    def cares(self) -> list[str]:
+        """What a reader must know before anything is built on the numbers, each a sentence without its end."""
+        count, loads, cares = len(self.results), self.workloads, []
+        if self.hollow and not (self.plan is not None and self.plan.sentences):
+            which = "the result lies" if count == 1 else f"all {count:,} results lie" if self.hollow == count else ""
+            among = ", this one among them," if self.answer.result.extrapolated else ""
+            cares.append(f"{which or f'{self.hollow:,} of {count:,} results{among} lie'} beyond what was measured (drawn hollow)")
+        if not self.hollow and self.uncalibrated:
+            some, they = ("", "it") if len(loads) == 1 else (" for some workloads", "they")
+            cares.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
+        if any(warned.code == "disturbed-calibration" for result in self.results for warned in result.warnings):
+            cares.append("the workload was calibrated on a busy machine, so its times may be too long and too uneven")
+        if computed := [load.name for load in loads if load.is_computed]:
+            cares.append(f"nobody measured {_and_more(computed)}: times are computed from the model’s dimensions")
+        clusters = [result.scenario.cluster for result in self.results]
+        if assumed := list(dict.fromkeys(cluster.name for cluster in clusters if cluster.basis == "assumed")):
+            cares.append(f"the network ({_and_more(assumed)}) is assumed, not measured")
+        if any(load.uncertainty is None for load in loads):
+            cares.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
+        return cares
+
+    @cached_property
+    def warnings(self) -> tuple[WarningGroup, ...]:
+        """Those of all results by code and path, the most frequent first."""
+        grouped: dict[tuple[str, str, str], list[tuple[Warned, str, Result]]] = {}
+        for name, result in zip(self.names, self.results, strict=True):
+            for warned in result.warnings:
+                key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
+                grouped.setdefault(key, []).append((warned, name, result))
+        order = sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+        return tuple(_group(code, path, held, len(self.results)) for (code, path, _), held in order)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """How to get the numbers again."""
+        return recipe_of(self.results, self.names)
+
+
+def content_of(
+    results: Sequence[Result],
+    notes: Sequence[str] = (),
+    *,
+    labels: Sequence[str] | None = None,
+    title: str = "",
+    **sections: Any,
+) -> Content:
+    """Arrange results for reading.
+
+    Parameters
+    ----------
+    results
+        At least one; in any order. Of results of the same scenario in the same file the last counts.
+    labels
+        Of each result, the file that it comes from, where several are compared.
+    notes, title, sections
+        As :class:`Content` has them.
 
     Raises
     ------
     ResultsError
-        There is no result, or not one label per result.
+        There is no result, or not one label per result, or a plan's answer is not among them.
     """
     if not results:
         raise ResultsError("a report needs at least one result")
@@ -282,76 +279,34 @@ def content_of(
         raise ResultsError(f"a report of {len(results)} results needs as many labels, not {len(labels)}")
     sources = list(labels) if labels is not None else [""] * len(results)
     last = {(source, result.scenario_hash): index for index, (source, result) in enumerate(zip(sources, results, strict=True))}
-    unique = [results[index] for index in last.values()]
-    all_notes = [*notes, *filter(None, [doubled_in_words(len(results) - len(unique))])]
+    unique = tuple(results[index] for index in last.values())
+    all_notes = (*notes, *filter(None, [doubled_in_words(len(results) - len(unique))]))
     at = coordinates_of(unique, None if labels is None else [source for source, _ in last])
-    names = [at.name_of(index) for index in range(len(unique))]
-    workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
-    named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
-    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None, asked)
-    return Content(
-        title=clean(title) if title else named,
-        results=tuple(unique),
-        at=at,
-        request=request_of(unique, at),
-        answer=answer,
-        against=_against(unique, at, answer),
-        stop=_where_to_stop(unique, at, answer),
-        trust=trust_of(unique),
-        unpriced=_unpriced(unique),
-        workloads=workloads,
-        warnings=warnings_of(unique, names),
-        recipe=recipe_of(unique, names),
-        notes=tuple(all_notes),
-        plan=plan,
-        measured=measured,
-        timeline=timeline,
-        sensitivity=tuple(sensitivity),
-        learned=learned,
-        failures=tuple(failures),
-        of_layouts=of_layouts or {},
-    )
+    content = Content(unique, at, title, all_notes, **sections)
+    content.answer  # noqa: B018 - which a plan may name in vain
+    return content
 
 
-def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
-    """The answer against the next; of whole jobs with the time of that."""
-    others = rivals_of(results, answer.index, at.conditions)
-    if not others:
-        return ""
-    ours, theirs = answer.result, results[others[0]]
-    name, more = at.title_of(others[0], conditions=False), len(others) - 1
-    text = verdict(ours, theirs, "it", name, "there")
-    if theirs.job is not None:
-        text += f"; {'that' if name in text else name} takes {format_seconds(theirs.job.time_s.mean)}"
-    text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
-    compared = compare(ours, theirs, whole_jobs=theirs.job is not None)
-    if compared.clear or compared.wins == compared.losses:
-        return text
-    stake = fastest_in_words([answer.result, *(results[index] for index in others)], 0, "it", "there")
-    return f"{text}. {stake}" if stake else text
+def scaling_in_words(scalings: Sequence[str], batches: Sequence[int]) -> str:
+    """What is kept as workers are added: ``weak``, the batch of each replica, or ``strong``, that of all; batch sizes ascend."""
+    batch = f"{batches[0]:,}"
+    if len(batches) > 1:
+        batch = f"{batch} {'to' if len(batches) > 2 else 'and'} {batches[-1]:,}"
+    if len(scalings) > 1:
+        return f"weak and strong scaling: {'batches' if len(batches) > 1 else 'a batch'} of {batch} samples"
+    weak = scalings[0] == "weak"
+    if len(batches) > 1:
+        whose = "each replica" if weak else "all replicas together"
+        return f"{scalings[0]} scaling with several batches: {batch} samples of {whose}"
+    return f"{scalings[0]} scaling: {'each replica keeps its' if weak else 'all replicas share a'} batch of {batch} samples"
 
 
-def line_of(results: Sequence[Result], at: Coordinates, index: int) -> list[Result]:
-    """A result and those that differ from it in nothing but the number of replicas, or ranks, ascending."""
-    places, own = at.places[index][1:], at.curve_of[index]
-    line = [result for result, curve, place in zip(results, at.curve_of, at.places, strict=True) if curve == own and place[1:] == places]
-    return sorted(line, key=lambda result: result.ranks)
+def _counted(results: Sequence[Result]) -> str:
+    return "replica" if all(result.ranks == result.replicas for result in results) else "rank"
 
 
-def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
-    """On the answer's curve, with its other settings: from which number of devices to which the next step is the last that pays."""
-    line = line_of(results, at, answer.index)
-    if len(line) < _PAIR:
-        return ""
-    if all(result.job is not None for result in line):
-        return _jobs_to_stop_at(line)
-    last = pays_until([(result.ranks, result.throughput_samples_per_s.mean) for result in line])
-    thing = "replica" if all(result.ranks == result.replicas for result in line) else "rank"
-    fewer, other = line[max(last - 1, 0)] if last == len(line) - 1 else line[last], line[min(last + 1, len(line) - 1)]
-    step = f"from {fewer.ranks:,} to {other.ranks:,} brings {_more(compare(other, fewer).ratio)} for {_times(fewer, other)}"
-    if last == len(line) - 1:
-        return f"not before {counted(other.ranks, thing)}: {step}"
-    return f"at {counted(fewer.ranks, thing)}: {step}"
+def _and_more(names: Sequence[str]) -> str:
+    return clean(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 _PAIR = 2
@@ -385,29 +340,6 @@ def _jobs_to_stop_at(line: Sequence[Result]) -> str:
     if ranks == most:
         return f"{text}, which is also cheapest"
     return f"cheapest with {ranks:,}: {format_seconds(cheapest.time_s.mean)} for {format_usd(cost)}; {text}"
-
-
-def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:
-    """Why there is no cost, for each cluster without a price; of many, the first."""
-    reasons = {result.scenario.cluster.name: why_no_cost(result.scenario) for result in results if usd_per_hour(result.scenario) is None}
-    texts = tuple(reasons.values())
-    more = len(texts) - _MOST_EXPLAINED
-    return texts if more <= 0 else (*texts[:_MOST_EXPLAINED], f"{more} more clusters have no price either")
-
-
-def request_of(results: Sequence[Result], at: Coordinates) -> Request:
-    """What the results together ask."""
-    loads = [result.scenario.workload for result in results]
-    batches = {load.batch_per_replica or load.global_batch for load in loads}
-    return Request(
-        fewest=min(result.ranks for result in results),
-        most=max(result.ranks for result in results),
-        counted="replica" if all(result.ranks == result.replicas for result in results) else "rank",
-        curves=len(at.curves),
-        clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
-        scalings=next(group.labels for group in at.groups if group.id == "scaling"),
-        batches=tuple(sorted(batch for batch in batches if batch is not None)),
-    )
 
 
 def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None, asked: str | None = None) -> Answer:
@@ -447,6 +379,7 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     best = planned if planned is not None else min(there, key=lambda index: rank(results[index]))
     top = max((index for index in range(len(results)) if at.conditions[index] == at.conditions[best]), key=rate)
     elsewhere = planned is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
+    of_each_batch = _fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rate(index)) for index in there])
     return Answer(
         index=best,
         result=results[best],
@@ -456,8 +389,8 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         peak=results[top] if elsewhere else None,
         peak_name=at.title_of(top) if elsewhere else "",
         alone=len(there) == 1,
-        of_each_batch=_fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rate(index)) for index in there]),
-        batch_swept=any("batch" in key.path and len(key.values) > 1 for key in at.keys),
+        of_each_batch=of_each_batch,
+        batches_in_words=_batches_in_words(of_each_batch, _global_batch(results[best]), at),
     )
 
 
@@ -469,6 +402,17 @@ def _compared_at(results: Sequence[Result], at: Coordinates) -> int:
     several = [counts for counts in of.values() if max(counts) > 1]
     common = set.intersection(*several) if several else set()
     return max(common - {1}, default=max(result.ranks for result in results))
+
+
+def _batches_in_words(of_each: Sequence[tuple[int, str, float]], own: int, at: Coordinates) -> str:
+    if not of_each:
+        return ""
+    smallest, *_, largest = of_each
+    differ = f"global batches differ, {smallest[0]:,} to {largest[0]:,} samples, and with them what is learned"
+    if any("batch" in key.path and len(key.values) > 1 for key in at.keys):
+        return differ
+    batch, name, rate = smallest if smallest[0] != own else largest
+    return f"{differ}. With {batch:,} the fastest is {clean(name)}: {format_throughput(rate)} samples/s"
 
 
 def _global_batch(result: Result) -> int:
@@ -483,25 +427,6 @@ def _fastest_of_each_batch(compared: Sequence[tuple[int, str, float]]) -> tuple[
         if candidate[0] not in fastest or candidate[2] > fastest[candidate[0]][2]:
             fastest[candidate[0]] = candidate
     return tuple(fastest[batch] for batch in sorted(fastest)) if len(fastest) > 1 else ()
-
-
-def trust_of(results: Sequence[Result]) -> Trust:
-    """Collect what the numbers rest on."""
-    loads = {result.scenario.workload.name: result.scenario.workload for result in results}
-    ranges = [load.calibrated for load in loads.values() if load.calibrated is not None]
-    first = ranges[0] if len(ranges) == 1 and len(loads) == 1 else None
-    return Trust(
-        results=len(results),
-        hollow=sum(result.extrapolated for result in results),
-        assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
-        uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None and not load.is_computed),
-        computed=tuple(name for name, load in loads.items() if load.is_computed),
-        disturbed=any(warned.code == "disturbed-calibration" for result in results for warned in result.warnings),
-        unfitted=any(load.uncertainty is None for load in loads.values()),
-        workers=(int(first.workers[0]), int(first.workers[1])) if first else None,
-        batch=(int(first.batch[0]), int(first.batch[1])) if first else None,
-        device=first.device if first else "",
-    )
 
 
 # -- warnings, said once each with the results that they are about -------------------------
@@ -537,26 +462,13 @@ class WarningGroup:
     all_results: bool
 
 
-def warnings_of(results: Sequence[Result], names: Sequence[str]) -> tuple[WarningGroup, ...]:
-    """Group the warnings of all results by code and path, the most frequent first."""
-    grouped: dict[tuple[str, str, str], list[tuple[Warned, str, int, str]]] = {}
-    for name, result in zip(names, results, strict=True):
-        for warned in result.warnings:
-            key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
-            grouped.setdefault(key, []).append((warned, name, result.ranks, result.scenario_hash))
-    return tuple(
-        _group(code, path, held, len(results))
-        for (code, path, _), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
-    )
-
-
-def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: int) -> WarningGroup:
-    ordered = sorted(held, key=lambda entry: entry[0].value if isinstance(entry[0].value, float) else 0.0)
-    texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
-    values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
+def _group(code: str, path: str, held: list[tuple[Warned, str, Result]], of: int) -> WarningGroup:
+    ordered = sorted((warned for warned, *_ in held), key=lambda warned: warned.value if isinstance(warned.value, float) else 0.0)
+    texts = tuple(dict.fromkeys(warned.text for warned in ordered))
+    values = tuple(dict.fromkeys(w.value if isinstance(w.value, str) else written(w.value, "setting") for w in ordered))
     numbers: dict[str, set[int]] = {}
-    for _, name, ranks, _ in held:
-        numbers.setdefault(name, set()).add(ranks)
+    for _, name, result in held:
+        numbers.setdefault(name, set()).add(result.ranks)
     return WarningGroup(
         code=code,
         title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),
@@ -565,12 +477,8 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
         range=held[0][0].range if code not in _ONE_OF_EACH else None,
         affected=tuple((name, tuple(sorted(counted))) for name, counted in numbers.items()),
-        all_results=len({scenario_hash for *_, scenario_hash in held}) == of,
+        all_results=len({result.scenario_hash for *_, result in held}) == of,
     )
-
-
-def _written(value: float | str) -> str:
-    return value if isinstance(value, str) else written(value, "setting")
 
 
 @dataclass(frozen=True)

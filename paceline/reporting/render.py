@@ -10,11 +10,11 @@ import math
 import re
 import statistics
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
@@ -24,7 +24,7 @@ from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, Figure, marker_symbol, part_colour
 from paceline.reporting.columns import PARTS, columns_of, map_of
-from paceline.reporting.content import Answer, Change, Content, content_of, helpful, line_of, most_helpful_in_words
+from paceline.reporting.content import Change, Content, content_of, helpful, most_helpful_in_words
 from paceline.reporting.figures import (
     KIND_LABELS,
     MEMORY_COLOURS,
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from paceline.learning.learned import Learned
     from paceline.planning.answer import Plan
     from paceline.reporting.coordinates import Coordinates
-    from paceline.reporting.measured import Overlay
+    from paceline.reporting.measured import Beside, Overlay
     from paceline.reporting.timeline import Timeline
 
 GENERATOR = '<meta name="generator" content="Paceline">'
@@ -135,8 +135,6 @@ SCRIPTS = (
 """The page's own script, in the order in which its parts are put together."""
 
 _MOST_PLAIN_ROWS = 200
-_OPEN_TABLES = ("plan-clusters", "plan-ways", "plan-candidates", "plan-improvements")
-"""Tables of a plan that are not folded."""
 _LONGEST = 600
 
 
@@ -187,16 +185,17 @@ def render(report: Content, *, whole: bool = True) -> str:
     whole
         Else without styles and scripts: what a page takes that has them already, and shows one report after another.
     """
-    extra = sections_of(report)
-    results, answer = report.results, report.answer.result
-    mapped = map_of(results, report.at, report.failures)
-    cut_differently = mapped is not None and mapped["rows"]["key"] < 0
-    nodes, million = placement_of(answer.scenario).nodes, usd_per_million_samples(answer)
+    results, at, best = report.results, report.at, report.answer.result
+    mapped = map_of(results, at, report.failures)
+    by_layout = mapped is not None and mapped["rows"]["key"] < 0
+    stills, titles, of_layouts = stills_of(report), *figures_of_layouts(report)
+    jobs = [result.job for result in results if result.job is not None]
+    steps = [result.breakdown_s for result in results]
     points = {
-        **columns_of(results, report.at, report.answer.index, extra.measured),
+        **columns_of(results, at, report.answer.index, measured_points(report)),
         "map": mapped,
         "trained_samples": report.plan.goal.samples if report.plan is not None else None,
-        "of_layouts": extra.values["of_layouts"],
+        "of_layouts": titles,
         "one_batch": not report.answer.of_each_batch,
     }
     return (
@@ -204,38 +203,29 @@ def render(report: Content, *, whole: bool = True) -> str:
         .get_template("report.html")
         .render(
             report=report,
-            **extra.values,
-            stills=extra.stills,
-            figures={name: still.figure for name, still in extra.stills.items()} | extra.of_layouts,
-            lead=_lead(report, extra, by_layout=cut_differently),
+            stills=stills,
+            figures={name: still.figure for name, still in stills.items()} | of_layouts,
+            lead=_lead(report, stills, by_layout=by_layout),
             points=points,
-            step_legend=[
-                (part_colour(part), label) for part, label in PARTS.items() if any(getattr(each.breakdown_s, part) for each in results)
+            step_legend=[(part_colour(part), label) for part, label in PARTS.items() if any(getattr(step, part) for step in steps)],
+            job_legend=[
+                (JOB_COLOURS[part], label) for part, label in PART_LABELS.items() if any(getattr(job.parts_s, part) for job in jobs)
             ],
-            layouts=cut_differently,
+            job_priced=any(job.cost_usd is not None for job in jobs),
+            layouts=by_layout,
+            of_layouts=titles,
             mapped=mapped is not None,
-            global_batch=answer.scenario.batch * answer.replicas,
-            swept=[(index, key) for index, key in enumerate(report.at.keys) if len(key.values) > 1],
+            global_batch=best.scenario.batch * best.replicas,
+            swept=[(index, key) for index, key in enumerate(at.keys) if len(key.values) > 1],
             # of whole jobs the cost of the job says more
             cost_drawn=any(usd_per_hour(result.scenario) is not None and result.job is None for result in results),
-            clusters={each.scenario.cluster.name: each.scenario.cluster for each in results}.values(),
-            asynchronous={
-                curve for curve, result in zip(report.at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous
-            },
-            nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
-            million=million.mean if million is not None else None,
-            cares=cares_of(report),
-            left_out=left_out(answer.scenario),
-            limit=limit_in_words(answer),
-            variance=variance_in_words(answer),
-            changes_said=most_helpful_in_words(report.sensitivity),
-            held=coverage_in_words(answer),
-            width=width_table(answer),
-            measurements=measurements_table(answer).only("command", "low", "high", "left", "best_case").without_empty_columns(),
-            measure_next=measure_next_in_words(answer),
-            measure_briefly=measure_next_in_words(answer, brief=True),
+            clusters={result.scenario.cluster.name: result.scenario.cluster for result in results}.values(),
+            asynchronous={curve for curve, result in zip(at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous},
+            nodes=counted(placement_of(best.scenario).nodes, "node"),
+            plan_tables={} if report.plan is None else {table.name: brief(table) for table in plan_tables(report.plan)},
+            series=series_of(report),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
-            brief=_brief_table(results, report.at),
+            brief=_brief_table(results, at),
             scripts=SCRIPTS,
             whole=whole,
             generator=Markup(GENERATOR),  # noqa: S704
@@ -260,30 +250,20 @@ def _brief_table(results: Sequence[Result], at: Coordinates) -> Table:
     return replace(Table.reading("All results", columns, rows, "results"), more=more)
 
 
-def cares_of(report: Content) -> list[str]:
-    """What a reader must know before anything is built on the numbers, each a sentence without its end."""
-    return report.trust.cares(
-        answer_beyond=report.answer.result.extrapolated,
-        beyond_said=report.plan is not None and bool(report.plan.sentences),
-        workloads=len(report.workloads),
-    )
-
-
-def _lead(report: Content, extra: Sections, *, by_layout: bool) -> str:
+def _lead(report: Content, stills: Mapping[str, Still], *, by_layout: bool) -> str:
     """The figure that answers: it stands beside the answer, and not in its section."""
     swept = any(len(key.values) > 1 for key in report.at.keys)
-    if "pareto" in extra.stills:
+    if "pareto" in stills:
         return "pareto"
     if report.answer.result.job is not None:
-        return "job" if swept else "job-timeline" if "job-timeline" in extra.stills else "steps-here"
+        return "job" if swept else "job-timeline" if "job-timeline" in stills else "steps-here"
     return "map" if by_layout else "throughput" if swept else "steps-here"
 
 
-# -- sections that only some reports have -------------------------------------------------
+# -- figures that do not follow the reader's choices, each in the section that it has ------
 
 
-@dataclass(frozen=True)
-class Still:
+class Still(NamedTuple):
     """A figure that does not follow the reader's choices.
 
     Attributes
@@ -296,6 +276,8 @@ class Still:
         Colours with what they stand for.
     wide
         Whether it is scrolled on a narrow screen.
+    otherwise_px
+        Its height, where the layout says none.
     """
 
     figure: Figure
@@ -307,103 +289,53 @@ class Still:
     wide: bool = False
     otherwise_px: int = 380
 
-    @property
-    def height_px(self) -> int:
-        """As the layout says, or otherwise."""
-        return int(self.figure["layout"].get("height", self.otherwise_px))
 
-    @property
-    def label(self) -> str:
-        """What is told to those who do not see it."""
-        table = f" The table “{self.name}” below holds the same numbers." if self.table is not None else ""
-        return f"{clean(self.title, _LONGEST)}. {self.about}.{table}"
-
-
-@dataclass
-class Sections:
-    """What the page's template needs for the sections that only some reports have.
-
-    Attributes
-    ----------
-    values
-        For the template, under the names that it uses.
-    stills
-        Figures under the id of the element that each is drawn in.
-    of_layouts
-        Those that take the place of the answer's when another layout is chosen.
-    measured
-        Measured throughputs in samples/s, each with the index of its prediction.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    stills: dict[str, Still] = field(default_factory=dict)
-    of_layouts: dict[str, Figure] = field(default_factory=dict)
-    measured: list[tuple[int, float]] = field(default_factory=list)
-
-
-def sections_of(report: Content) -> Sections:
-    """Arrange what a report has of calibration, a plan, simulated changes, a timeline, measured points; what it has not is left out."""
-    page, answer = Sections({"payments": None, "overlay_error": ""}), report.answer.result
-    _add_calibration(page, report.workloads)
-    _add_memory(page, answer.scenario)
-    if report.plan is not None:
-        _add_plan(page, report.plan)
+def stills_of(report: Content) -> dict[str, Still]:
+    """Those that a report has, by the id of the element that each is drawn in."""
+    answer, plan = report.answer.result, report.plan
+    stills: dict[str, Still | None] = {
+        f"calibration-{index}": _calibration(load, index, several=len(report.workloads) > 1) for index, load in enumerate(report.workloads)
+    }
+    stills["memory"] = _memory(answer.scenario)
+    if plan is not None:
+        tables = {table.name: brief(table) for table in plan_tables(plan)}
+        stills |= {"pareto": _pareto(plan, tables.get("plan-all")), "paying": _paying(plan, tables.get("plan-break-even"))}
     if report.sensitivity:
-        _add_sensitivity(page, report.sensitivity, answer.scenario.scaling)
+        stills["sensitivity"] = _sensitivity(report.sensitivity, answer.scenario.scaling)
     if report.timeline is not None:
-        _add_timeline(page, report.timeline, report.of_layouts.values())
-    _add_layouts(page, report)
-    _add_stages(page, answer)
-    _add_job(page, report.results, report.answer)
+        stills["timeline"] = _timeline(report.timeline, report.of_layouts.values())
+    stills |= {"stages": _stages(answer), "job-timeline": _job(answer, report.answer.name)}
     if report.learned is not None:
-        _add_learned(page, report.learned, report)
-    if report.measured is not None:
-        _add_measured(page, report.measured, report)
-    return page
+        stills |= _learned(report.learned, series_of(report))
+    return {name: still for name, still in stills.items() if still is not None}
 
 
-def _add_calibration(page: Sections, workloads: Sequence[Workload]) -> None:
+def _calibration(load: Workload, index: int, *, several: bool) -> Still | None:
+    if load.fit is None or not load.fit.points:
+        return None
     columns = ("batch", "steps", "median_s", "p5_s", "p95_s", "mean_s", "fitted_step_s", "forward_s", "backward_s", "apply_s")
-    fitted = []
-    for index, load in enumerate(workloads):
-        if load.fit is None or not load.fit.points:
-            continue
-        name, whose = (f"{clean(load.name)}: step time", f"{clean(load.name)}: the") if len(workloads) > 1 else ("Step time", "The")
-        table = replace(calibration_table([load]).only(*columns), name=f"calibration-{index}")
-        title = f"{whose} fitted lines miss the measured means by at most {format_share(load.fit.relative_residual)}"
-        about = "Step time against batch; points: measured, lines: fitted"
-        page.stills[f"calibration-{index}"] = Still(calibration_figure(load), name, title, about, table, otherwise_px=340)
-        fitted.append((index, load))
-    page.values.update(fitted=fitted, unfitted=[load for load in workloads if load.fit is None or not load.fit.points])
+    name, whose = (f"{clean(load.name)}: step time", f"{clean(load.name)}: the") if several else ("Step time", "The")
+    table = replace(calibration_table([load]).only(*columns), name=f"calibration-{index}")
+    title = f"{whose} fitted lines miss the measured means by at most {format_share(load.fit.relative_residual)}"
+    about = "Step time against batch; points: measured, lines: fitted"
+    return Still(calibration_figure(load), name, title, about, table, otherwise_px=340)
 
 
-def _add_plan(page: Sections, plan: Plan) -> None:
-    tables = {table.name: brief(table) for table in plan_tables(plan)}
-    every = tables.pop("plan-all")
-    _add_paying(page, plan, tables.pop("plan-payments", None), tables.pop("plan-break-even", None))
-    page.values.update(
-        goal=goal_in_words(plan.goal),
-        plan_tables=tuple(tables.values()),
-        plan_open=_OPEN_TABLES,
-        plan_time=time_note(plan.candidates, plan.goal),
-        plan_work=work_note(plan),
-        plan_servers=servers_note(plan),
-        plan_workers=workers_note(plan),
+def _pareto(plan: Plan, every: Table | None) -> Still | None:
+    if (drawn := pareto_figure(plan)) is None:
+        return None
+    name = "Cost against time" if plan.goal.samples else "Cost against throughput"
+    about = (
+        "Circles reach the goal, triangles miss it; hollow: beyond what was measured; ringed: the answer; dotted: no other is both "
+        "cheaper and faster; dashed: the goal"
     )
-    if (drawn := pareto_figure(plan)) is not None:
-        name = "Cost against time" if plan.goal.samples else "Cost against throughput"
-        about = (
-            "Circles reach the goal, triangles miss it; hollow: beyond what was measured; ringed: the answer; dotted: no other is both "
-            "cheaper and faster; dashed: the goal"
-        )
-        page.stills["pareto"] = Still(drawn, name, _title_of_front(plan), about, every)
+    return Still(drawn, name, _title_of_front(plan), about, every)
 
 
-def _add_paying(page: Sections, plan: Plan, payments: Table | None, break_even: Table | None) -> None:
-    """Ways to pay for the answer, where there are several, and when paying in advance pays."""
-    page.values["payments"] = payments
+def _paying(plan: Plan, table: Table | None) -> Still | None:
+    """When paying in advance pays, where something is."""
     if (drawn := paying_figure(plan)) is None:
-        return
+        return None
     first = min((pair for pair in plan.break_even if pair.months is not None), key=lambda pair: pair.months or 0.0, default=None)
     title = "Nothing that is paid in advance pays while it lasts"
     if first is not None:
@@ -412,7 +344,7 @@ def _add_paying(page: Sections, plan: Plan, payments: Table | None, break_even: 
         "What has been paid by then for the same work; dashed: by the hour; shaded and whiskers: 90% prediction interval; diamonds: from "
         "here on paying in advance has cost less"
     )
-    page.stills["paying"] = Still(drawn, "When paying in advance pays", title, about, break_even)
+    return Still(drawn, "When paying in advance pays", title, about, table)
 
 
 def _title_of_front(plan: Plan) -> str:
@@ -429,165 +361,142 @@ def _title_of_front(plan: Plan) -> str:
     return f"{reach} trains {rate} samples/s{costs}"
 
 
-def _add_sensitivity(page: Sections, changes: Sequence[Change], scaling: str) -> None:
-    known = [change for change in changes if change.gain is not None]
-    table = sensitivity_table(changes, scaling).only("change", "scaling", "gain", "gain_low", "gain_high", "text", "reason")
-    about = "Change of throughput, run by run; whiskers: 90% prediction interval"
-    page.stills["sensitivity"] = Still(sensitivity_figure(changes), "What one change would do", _title_of_changes(changes), about, table)
-    page.values.update(
-        sensitivity_idle=listed([clean(change.name) for change in known if not change.moves]),
-        sensitivity_pale=any(change.moves and not change.seen for change in known),
-        sensitivity_run=next((change.run for change in known if change.run), ""),
-    )
-
-
-def _title_of_changes(changes: Sequence[Change]) -> str:
-    """What is seen of them: the one that gains most."""
+def _sensitivity(changes: Sequence[Change], scaling: str) -> Still:
+    """What is seen of changes: the one that gains most."""
     gaining = helpful(changes)
     best = next((change for change in gaining if change.seen), None) or next(iter(gaining), None)
-    if best is None or best.gain is None:
-        return f"No single change that was tried brings more than {format_share(LITTLE)}"
-    would = "would help most" if best.seen else "may help most, but not for certain"
-    return f"{best.name[:1].upper()}{best.name[1:]} {would}: {format_change(best.gain)} throughput"
+    title = f"No single change that was tried brings more than {format_share(LITTLE)}"
+    if best is not None and best.gain is not None:
+        would = "would help most" if best.seen else "may help most, but not for certain"
+        title = f"{best.name[:1].upper()}{best.name[1:]} {would}: {format_change(best.gain)} throughput"
+    table = sensitivity_table(changes, scaling).only("change", "scaling", "gain", "gain_low", "gain_high", "text", "reason")
+    about = "Change of throughput, run by run; whiskers: 90% prediction interval"
+    return Still(sensitivity_figure(changes), "What one change would do", title, about, table)
 
 
-def _add_memory(page: Sections, scenario: Scenario) -> None:
+def _memory(scenario: Scenario) -> Still | None:
     """Of a scenario whose memory is known; of others it is said with what is left out."""
-    its_memory = memory(scenario)
-    if its_memory.not_checked is not None:
-        return
-    used = {part.name for device in its_memory.devices for part in device.parts if part.size_bytes}
+    held = memory(scenario)
+    if held.not_checked is not None:
+        return None
+    used = {part.name for device in held.devices for part in device.parts if part.size_bytes}
     legend = [(MEMORY_COLOURS[name], label.capitalize()) for name, label in PARTS_OF_MEMORY.items() if name in used]
-    title, about = _title_of_memory(its_memory), "At its peak; dotted: what the device has"
-    page.stills["memory"] = Still(memory_figure(its_memory), "Memory of a device", title, about, its_memory.table(), legend)
-    page.values["memory_said"] = memory_in_words(its_memory)
+    about = "At its peak; dotted: what the device has"
+    return Still(memory_figure(held), "Memory of a device", _title_of_memory(held), about, held.table(), legend)
 
 
-def _title_of_memory(its_memory: Memory) -> str:
+def _title_of_memory(held: Memory) -> str:
     """What the fullest device holds, of what it has."""
-    fullest = its_memory.tightest
+    fullest = held.tightest
     has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
-    holds = f"{fullest.name.capitalize()} holds most:" if len(its_memory.devices) > 1 else f"Each {fullest.name} holds"
+    holds = f"{fullest.name.capitalize()} holds most:" if len(held.devices) > 1 else f"Each {fullest.name} holds"
     return f"{holds} {fullest.need_in_words}{has}"
 
 
-def _add_layouts(page: Sections, report: Content) -> None:
-    """Of each layout what takes the place of the answer's steps in time and of its memory, when it is chosen."""
-    page.values["of_layouts"] = {}
+def figures_of_layouts(report: Content) -> tuple[dict[int, dict[str, str]], dict[str, Figure]]:
+    """What takes the place of the answer's steps in time and of its memory when a layout is chosen: titles by result, and figures."""
+    titles: dict[int, dict[str, str]] = {}
+    figures: dict[str, Figure] = {}
     for index, result in enumerate(report.results):
         timeline = report.of_layouts.get(result.scenario_hash)
         if timeline is None:
             continue
-        titles = {"timeline": clean(f"{timeline.name}: {timeline.sentence}", _LONGEST)}
-        page.of_layouts[f"timeline-{index}"] = timeline_figure(timeline)
-        its_memory = memory(result.scenario)
-        if its_memory.not_checked is None:
-            page.of_layouts[f"memory-{index}"] = memory_figure(its_memory)
-            titles["memory"] = clean(f"{timeline.name}: {_title_of_memory(its_memory)}", _LONGEST)
-        page.values["of_layouts"][index] = titles
+        titles[index] = {"timeline": clean(f"{timeline.name}: {timeline.sentence}", _LONGEST)}
+        figures[f"timeline-{index}"] = timeline_figure(timeline)
+        held = memory(result.scenario)
+        if held.not_checked is None:
+            figures[f"memory-{index}"] = memory_figure(held)
+            titles[index]["memory"] = clean(f"{timeline.name}: {_title_of_memory(held)}", _LONGEST)
+    return titles, figures
 
 
-def _add_timeline(page: Sections, timeline: Timeline, others: Iterable[Timeline]) -> None:
+def _timeline(timeline: Timeline, others: Iterable[Timeline]) -> Still:
     used = {bar.kind for each in (timeline, *others) for bar in each.bars}
     legend = [(part_colour(kind), label) for kind, label in KIND_LABELS.items() if kind in used]
     table = timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical")
     about = "First row: the critical path of one step; dotted: where that step begins and ends"
     name = f"Timeline of {clean(timeline.name)}"
-    page.stills["timeline"] = Still(timeline_figure(timeline), name, timeline.sentence, about, table, legend, wide=True)
+    return Still(timeline_figure(timeline), name, timeline.sentence, about, table, legend, wide=True)
 
 
-def _add_stages(page: Sections, answer: Result) -> None:
-    staged, exchanged = stages_table(answer), exchanges_table(answer)
-    page.values["exchanges"] = exchanged if exchanged.rows else None
-    if not staged.rows:
-        return
+def _stages(answer: Result) -> Still | None:
+    if not answer.stages:
+        return None
     least, most = (format_share(end(stage.busy for stage in answer.stages)) for end in (min, max))
     title = f"Stages are busy for {least if least == most else f'{least} to {most}'} of the time"
     about = "Share of the time of each stage’s devices; bubble: they wait for other stages or copies"
-    legend = [
-        (part_colour(part), label)
-        for name, (part, label) in STAGE_PARTS.items()
-        if name != "input" or any(stage.input for stage in answer.stages)
-    ]
-    page.stills["stages"] = Still(stages_figure(answer.stages), "Stages", title, about, staged, legend)
+    waits = any(stage.input for stage in answer.stages)
+    legend = [(part_colour(part), label) for name, (part, label) in STAGE_PARTS.items() if name != "input" or waits]
+    return Still(stages_figure(answer.stages), "Stages", title, about, stages_table(answer), legend)
 
 
-def _add_job(page: Sections, results: Sequence[Result], answer: Answer) -> None:
-    """The whole job, where any result is of one."""
-    result = answer.result
-    jobs = [each.job for each in results if each.job is not None]
-    page.values.update(
-        job_legend=[(JOB_COLOURS[name], PART_LABELS[name]) for name in PART_LABELS if any(getattr(job.parts_s, name) for job in jobs)],
-        job_priced=any(job.cost_usd is not None for job in jobs),
-        job_said=job_in_words(result),
-        job_length=length_in_words(result.job) if result.job is not None else "",
-        job_epochs=epochs_table(result),
-    )
-    if result.job is not None and (strips := strips_of(result)):
-        things = "ranks" if result.ranks != result.replicas else "replicas"
-        about = f"{answer.name} with {result.ranks} {things}, drawn from means; each axis has its own scale"
-        title = f"The job takes {format_seconds(result.job.time_s.mean)} from start to end"
-        page.stills["job-timeline"] = Still(job_timeline_figure(strips), "From start to end", title, about, parts_table(result))
+def _job(result: Result, name: str) -> Still | None:
+    strips = strips_of(result)
+    if result.job is None or not strips:
+        return None
+    things = "ranks" if result.ranks != result.replicas else "replicas"
+    about = f"{name} with {result.ranks} {things}, drawn from means; each axis has its own scale"
+    title = f"The job takes {format_seconds(result.job.time_s.mean)} from start to end"
+    return Still(job_timeline_figure(strips), "From start to end", title, about, parts_table(result))
 
 
-def _add_learned(page: Sections, learned: Learned, report: Content) -> None:
+def _learned(learned: Learned, series: Sequence[int]) -> dict[str, Still]:
     """What was learned, by any of several ways of training."""
-    series, metric = _series_of(learned, report), learned.target.metric
-    for name, measured in {"metric": metric, "loss": "loss"}.items():
-        if name == "metric" and metric == "loss":
-            continue
-        called, about = f"{measured.capitalize()} against time", f"{measured.capitalize()} of the validation data, median of the runs"
-        title, about = (called, about) if name == "loss" else (learned.headline, f"{about}; dotted: the target")
-        page.stills[f"learning-{name}"] = Still(curves_figure(learned, measured, series), called, title, about, otherwise_px=360)
+    stills = {}
+    target = learned.target.metric
+    for place, metric in (("metric", target), ("loss", "loss")) if target != "loss" else (("loss", "loss"),):
+        name, about = f"{metric.capitalize()} against time", f"{metric.capitalize()} of the validation data, median of the runs"
+        title, more = (name, "") if place == "loss" else (learned.headline, "; dotted: the target")
+        stills[f"learning-{place}"] = Still(curves_figure(learned, metric, series), name, title, about + more, otherwise_px=360)
     title, about = "What reaching the target takes", "Median of the runs; hollow: some runs did not reach it"
     table = learned.table().without_empty_columns()
-    page.stills["learning-target"] = Still(target_figure(learned, series), "To the target", title, about, table, wide=True)
-    page.values.update(
-        learned=learned,
-        learned_batches=listed([f"{batch:,}" for batch in sorted({way.batch for way in learned.ways})], "or"),
-        learned_runs=counted(len(learned.ways[0].runs), "run"),
-        learned_series=series,
-    )
+    return stills | {"learning-target": Still(target_figure(learned, series), "To the target", title, about, table, wide=True)}
 
 
-def _series_of(learned: Learned, report: Content) -> list[int]:
-    """What number each way has among the curves of the page: that of its own results' curve, and none that another way has."""
+def series_of(report: Content) -> list[int]:
+    """What number each way of learning has among the curves: that of its own results' curve, and none that another way has."""
     curves = {result.scenario.hash: curve for result, curve in zip(report.results, report.at.curve_of, strict=True)}
     series: list[int] = []
-    for way in learned.ways:
+    for way in report.learned.ways if report.learned is not None else ():
         own = curves.get(way.scenario.hash)
         series.append(own if own is not None and own not in series else max([*series, *curves.values()], default=-1) + 1)
     return series
 
 
-def _add_measured(page: Sections, overlay: Overlay, report: Content) -> None:
-    # one scenario may be there once in each file, told apart by its name
+def measured_points(report: Content) -> list[tuple[int, float]]:
+    """Measured throughputs in samples/s, each with the index of its prediction."""
+    return [(index, row.measured) for index, row in _beside(report)]
+
+
+def _beside(report: Content) -> list[tuple[int, Beside]]:
+    """Measured settings with the index of their predictions; one scenario may be there once in each file, told apart by its name."""
     named = {(result.scenario_hash, report.at.title_of(index)): index for index, result in enumerate(report.results)}
     of_hash = {result.scenario_hash: index for index, result in enumerate(report.results)}
-    places = [
-        (named.get((row.scenario_hash, row.name), of_hash[row.scenario_hash]), row) for row in overlay.rows if row.scenario_hash in of_hash
-    ]
-    whole, count = measured_table(overlay, report.results), len(overlay.rows)
-    beside = replace(whole, rows=whole.rows[:count])
+    rows = report.measured.rows if report.measured is not None else ()
+    return [(named.get((row.scenario_hash, row.name), of_hash[row.scenario_hash]), row) for row in rows if row.scenario_hash in of_hash]
+
+
+def measured_tables(report: Content) -> dict[str, Table]:
+    """``fit``: how well each curve fits; ``beside``: settings with their predictions; ``alone``: those without."""
+    assert report.measured is not None
+    whole, count = measured_table(report.measured, report.results), len(report.measured.rows)
     alone = replace(whole, rows=whole.rows[count:], title="Measured, but not predicted", name="measured-only")
-    page.measured = [(index, row.measured) for index, row in places]
-    page.values.update(
-        overlay_error=_error_in_words(overlay),
-        fit_table=curve_errors_table(places, report.results, report.at),
-        measured_table=beside.only(
+    return {
+        "fit": curve_errors_table(_beside(report), report.results, report.at),
+        "beside": replace(whole, rows=whole.rows[:count]).only(
             "setting", "prediction", "scaling", "predicted_samples_per_s", "predicted_low", "predicted_high", "measured_samples_per_s",
             "error", "inside", "staleness_predicted", "staleness_measured",
         ),
-        unmatched_table=alone.only("setting", "measured_samples_per_s", "line", "why_not"),
-    )  # fmt: skip
+        "alone": alone.only("setting", "measured_samples_per_s", "line", "why_not"),
+    }  # fmt: skip
 
 
-def _error_in_words(overlay: Overlay) -> str:
+def error_in_words(overlay: Overlay) -> str:
     """How far measured settings lie from their predictions; no error where one setting stands beside several of them."""
     settings = len({row.line for row in overlay.rows})
     if not settings:
         return ""
-    measured = f"{settings} measured setting{'s' if settings > 1 else ''}"
+    measured = counted(settings, "measured setting")
     if settings < len(overlay.rows):
         fit = "fits" if settings == 1 else "fit"
         return f"{measured} {fit} {len(overlay.rows)} predictions, so the error stands with each curve, under “Measured against predicted”"
@@ -637,10 +546,21 @@ def environment() -> jinja2.Environment:
         throughput=format_throughput,
         written=written,
     )
+    said = (
+        counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out, length_in_words,
+        limit_in_words, measure_next_in_words, measured_tables, measurements_table, memory, memory_in_words, most_helpful_in_words,
+        servers_note, time_note, usd_per_million_samples, variance_in_words, width_table, work_note, workers_note,
+    )  # fmt: skip
+    made.globals.update({function.__name__: function for function in said})
     # plotly's script is no user's text, and holds no closing script tag
     made.globals.update(interval=format_interval, kind_of=kind_of, plotly=Markup(plotly_script()))  # noqa: S704
     made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return made
+
+
+def origin_mark(entry: str) -> str:
+    """What a report holds that names such an origin of a workload or a cluster."""
+    return str(getattr(environment().get_template("macros.html").module, "origin_entry")(entry))  # noqa: B009
 
 
 _MARK = '<desc id="paceline-card">'
@@ -653,53 +573,31 @@ _LEFT, _TOP, _WIDTH, _HEIGHT = 552.0, 64.0, 214.0, 150.0
 """Where the curve is drawn, in pixels."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The answer's curve over replicas or ranks, in pixels.
-
-    Attributes
-    ----------
-    line, band
-        Points, as SVG writes them; the band goes there and back.
-    at
-        Where the answer lies.
-    ends
-        What stands below the ends of the axis.
-    """
-
-    line: str
-    band: str
-    at: tuple[float, float]
-    ends: tuple[str, str]
-
-
 def render_card(report: Content) -> str:
     """The picture as text: the same for the same report, byte for byte."""
     answer = report.answer
     result, goal = answer.result, report.plan.goal if report.plan is not None else None
-    nodes = placement_of(result.scenario).nodes
     things = "replica" if result.ranks == result.replicas else "rank"
     rate, job = result.throughput_samples_per_s, result.job
     trained = cost_of_samples(result, goal.samples) if goal is not None and goal.samples is not None and job is None else None
     cost, million = (job.cost_usd if job is not None else trained), usd_per_million_samples(result)
-    facts = [("90% interval", f"{format_interval(rate.low, rate.high, 'throughput')} samples/s")]
-    if job is not None:
-        facts = [("90% interval", format_interval(job.time_s.low, job.time_s.high, "seconds"))]
-    if report.stop:
-        facts.append(("Where to stop", sentence(report.stop)))
+    time_s = job.time_s if job is not None else None
+    within = f"{format_interval(rate.low, rate.high, 'throughput')} samples/s"
+    facts = {
+        "90% interval": within if time_s is None else format_interval(time_s.low, time_s.high, "seconds"),
+        "Where to stop": sentence(report.stop) if report.stop else "",
+        "Cost": f"{format_usd(million.mean)} for a million samples" if million is not None else "",
+        "Take care": next((sentence(text) for text in (answer.batches_in_words, *report.cares) if text), ""),
+    }
     if cost is not None:
-        facts.append(("Cost", f"{format_usd(cost.mean)} ({format_interval(cost.low, cost.high, 'usd')})"))
-    elif million is not None:
-        facts.append(("Cost", f"{format_usd(million.mean)} for a million samples"))
-    cares = [text for text in (answer.batches_in_words, *cares_of(report)) if text]
-    if cares:
-        facts.append(("Take care", sentence(cares[0])))
-    lines = [(heading, _lines(text)) for heading, text in facts]
+        facts["Cost"] = f"{format_usd(cost.mean)} ({format_interval(cost.low, cost.high, 'usd')})"
+    wrapped = partial(textwrap.wrap, width=_LETTERS, max_lines=_MOST_LINES, placeholder=" …")
+    lines = [(heading, wrapped(clean(text, 400))) for heading, text in facts.items() if text]
     values: dict[str, Any] = {
         "title": clean(f"{report.title} on {result.scenario.cluster.name}", 90),
         "name": clean(answer.name, 56),
-        "where": f"{counted(result.ranks, things)} on {counted(nodes, 'node')}",
-        "headline": f"{format_throughput(rate.mean)} samples/s" if job is None else f"{format_seconds(job.time_s.mean)} for the job",
+        "where": f"{counted(result.ranks, things)} on {counted(placement_of(result.scenario).nodes, 'node')}",
+        "headline": f"{format_throughput(rate.mean)} samples/s" if time_s is None else f"{format_seconds(time_s.mean)} for the job",
         "facts": lines,
         "height": 150 + sum(20 * len(texts) + 8 for _, texts in lines),
         "drawn": _drawn(report),
@@ -708,39 +606,39 @@ def render_card(report: Content) -> str:
     return environment().get_template("card.svg").render(mark=_MARK, **values)
 
 
-def _lines(text: str) -> list[str]:
-    return textwrap.wrap(clean(text, 400), _LETTERS, max_lines=_MOST_LINES, placeholder=" …")
+def _drawn(report: Content) -> dict[str, Any] | None:
+    """The answer's curve over replicas or ranks on logarithmic axes, in pixels as SVG writes them; None where it has one point.
 
-
-def _drawn(report: Content) -> Drawn | None:
-    """The answer's curve on logarithmic axes; None where it has one point."""
-    held = line_of(report.results, report.at, report.answer.index)
-    if len({each.ranks for each in held}) == 1:
+    ``line`` and ``band``, which goes there and back; ``at``, where the answer lies; ``ends``, which stand below the axis.
+    """
+    line, answer = report.line, report.answer.result
+    ranks = [each.ranks for each in line]
+    if len(set(ranks)) == 1:
         return None
-    rates = [each.throughput_samples_per_s for each in held]
-    x_of = _scale([float(each.ranks) for each in held], _LEFT, _WIDTH)
-    lows = [max(each.low, each.mean / _FAR) for each in rates]
-    y_of = _scale([*lows, *(each.high for each in rates)], _TOP + _HEIGHT, -_HEIGHT)
-    xs = [x_of(float(each.ranks)) for each in held]
-    there = [(x, y_of(each.high)) for x, each in zip(xs, rates, strict=True)]
-    back = [(x, y_of(low)) for x, low in zip(xs, lows, strict=True)]
-    answer = report.answer.result
-    return Drawn(
-        line=_points([(x, y_of(each.mean)) for x, each in zip(xs, rates, strict=True)]),
-        band=_points([*there, *back[::-1]]),
-        at=(round(x_of(float(answer.ranks)), 1), round(y_of(answer.throughput_samples_per_s.mean), 1)),
-        ends=(f"{held[0].ranks:,}", f"{held[-1].ranks:,}"),
-    )
+    rates = [each.throughput_samples_per_s for each in line]
+    lows = [max(rate.low, rate.mean / _FAR) for rate in rates]
+    ends = min(lows + [rate.high for rate in rates]), max(rate.high for rate in rates)
+
+    def placed(counts: Sequence[int], values: Sequence[float]) -> list[tuple[float, float]]:
+        across, up = _share_of(counts, ranks[0], ranks[-1]), _share_of(values, *ends)
+        return [(_LEFT + _WIDTH * x, _TOP + _HEIGHT * (1 - y)) for x, y in zip(across, up, strict=True)]
+
+    def written_out(places: list[tuple[float, float]]) -> str:
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+    (here,) = placed([answer.ranks], [answer.throughput_samples_per_s.mean])
+    return {
+        "line": written_out(placed(ranks, [rate.mean for rate in rates])),
+        "band": written_out([*placed(ranks, [rate.high for rate in rates]), *placed(ranks, lows)[::-1]]),
+        "at": [round(place, 1) for place in here],
+        "ends": (f"{ranks[0]:,}", f"{ranks[-1]:,}"),
+    }
 
 
 _FAR = 1000.0
 """No end of an interval is drawn further below its mean: a logarithmic axis has no place for nothing."""
 
 
-def _scale(values: list[float], start: float, length: float) -> Any:
-    low, high = math.log(min(values)), math.log(max(values))
-    return lambda value: start + length * ((math.log(value) - low) / (high - low) if high > low else 0.5)
-
-
-def _points(places: list[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+def _share_of(values: Sequence[float], low: float, high: float) -> list[float]:
+    """Where values lie between two others, in logarithms."""
+    return [math.log(value / low) / math.log(high / low) if high > low else 0.5 for value in values]

@@ -242,7 +242,8 @@ def test_what_is_seen_is_told_in_words_too(page: Page, report: Path, results: li
     page.again(report)
     label = "return document.getElementById('figure-throughput').getAttribute('aria-label')"
     before = page.run(label)
-    assert before.startswith("Throughput in samples/s against replicas. Ring all-reduce (multi-worker mirrored): ")
+    title = page.run("return document.getElementById('title-throughput').textContent")
+    assert before == (f"{title}. Samples per second; shaded: 90% prediction interval. The table “throughput” below holds the same numbers.")
     slide(page, "Batch of a replica", 0)
     assert page.run(label) != before
     labels = page.run("return [...document.querySelectorAll('.plot')].map(plot => plot.getAttribute('aria-label'))")

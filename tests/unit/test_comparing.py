@@ -13,7 +13,7 @@ from support.scenarios import scenario_table
 
 from paceline.comparing import Comparison, compare, has_effect, is_condition, rank, rivals_of, share_draws, verdict
 from paceline.planning.configurations import behind
-from paceline.reporting.content import Request
+from paceline.reporting.content import scaling_in_words
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.rng import Streams
 from simulator.catalogue.loading import apply_settings
@@ -179,8 +179,7 @@ def test_where_the_fastest_is_preferred_another_is_behind_in_throughput() -> Non
     ],
 )
 def test_several_batches_are_no_batch_of_several_sizes(scaling: str, batches: tuple[int, ...], said: str) -> None:
-    request = Request(1, 8, "replica", curves=1, clusters=("lab",), scalings=(scaling,), batches=batches)
-    assert request.text == f"on lab, 1 to 8 replicas, {said}"
+    assert scaling_in_words((scaling,), batches) == said
 
 
 def test_a_change_that_reads_as_nothing_is_none() -> None:

@@ -9,7 +9,7 @@ from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting.content import content_of
 from paceline.reporting.measured import Overlay, overlay_of
-from paceline.reporting.render import sections_of
+from paceline.reporting.render import error_in_words, measured_points, measured_tables
 from simulator.base.errors import InputError, ReadingWarning
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
@@ -148,7 +148,7 @@ def test_each_measured_point_is_marked_on_the_curve_of_every_file(ring: list[Res
     found, labels = [*ring, *ring], ["old"] * len(ring) + ["new"] * len(ring)
     overlay = overlay_of(points(tmp_path, "workers,throughput\n4,1000\n"), found, labels)
     report = content_of(found, labels=labels, measured=overlay)
-    marked = sections_of(report).measured
+    marked = measured_points(report)
     assert [report.at.name_of(index).rpartition(" · ")[2] for index, _ in marked] == ["old", "new"]
     assert {report.results[index].replicas for index, _ in marked} == {4}
 
@@ -158,11 +158,11 @@ def test_a_setting_that_several_curves_predict_has_an_error_for_each_and_none_in
     found, labels = [*ring, *faster], ["old"] * len(ring) + ["new"] * len(ring)
     exact = rate(ring[2])
     overlay = overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), found, labels)
-    told = sections_of(content_of(found, labels=labels, measured=overlay)).values
-    assert told["overlay_error"].startswith("1 measured setting fits 2 predictions")
-    assert [(row[0].rpartition(" · ")[2], *row[1:]) for row in told["fit_table"].rows] == [
+    tables = measured_tables(content_of(found, labels=labels, measured=overlay))
+    assert error_in_words(overlay).startswith("1 measured setting fits 2 predictions")
+    assert [(row[0].rpartition(" · ")[2], *row[1:]) for row in tables["fit"].rows] == [
         ("old", "weak", 1, 0.0, 1),
         ("new", "weak", 1, pytest.approx(2e6 / exact - 1), 0),
     ]
-    alone = sections_of(content_of(ring, measured=overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), ring))).values
-    assert alone["overlay_error"] == "beside 1 measured setting the median error is 0%, and 1 of them lies in the interval"
+    alone = overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), ring)
+    assert error_in_words(alone) == "beside 1 measured setting the median error is 0%, and 1 of them lies in the interval"

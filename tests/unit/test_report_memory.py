@@ -7,7 +7,7 @@ from support.scenarios import scenario_table
 
 from paceline.reporting.content import content_of
 from paceline.reporting.figures import memory_figure
-from paceline.reporting.render import render, sections_of
+from paceline.reporting.render import render, stills_of
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.memory import memory
 
@@ -35,5 +35,5 @@ def test_the_page_says_it_where_it_is_known() -> None:
 
 def test_a_page_of_what_is_not_known_is_as_before() -> None:
     content = content_of([simulate(scenario())])
-    assert "memory" not in sections_of(content).stills
+    assert "memory" not in stills_of(content)
     assert "What devices hold in memory" not in render(content)

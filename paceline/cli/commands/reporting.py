@@ -229,13 +229,14 @@ def _check_files(out: Path, *, force: bool) -> None:
     InputError, ResultsError
         One cannot, or is something else.
     """
-    from paceline.reporting.render import REPORT
+    from paceline.reporting.render import REPORT, origin_mark
     from paceline.sweeping import Journal
     from simulator.base.files import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
-    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes(), ".html")
+    mark = origin_mark(_COMMAND).encode()
+    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and mark in path.read_bytes(), ".html")
     Output(out, page, force=force)
     Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
     Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
@@ -245,8 +246,6 @@ def _check_files(out: Path, *, force: bool) -> None:
 
 
 _COMMAND = "paceline quickstart"
-_MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
-"""In a report: what made the workload."""
 
 
 def _is_own_workload(path: Path) -> bool:

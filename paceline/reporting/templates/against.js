@@ -16,21 +16,16 @@ function winsText(each) {
 
 const againstFigure = {
   id: "against",
-  title(view) {
-    const others = opponents(view),
-      beaten = others.filter((each) => hasEffect(each) && each.gain > 0).length;
-    const rivals = others.length > 1 ? `${beaten || "any"} of ${others.length} others` : "the other";
-    return others.length ? `With ${whereText(view)}, ${view.name} is ${beaten ? "certainly" : "not certainly"} faster than ${rivals}` : "";
+  points: opponents,
+  title(view, others) {
+    const beaten = others.filter((each) => hasEffect(each) && each.gain > 0).length,
+      rivals = others.length > 1 ? `${beaten || "any"} of ${others.length} others` : "the other";
+    return `With ${whereText(view)}, ${view.name} is ${beaten ? "certainly" : "not certainly"} faster than ${rivals}`;
   },
-  rows: (view) => evenly(opponents(view), MOST_BARS),
-  height(view, width) {
-    return 64 + (width < ONE_LINE_PX ? 66 : 50) * Math.max(1, this.rows(view).length);
-  },
-  draw(view, width) {
-    const rows = this.rows(view);
-    if (!rows.length) {
-      return emptyFigure("Nothing else is chosen that has a result at these settings.");
-    }
+  none: "Nothing else is chosen that has a result at these settings.",
+  height: (view, others, width) => 64 + (width < ONE_LINE_PX ? 66 : 50) * Math.max(1, Math.min(others.length, MOST_BARS)),
+  draw(view, others, width) {
+    const rows = evenly(others, MOST_BARS);
     // on a scale of ratios twice as fast and half as fast are equally far from no difference
     const reached = rows.flatMap((each) => [1 + each.low, 1 + each.high]).map((ratio) => Math.max(ratio, SMALLEST_SHOWN)),
       low = Math.log10(Math.min(0.98, ...reached)),
@@ -78,12 +73,8 @@ const againstFigure = {
       }),
     };
   },
-  describe(view) {
-    const told = this.rows(view).map((each) => `against ${each.name}: ${comparedText(each).join(", ")}`);
-    return `${view.name} at ${settingsText(view.state.at)}. ${told.join("; ") || "Nothing to compare it with"}.`;
-  },
-  table(view) {
-    const rows = opponents(view).map((each) => {
+  table(view, others) {
+    const rows = others.map((each) => {
       const names = [view.name, scaling(view.focus), each.name, scaling(each.curve)];
       return [...names, each.gain, each.low, each.high, each.runs ? each.wins : null, each.runs];
     });

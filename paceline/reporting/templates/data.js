@@ -86,6 +86,11 @@ function viewOf(state) {
   };
 }
 
+// of the curves that are chosen the points at the sliders' values
+function chosenPoints(view) {
+  return view.chosen.map((each) => each.chosen);
+}
+
 function inWords(told) {
   return keys.map((_, key) => (swept(key) || key === 0 ? told(key) : "")).filter((words) => words);
 }

@@ -2,7 +2,8 @@
 
 const MOST_JOBS = 24,
   FEWEST_BAR_PX = 56,
-  STEPS = "job_steps_s";
+  STEPS = "job_steps_s",
+  NO_JOB = "No whole job at these settings.";
 
 // the share of a job that is no step that is kept
 function besideSteps(point) {
@@ -59,30 +60,21 @@ function jobEnds(points, scale, upright) {
   return scatterTrace({ ...placed, hoverinfo: "skip", showlegend: false, marker });
 }
 
-function jobTold(point) {
-  const parts = data.job_parts
-    .filter(([part]) => value(part, point) > 0)
-    .map(([part]) => `${data.columns[part].heading.toLowerCase()} ${shown(part, point)}`);
-  return `${shown("job_time_s", point)}: ${parts.join(", ")}`;
-}
-
 // what each upright bar is in all, above it
 function topLabels(points, height, words) {
   return points.map((point, row) => ({ ...LABEL, x: row, y: height(point), yanchor: "bottom", text: words(point) }));
 }
 
 // upright bars over the swept key: `draw` gives their traces, the axis along them and labels above them
-function jobOverKey(id, { draw, describe, title }) {
+function jobOverKey(id, { draw, title }) {
   return {
     id,
     title: (view) => (view.here < 0 || value("job_time_s", view.here) === null ? "" : title(view.here, whereText(view))),
-    points: (view) => evenly(withJob(focusLine(view)), MOST_JOBS),
-    draw(view, width) {
-      const points = this.points(view);
-      if (!points.length) {
-        return emptyFigure("No whole job at these settings.");
-      }
-      const texts = points.map((point) => keyText(view.state.x, point)),
+    points: (view) => withJob(focusLine(view)),
+    none: NO_JOB,
+    draw(view, jobs, width) {
+      const points = evenly(jobs, MOST_JOBS),
+        texts = points.map((point) => keyText(view.state.x, point)),
         marks = texts.map((text, row) => ({ value: row, at: (row + 0.5) / points.length, text })),
         { traces, yaxis, tops } = draw(points, { width: Math.min(0.7, 0.16 * points.length) }),
         xaxis = axisOf(view.key.name, { ...ticksOf(thinned(marks, width - 66)), tickangle: 0, range: [-0.5, points.length - 0.5] });
@@ -97,11 +89,7 @@ function jobOverKey(id, { draw, describe, title }) {
         }),
       };
     },
-    describe(view) {
-      const told = this.points(view).map((point) => `${pointSettings(point)}: ${jobTold(point)}`);
-      return `${describe}: ${view.name}. ${told.join("; ") || "No result at these settings"}.`;
-    },
-    table: (view) => tableOf("job", withJob(focusLine(view))),
+    table: (view, jobs) => tableOf("job", jobs),
   };
 }
 
@@ -114,7 +102,6 @@ const jobFigure = jobOverKey("job", {
       yaxis: linearAxis(Math.max(...points.map(jobLength)) / scale, { title: { text: `Time (${unit})`, standoff: 6 } }),
     };
   },
-  describe: "Time of the whole job",
   title: (point, where) => `With ${where}, the job takes ${shown("job_time_s", point)}`,
 });
 
@@ -127,25 +114,19 @@ const jobSharesFigure = jobOverKey("job-shares", {
       yaxis: linearAxis(most, { tickformat: most >= 0.05 ? ".0%" : ".1%" }),
     };
   },
-  describe: "Share of the whole job that is no step that is kept",
   title: (point, where) => `With ${where}, ${written(besideSteps(point), "share")} of the job is not steps`,
 });
 
 const jobHereFigure = {
   id: "job-here",
-  title(view) {
-    const [best] = ranking(view, this.points(view));
+  points: (view) => withJob(chosenPoints(view)),
+  title(view, points) {
+    const [best] = ranking(view, points);
     return best === undefined ? "" : `With ${whereText(view)}, the job is shortest by ${nameOf(best)}: ${shown("job_time_s", best)}`;
   },
-  points: (view) => withJob(view.chosen.map((each) => each.chosen)),
-  height(view) {
-    return 70 + 50 * Math.max(2, this.points(view).length);
-  },
-  draw(view, width) {
-    const points = this.points(view);
-    if (!points.length) {
-      return emptyFigure("No whole job at these settings.");
-    }
+  none: NO_JOB,
+  height: (view, points) => 70 + 50 * Math.max(2, points.length),
+  draw(view, points, width) {
     const { scale, unit } = timeUnit(points.map(jobLength)),
       most = Math.max(...points.map(jobLength)) / scale,
       label = (point, row) => rowLabel(plotText(cut(nameOf(point), Math.floor(width / 6.8))), row, 0.26);
@@ -160,12 +141,10 @@ const jobHereFigure = {
       }),
     };
   },
-  describe: (view) => chosenTold(view, "Time of the whole job", (point) => (value("job_time_s", point) === null ? "no job" : jobTold(point))),
-  table: (view) => tableOf("job", withJob(view.chosen.map((each) => each.chosen))),
+  table: (view, points) => tableOf("job", points),
 };
 
 const jobCostFigure = figureOverKey("job-cost", "job_cost_usd", {
-  what: "US dollars for the whole job",
   title: (view) => cheapest(view, "job_cost_usd", "for the whole job"),
   hover: (point) =>
     hoverText(

@@ -14,13 +14,22 @@ let state = stateFrom(window.location.hash),
 function setHeight(figure) {
   if (figure.height) {
     const plot = plotElement(figure.id);
-    plot.style.setProperty("--height", `${figure.height(view, plot.clientWidth)}px`);
+    plot.style.setProperty("--height", `${figure.height(view, figure.points(view), plot.clientWidth)}px`);
   }
 }
 
 function setTitle(figure) {
-  const title = document.getElementById("title-" + figure.id);
-  title.textContent = (view.lines.length && figure.title(view)) || title.dataset.name;
+  const title = document.getElementById("title-" + figure.id),
+    points = figure.points(view);
+  title.textContent = (points.length && figure.title(view, points)) || title.dataset.name;
+}
+
+// what a figure shows and how it is drawn, for those who do not see it; the numbers are in the table behind it
+function labelOf(plot) {
+  const figure = plot.closest("figure"),
+    told = [...figure.querySelectorAll("figcaption :is(h3, p)")].map((words) => words.textContent.replace(/\.$/, "")),
+    table = figure.querySelector("details.behind > summary");
+  return [...told, ...(table ? [`The table “${table.textContent.replace("Table: ", "")}” below holds the same numbers`] : [])].join(". ") + ".";
 }
 
 // a figure in a section that is closed may have no width to be drawn in: it waits until that is opened
@@ -32,6 +41,7 @@ function drawOne(name) {
   waiting.delete(name);
   const figure = live.find((each) => each.id === name),
     plot = plotElement(name);
+  plot.setAttribute("aria-label", labelOf(plot));
   if (!figure) {
     const drawn = still[`${name}-${view.here}`] || still[name];
     if (drawn.layout.height) {
@@ -40,8 +50,9 @@ function drawOne(name) {
     return drawPlot(name, drawn);
   }
   setHeight(figure);
-  plot.setAttribute("aria-label", figure.describe(view));
-  return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure()).then(() => hear(figure, plot));
+  const points = figure.points(view),
+    drawn = points.length ? figure.draw(view, points, plot.clientWidth) : emptyFigure(view.lines.length ? figure.none : undefined);
+  return drawPlot(name, drawn).then(() => hear(figure, plot));
 }
 
 // a figure in which one may click on what the sliders are to show
@@ -83,7 +94,7 @@ function drawWaiting() {
 // tables behind figures are made when they are opened, and follow the state while they are open
 function fillBehind(details) {
   const figure = live.find((each) => each.id === details.dataset.of);
-  fillTable(details.querySelector(".behind-table"), figure.id, details.dataset.title, figure.table(view));
+  fillTable(details.querySelector(".behind-table"), figure.id, details.dataset.title, figure.table(view, figure.points(view)));
 }
 
 // the longest table comes last, so that no figure waits for it

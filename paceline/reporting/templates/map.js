@@ -45,23 +45,20 @@ function cellName({ x, y }) {
 
 const mapFigure = {
   id: "map",
-  title(view) {
-    const cells = cellsOf(view).filter(({ point }) => point !== undefined),
-      [best] = ranking(view, cells.map(({ point }) => point));
-    const name = best === undefined ? "" : cellName(cells.find(({ point }) => point === best));
+  points: (view) => cellsOf(view).flatMap(({ point }) => (point === undefined ? [] : [point])),
+  title(view, points) {
+    const [best] = ranking(view, points),
+      name = best === undefined ? "" : cellName(cellsOf(view).find(({ point }) => point === best));
     return name && `${name.charAt(0).toUpperCase()}${name.slice(1)} is ${data.ranked.least ? "shortest" : "fastest"}${metText(view)}: ${rankText(best)}`;
   },
   height: () => 74 + MAP_ROW_PX * Math.max(3, Math.min(10, data.map.rows.texts.length)),
-  draw(view, width) {
+  draw(view, points, width) {
     const { rows, columns } = data.map,
       cells = cellsOf(view),
       known = cells.filter(({ point }) => point !== undefined),
       none = cells.filter(({ point }) => point === undefined),
-      size = (point) => Math.log(value(RANK, point));
-    if (!known.length) {
-      return emptyFigure();
-    }
-    const [low, high] = [Math.min, Math.max].map((end) => end(...known.map(({ point }) => size(point)))),
+      size = (point) => Math.log(value(RANK, point)),
+      [low, high] = [Math.min, Math.max].map((end) => end(...points.map(size))),
       [worst, best] = data.ranked.least ? [high, low] : [low, high],
       room = (width - 90) / columns.texts.length;
     // darker is better; text is dark on the lighter half
@@ -114,17 +111,8 @@ const mapFigure = {
       view.state.at = view.state.at.map((index, key) => (place(key, cell.point) < 0 ? index : place(key, cell.point)));
     }
   },
-  describe(view) {
-    const told = cellsOf(view).slice(0, MOST_TOLD).map((each) => `${cellName(each)}: ${each.point === undefined ? "none" : rankText(each.point)}`);
-    return `${data.columns[RANK].heading} by ${data.map.rows.name.toLowerCase()} and ${data.map.columns.name.toLowerCase()}. ${told.join("; ")}.`;
-  },
-  table: (view) => tableOf(data.ranked.least ? "job" : "throughput", cellsOf(view).map(({ point }) => point).filter((point) => point !== undefined)),
+  table: (view, points) => tableOf(data.ranked.least ? "job" : "throughput", points),
 };
-
-// every shown point with as many devices as at the sliders, under their conditions, the best first
-function rankedPoints(view) {
-  return ranking(view, view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => place(0, point) === view.state.at[0]));
-}
 
 function settingsName(point) {
   const others = keys.map((each, key) => (key && swept(key) && !each.condition && place(key, point) >= 0 ? each.told[place(key, point)] : "")).filter((words) => words);
@@ -133,29 +121,27 @@ function settingsName(point) {
 
 const rankedFigure = {
   id: "ranked",
-  title(view) {
-    const points = rankedPoints(view),
-      best = data.ranked.least ? "shortest" : "fastest";
-    return points.length ? `With ${keys[0].told[view.state.at[0]]}${metText(view)}, ${best} of ${written(points.length, "count")}: ${settingsName(points[0])}` : "";
+  // every shown point with as many devices as at the sliders, under their conditions, the best first
+  points: (view) => ranking(view, view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => place(0, point) === view.state.at[0])),
+  title(view, points) {
+    const best = data.ranked.least ? "shortest" : "fastest";
+    return `With ${keys[0].told[view.state.at[0]]}${metText(view)}, ${best} of ${written(points.length, "count")}: ${settingsName(points[0])}`;
   },
   // what stands above a bar, in as many lines as it takes
-  labels(view, width) {
+  labels(points, width) {
     const batch = (point) => (data.one_batch ? "" : `, ${shown("global_batch", point)} samples a step`);
-    return rankedPoints(view).slice(0, MOST_RANKED).map((point) => inLines(`${settingsName(point)}: ${shown(RANK, point)}${batch(point)}`, Math.floor((width - 30) / LETTER_PX)));
+    return points.slice(0, MOST_RANKED).map((point) => inLines(`${settingsName(point)}: ${shown(RANK, point)}${batch(point)}`, Math.floor((width - 30) / LETTER_PX)));
   },
-  height(view, width) {
-    const labels = this.labels(view, width);
+  height(view, points, width) {
+    const labels = this.labels(points, width);
     return 52 + (26 + 15 * Math.max(1, ...labels.map((lines) => lines.length))) * Math.max(2, labels.length);
   },
-  draw(view, width) {
-    const points = rankedPoints(view).slice(0, MOST_RANKED);
-    if (!points.length) {
-      return emptyFigure();
-    }
-    const { scale, unit } = data.ranked.least ? timeUnit(points.map(jobLength)) : { scale: 1, unit: "samples/s" },
+  draw(view, every, width) {
+    const points = every.slice(0, MOST_RANKED),
+      { scale, unit } = data.ranked.least ? timeUnit(points.map(jobLength)) : { scale: 1, unit: "samples/s" },
       [middle, low, high] = data.ranked.columns.map((name) => points.map((point) => value(name, point) / scale)),
       axis = `${data.ranked.least ? data.columns[RANK].heading : "Throughput"} (${unit})`,
-      labels = this.labels(view, width),
+      labels = this.labels(points, width),
       most = Math.max(...labels.map((lines) => lines.length)),
       // of a row's height the part that is the bar's, below its label
       bar = 14 / (26 + 15 * most);
@@ -181,9 +167,5 @@ const rankedFigure = {
       }),
     };
   },
-  describe(view) {
-    const told = rankedPoints(view).slice(0, MOST_TOLD).map((point) => `${settingsName(point)}: ${rankText(point)}`);
-    return `The ${data.ranked.least ? "shortest" : "fastest"} with ${keys[0].told[view.state.at[0]]}${metText(view)}. ${told.join("; ")}.`;
-  },
-  table: (view) => tableOf(data.ranked.least ? "job" : "throughput", rankedPoints(view)),
+  table: (view, points) => tableOf(data.ranked.least ? "job" : "throughput", points),
 };

@@ -1,8 +1,7 @@
 // Figures over the swept key that x is: throughput, efficiency, cost, mean staleness, and the busiest link.
 
 const SAME_IDEAL = 0.05,
-  MOST_BANDS = 4,
-  MOST_TOLD = 7;
+  MOST_BANDS = 4;
 
 function pointLines(point) {
   return [`<b>${plotText(cut(nameOf(point), 60))}</b>`, plotText(pointSettings(point))];
@@ -21,23 +20,6 @@ function rateText(point) {
     `speed-up ${shown("speedup", point)} (${interval("speedup_low", "speedup_high", point)})`,
     `efficiency ${shown("scaling_efficiency", point)} (${interval("scaling_efficiency_low", "scaling_efficiency_high", point)})`,
   );
-}
-
-// what is seen, for those who do not see it: each curve's ends, and where it stands at the sliders
-function described(view, lines, what, column) {
-  if (!lines.length) {
-    return what + ". No result at these settings.";
-  }
-  const told = lines.slice(0, MOST_TOLD).map(({ name, points, flat, chosen }) => {
-    const stands = (point, where = "") => shown(column, point) + (flat ? "" : ` at ${where}${keyText(view.state.x, point)}`);
-    const [first, last] = [points[0], points[points.length - 1]];
-    const here = points.includes(chosen) && chosen !== first && chosen !== last ? `, ${stands(chosen, "the chosen ")}` : "";
-    return `${name}: ${stands(first)}${last === first ? "" : " to " + stands(last)}${here}`;
-  });
-  if (lines.length > MOST_TOLD) {
-    told.push(`${lines.length - MOST_TOLD} more`);
-  }
-  return `${what} against ${view.key.name.toLowerCase()}. ${told.join("; ")}.`;
 }
 
 // points by a column from its most on, or from its least
@@ -67,7 +49,7 @@ function whose(view, point) {
 
 // what is seen of a column at the sliders: its most
 function mostTold(view, column, tell) {
-  const point = extreme(view.chosen.map((each) => each.chosen), column);
+  const point = extreme(chosenPoints(view), column);
   return point === undefined ? "" : `With ${whereText(view)}, ${tell(shown(column, point))}${whose(view, point)}`;
 }
 
@@ -78,27 +60,21 @@ function cheapest(view, column, what) {
 
 // what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
 // of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, its `title`, and what it says where there is nothing to draw
-function figureOverKey(id, column, { what, hover, title, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
-  const mean = (point) => value(column, point);
-  const held = (view) =>
-    view.lines
-      .map((each) => ({ ...each, points: each.points.filter((point) => mean(point) !== null) }))
-      .filter((each) => each.points.length);
+function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
+  const mean = (point) => value(column, point),
+    within = (lines, keeps) => lines.map((each) => ({ ...each, points: each.points.filter(keeps) })).filter((each) => each.points.length);
   return {
     id,
     title,
-    draw(view, width) {
-      const known = held(view),
-        // a log axis has no place for zero, nor for an end that is next to nothing or without end
+    points: (view) => within(view.lines, (point) => mean(point) !== null),
+    none,
+    draw(view, known, width) {
+      const // a log axis has no place for zero, nor for an end that is next to nothing or without end
         logarithmic = log && view.state.ylog && known.some((each) => each.points.some((point) => mean(point) > 0)),
-        lines = logarithmic ? known.map((each) => ({ ...each, points: each.points.filter((point) => mean(point) > 0) })) : known,
+        drawn = logarithmic ? within(known, (point) => mean(point) > 0) : known,
         low = (point) => Math.max(value(ends[0], point), logarithmic ? mean(point) * SMALLEST_SHOWN : 0),
         high = (point) => Math.min(value(ends[1], point), mean(point) / SMALLEST_SHOWN);
-      const drawn = lines.filter((each) => each.points.length),
-        [below, over] = [under, above].map((traces) => (traces ? traces(view) : []));
-      if (!drawn.length) {
-        return emptyFigure(none);
-      }
+      const [below, over] = [under, above].map((traces) => (traces ? traces(view) : []));
       // many intervals upon each other hide what they are of: then only that of the strategy in detail is drawn
       const banded = ({ curve }) => drawn.length <= MOST_BANDS || curve === view.focus;
       const values = (point) => (ends.length ? [low(point), high(point)] : [mean(point)]),
@@ -119,8 +95,7 @@ function figureOverKey(id, column, { what, hover, title, ends = [], log = false,
         }),
       };
     },
-    describe: (view) => described(view, held(view), what, column),
-    table: (view) => overX(view, table, held(view)),
+    table: (view, known) => tableOf(table, known.flatMap((each) => each.points)),
   };
 }
 
@@ -163,9 +138,8 @@ function measuredTraces(view) {
 }
 
 const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s", {
-  what: "Throughput in samples/s",
   title(view) {
-    const best = extreme(ranking(view, view.chosen.map((each) => each.chosen)), "throughput_samples_per_s"),
+    const best = extreme(ranking(view, chosenPoints(view)), "throughput_samples_per_s"),
       who = view.chosen.length < 2 ? "the throughput is" : data.ranked.least ? `steps are fastest by ${nameOf(best)}:` : `${nameOf(best)} is fastest:`;
     return best === undefined ? "" : `With ${whereText(view)}, ${who} ${shown("throughput_samples_per_s", best)} samples/s`;
   },
@@ -178,7 +152,6 @@ const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s",
 });
 
 const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
-  what: "Scaling efficiency",
   title: (view) => mostTold(view, "scaling_efficiency", (most) => `scaling efficiency is ${most}`),
   hover: rateText,
   ends: ["scaling_efficiency_low", "scaling_efficiency_high"],
@@ -187,7 +160,6 @@ const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
 });
 
 const costFigure = figureOverKey("cost", "usd_per_million_samples", {
-  what: "US dollars for a million samples",
   title: (view) => cheapest(view, "usd_per_million_samples", "for a million samples"),
   hover: (point) =>
     hoverText(
@@ -203,7 +175,6 @@ const costFigure = figureOverKey("cost", "usd_per_million_samples", {
 });
 
 const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
-  what: "Mean staleness in updates",
   title: (view) => mostTold(view, "staleness_mean", (most) => `gradients are ${most} updates old on average`),
   hover: (point) =>
     hoverText(
@@ -220,7 +191,6 @@ const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
 });
 
 const linkFigure = figureOverKey("links", "busiest_link_busy", {
-  what: "Busy share of the busiest link",
   title: (view) => mostTold(view, "busiest_link_busy", (most) => `the busiest link is in use ${most} of the time`),
   hover(point) {
     const name = value("busiest_link", point);

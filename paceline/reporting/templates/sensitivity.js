@@ -15,18 +15,15 @@ function neighbours(view) {
 
 const sensitivityFigure = {
   id: "around",
-  title(view) {
-    const [row] = neighbours(view),
-      [best] = row ? ascending(row.each.filter(hasEffect), (each) => -Math.abs(each.gain)) : [];
+  points: neighbours,
+  title(view, [row]) {
+    const [best] = ascending(row.each.filter(hasEffect), (each) => -Math.abs(each.gain));
     return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes ${data.ranked.what} by ${written(best.gain, "change")}` : "";
   },
-  height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),
-  draw(view, width) {
-    const rows = neighbours(view),
-      half = (width - 20) / 2;
-    if (!rows.length) {
-      return emptyFigure("No neighbour on the grid at these settings.");
-    }
+  none: "No neighbour on the grid at these settings.",
+  height: (view, rows) => 60 + 56 * Math.max(1, rows.length),
+  draw(view, rows, width) {
+    const half = (width - 20) / 2;
     const labelled = rows.flatMap((row, index) =>
       row.each.map((each) => {
         const words = hasEffect(each) ? `${each.text} ${written(each.gain, "change")}` : `${each.text}: ${data.words.uncertain}`,
@@ -75,18 +72,11 @@ const sensitivityFigure = {
       }),
     };
   },
-  describe(view) {
-    const told = neighbours(view).map((row) => {
-      return `${row.name} in place of ${row.here}: ${row.each.map((each) => `${each.text} ${gainText(each)}`).join(", ")}`;
-    });
-    const title = `Change of ${data.ranked.what} to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
-    return `${title}. ${told.join("; ") || "No neighbour"}.`;
-  },
-  table(view) {
+  table(view, rows) {
     const cells = (row, each) => {
       const names = [row.name, scaling(view.focus), row.here, each.text];
       return [...names, each.gain, each.low, each.high, value(RANK, each.point)];
     };
-    return computedTable("around", neighbours(view).flatMap((row) => row.each.map((each) => cells(row, each))));
+    return computedTable("around", rows.flatMap((row) => row.each.map((each) => cells(row, each))));
   },
 };

@@ -13,23 +13,17 @@ function binText({ from, to, share }) {
   return `staleness ${values.join(" to ")}: ${written(share, "share")} of updates`;
 }
 
-function drawnStale(view) {
-  return view.chosen.filter((each) => data.histograms[each.chosen]).map((each) => ({ ...each, bins: binsOf(each.chosen) }));
-}
-
 const staleDistributionFigure = {
   id: "distribution",
-  title(view) {
-    const stale = extreme(drawnStale(view).map((each) => each.chosen), "staleness_p95");
+  points: (view) => view.chosen.filter((each) => data.histograms[each.chosen]).map((each) => ({ ...each, bins: binsOf(each.chosen) })),
+  title(view, held) {
+    const stale = extreme(held.map((each) => each.chosen), "staleness_p95");
     return stale === undefined ? "" : `95% of gradients are at most ${shown("staleness_p95", stale)} updates old${whose(view, stale)}`;
   },
-  draw(view) {
-    const held = drawnStale(view),
-      all = held.flatMap((each) => each.bins);
-    if (!held.length) {
-      return emptyFigure("Nothing asynchronous at these settings.");
-    }
-    const low = Math.min(...all.map((bin) => bin.from)) - 0.5,
+  none: "Nothing asynchronous at these settings.",
+  draw(view, held) {
+    const all = held.flatMap((each) => each.bins),
+      low = Math.min(...all.map((bin) => bin.from)) - 0.5,
       high = Math.max(...all.map((bin) => bin.to)) + 0.5,
       top = Math.max(...all.map((bin) => bin.share)),
       room = 0.03 * (high - low);
@@ -58,16 +52,8 @@ const staleDistributionFigure = {
       }),
     };
   },
-  describe(view) {
-    const told = drawnStale(view).map(({ name, chosen }) => {
-      const [mean, high, most] = ["mean", "p95", "max"].map((part) => shown("staleness_" + part, chosen));
-      return `${name}: mean ${mean}, 95% below ${high}, at most ${most}`;
-    });
-    const words = told.length ? listed(told, MOST_TOLD) : "Nothing asynchronous here";
-    return `Distribution of staleness at ${settingsText(view.state.at)}. ${words}.`;
-  },
-  table(view) {
-    const rows = drawnStale(view).flatMap(({ name, curve, chosen, bins }) =>
+  table(view, held) {
+    const rows = held.flatMap(({ name, curve, chosen, bins }) =>
       bins.map((bin) => [name, scaling(curve), value("replicas", chosen), bin.from, bin.to, bin.share]),
     );
     return computedTable("distribution", rows);

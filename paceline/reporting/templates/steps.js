@@ -67,31 +67,15 @@ function largestParts(point) {
   return `A step is ${listed([first, second].filter((part) => shareOf(part, point) > 0).map(told))}`;
 }
 
-function partsTold(point) {
-  return data.parts
-    .filter(([part]) => shareOf(part, point) > 0)
-    .map(([part]) => `${data.columns[part].heading.toLowerCase()} ${written(shareOf(part, point), "share")}`)
-    .join(", ");
-}
-
-// what is seen of each strategy that is chosen, by something that tells it of a point
-function chosenTold(view, what, tell) {
-  const told = view.chosen.slice(0, MOST_TOLD).map((each) => `${each.name}: ${tell(each.chosen)}`);
-  return `${what} at ${settingsText(view.state.at)}. ${told.join("; ") || "No result"}.`;
-}
-
 function focusLine(view) {
   return view.focus >= 0 ? line(view.focus, view.state.x, view.state.at) : [];
 }
 
 const stepsOverFigure = {
   id: "steps",
-  title(view) {
-    const points = this.points(view),
-      [first, last] = [points[0], points[points.length - 1]];
-    if (!points.length) {
-      return "";
-    }
+  points: focusLine,
+  title(view, points) {
+    const [first, last] = [points[0], points[points.length - 1]];
     const change = (part) => shareOf(part, last) - shareOf(part, first),
       [most] = ascending(data.parts.map(([part]) => part), (part) => -Math.abs(change(part))),
       name = data.columns[most].heading,
@@ -99,42 +83,28 @@ const stepsOverFigure = {
     const ends = `from ${keyText(view.state.x, first)} to ${keyText(view.state.x, last)} ${view.key.name.toLowerCase()}`;
     return from === to ? largestParts(first) : `${name} ${change(most) > 0 ? "grows" : "falls"} from ${from} to ${to} of a step, ${ends}`;
   },
-  points: (view) => evenly(focusLine(view), MOST_BARS),
-  height(view) {
-    return 60 + ROW_PX * Math.max(3, this.points(view).length);
-  },
-  draw(view) {
-    const points = this.points(view),
+  height: (view, every) => 60 + ROW_PX * Math.max(3, Math.min(every.length, MOST_BARS)),
+  draw(view, every) {
+    const points = evenly(every, MOST_BARS),
       texts = points.map((point) => keyText(view.state.x, point));
-    if (!points.length) {
-      return emptyFigure();
-    }
     const left = Math.max(48, 14 + LETTER_PX * Math.max(...texts.map((words) => words.length)), 8 + 5.8 * view.key.name.length);
     const head = headText(0, view.key.name.toLowerCase(), { xanchor: "right", xshift: -4 });
     return { data: partTraces(points), layout: barsLayout(points, left, [head], rowsAxis(points.length, 0.5, texts)) };
   },
-  describe(view) {
-    const told = this.points(view).map((point) => `${pointSettings(point)}: ${partsTold(point)}, of ${shown("step_mean_s", point)}`);
-    return `Where a step’s time goes: ${view.name}. ${told.join("; ") || "No result at these settings"}.`;
-  },
-  table: (view) => tableOf("steps", focusLine(view)),
+  table: (view, points) => tableOf("steps", points),
 };
 
 const stepsHereFigure = {
   id: "steps-here",
   title: (view) => (view.here < 0 ? "" : largestParts(view.here) + whose(view, view.here)),
-  height: (view) => 56 + 50 * Math.max(2, view.chosen.length),
-  draw(view, width) {
-    const points = view.chosen.map((each) => each.chosen),
-      names = view.chosen.map((each, row) => rowLabel(plotText(cut(each.name, Math.floor(width / 6.8))), row, 0.26));
-    if (!points.length) {
-      return emptyFigure();
-    }
+  points: chosenPoints,
+  height: (view, points) => 56 + 50 * Math.max(2, points.length),
+  draw(view, points, width) {
+    const names = view.chosen.map((each, row) => rowLabel(plotText(cut(each.name, Math.floor(width / 6.8))), row, 0.26));
     const thin = { width: 0.44, offset: -0.2 };
     return { data: partTraces(points, thin), layout: barsLayout(points, 8, names, rowsAxis(points.length, 0.62)) };
   },
-  describe: (view) => chosenTold(view, "Where a step’s time goes", partsTold),
-  table: (view) => tableOf("steps", view.chosen.map((each) => each.chosen)),
+  table: (view, points) => tableOf("steps", points),
 };
 
 // what limits a curve: one line for each stretch of x with the same limit

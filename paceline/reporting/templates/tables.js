@@ -10,9 +10,6 @@ function tableOf(name, points) {
 function computedTable(name, rows) {
   return { columns: data.tables[name], rows };
 }
-function overX(view, name, lines = view.lines) {
-  return tableOf(name, lines.flatMap((each) => each.points));
-}
 
 // a cell of a spreadsheet: text that would be read as a formula is made plain text
 function csvCell(cell) {

@@ -10,13 +10,11 @@ const busyFigure = {
     const busy = view.here < 0 ? null : value("devices_busy", view.here);
     return busy === null ? "" : `Devices are busy ${shown("devices_busy", view.here)} of the time${whose(view, view.here)}`;
   },
-  height: (view) => 60 + usedResources(view).length * Math.max(34, 14 + 9 * view.chosen.length),
+  points: chosenPoints,
+  height: (view, points) => 60 + usedResources(view).length * Math.max(34, 14 + 9 * points.length),
   draw(view) {
     const used = usedResources(view),
       names = used.map((column) => data.columns[column].heading);
-    if (!view.chosen.length) {
-      return emptyFigure();
-    }
     const words = (column, point) => (value(column, point) === null ? "none" : shown(column, point));
     const text = (column, point) => `<b>${data.columns[column].heading}</b>: ${words(column, point)}`;
     return {
@@ -39,10 +37,5 @@ const busyFigure = {
       }),
     };
   },
-  describe(view) {
-    const known = (point) => usedResources(view).filter((column) => value(column, point) !== null);
-    const told = (point) => known(point).map((column) => `${data.columns[column].heading.toLowerCase()} ${shown(column, point)}`);
-    return chosenTold(view, "Busy shares", (point) => told(point).join(", "));
-  },
-  table: (view) => tableOf("busy", view.chosen.map((each) => each.chosen)),
+  table: (view, points) => tableOf("busy", points),
 };
