@@ -20,12 +20,11 @@ from pydantic import Field
 from simulator.base.rng import Streams
 from simulator.base.spec import MESSAGE, Bytes, Seconds, Usual
 from simulator.base.text import format_bytes, format_count, written
-from simulator.collectives.collective import Collective
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.collectives.wire import exchanges_of
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
-from simulator.program.schedule import ALGORITHMS, Does
+from simulator.program.schedule import ALGORITHMS
 from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
@@ -45,9 +44,6 @@ from simulator.strategies.strategy import (
     cost_left_open,
     device_of_training,
 )
-
-NOTHING = Bucket(1.0, 0.0)
-"""What a step reduces where there is nothing to reduce."""
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_PIECES = 100_000
@@ -155,19 +151,16 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
-        cluster, replicas = setup.cluster, setup.layout.replicas
-        if replicas == 1:
-            return program_together(setup, streams, every=self.sync_every)
-        copies = None
-        if self.through_host:
-            assert cluster.host_link is not None
+        return program_together(setup, streams, self)
+
+    def rule_of_reduction(self, setup: Setup) -> Rule:
+        """How several replicas reduce their buckets, beyond one after the other."""
+        copies, link = None, setup.cluster.host_link
+        if self.through_host and link is not None:
             # of a link that several devices share each has its equal part: the replicas of a node copy at about the same time
-            sharing = min(cluster.devices_per_host_link, replicas)
-            copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
-        rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
-        fused = self.reduction.buckets(setup.workload, setup.batch, replicas)
-        reduce = collective_of(setup, self.reduction, streams) if setup.rank_messages else None
-        return program_together(setup, streams, fused, self.sync_every, rule, reduce, self.reduction.does)
+            sharing = min(setup.cluster.devices_per_host_link, setup.layout.replicas)
+            copies = HostCopies(link.latency_s, sharing / link.bandwidth_bytes_per_s)
+        return Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
 
     def sending(self, setup: Setup) -> Sending:
         """By the hosts where these reduce; replicas that average now and then do so after a step."""
@@ -406,16 +399,10 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 # -- the program -------------------------------------------------------------------------
 
 
-def program_together(
-    setup: Setup,
-    streams: Streams,
-    fused: Sequence[Bucket] = (NOTHING,),
-    every: int = 1,
-    rule: Rule | None = None,
-    by_messages: Collective | None = None,
-    does: Does = "all-reduce",
-) -> Program:
-    """The program of replicas that make each step together, or of one replica alone.
+def program_together(setup: Setup, streams: Streams, strategy: AllReduceStrategy | None = None) -> Program:
+    """Return the program of replicas that make each step together, or of one replica alone.
+
+    Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then.
 
     Parameters
     ----------
@@ -423,56 +410,37 @@ def program_together(
         As drawn for a replication.
     streams
         Choose the routes of connections.
-    fused
-        What a step reduces, in the order in which it becomes ready.
-    every
-        Steps after which replicas average their variables; 1: they reduce their gradients in every step.
-    rule
-        How they reduce; none: they do not.
-    by_messages
-        Says what they send each other, where that is simulated message by message.
-    does
-        What their collectives do with a bucket.
+    strategy
+        Says what they reduce, and how; none: nothing.
     """
-    cluster, ranks = setup.cluster, setup.layout.replicas
-    wiring = Wiring(cluster, streams, device_pace=pace_together(setup))
+    ranks, every = setup.layout.replicas, 1 if strategy is None else strategy.sync_every
+    reduction = strategy.reduction if strategy is not None and ranks > 1 else None
+    wiring = Wiring(setup.cluster, streams, device_pace=pace_together(setup))
     seat = seats(setup, wiring)
-    routine = _routine(fused, setup.workload.parameter_bytes, every, does, together=ranks > 1)
-    exchanges: tuple[Exchange, ...] = ()
-    if by_messages is not None:
-        sizes = [operation.size_bytes for operation in routine.operations if operation.kind == "collective"]
-        exchanges = exchanges_of(wiring, [by_messages.plan(size_bytes) for size_bytes in sizes], sizes)
-    rules = Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule)
-    slowdown = None if ranks > 1 else 0.0  # one alone has nothing to communicate
-    return assembled(setup, wiring, "replica", routine, rules, seat, slowdown=slowdown, exchanges=exchanges)
-
-
-def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, does: Does, *, together: bool) -> Routine:
-    """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
+    fused = [Bucket(1.0, 0.0)] if reduction is None or every > 1 else reduction.buckets(setup.workload, setup.batch, ranks)
     operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
     reduced: list[int] = []
     done = 0.0
-    for number, (ready, size_bytes) in enumerate(fused if every == 1 else [NOTHING]):
-        name = "backward" if number else "forward and backward"
-        after = () if number else (1,)
-        operations.append(Operation(kind="compute", name=name, after=after, forward=0.0 if number else 1.0, backward=ready - done))
+    for number, (ready, size_bytes) in enumerate(fused):
+        name, after, forward = ("backward", (), 0.0) if number else ("forward and backward", (1,), 1.0)
+        operations.append(Operation(kind="compute", name=name, after=after, forward=forward, backward=ready - done))
         done = ready
-        if together and every == 1:
-            reduce = Operation(
-                kind="collective",
-                name=does,
-                does=does,
-                number=number,
-                after=(len(operations) - 1,),
-                size_bytes=size_bytes,
-                bucket=number,
-                ready=ready,
-            )
+        if reduction is not None and every == 1:
+            does, computed = reduction.does, len(operations) - 1
             reduced.append(len(operations))
-            operations.append(reduce)
+            operations.append(Operation(kind="collective", name=does, does=does, number=number, after=(computed,), size_bytes=size_bytes,
+                                        bucket=number, ready=ready))  # fmt: skip
+    updated = len(operations)
     operations.append(Operation(kind="compute", name="apply", after=tuple(reduced), apply=1.0))
-    if together and every > 1:
-        operations.append(
-            Operation(kind="collective", name="average", after=(len(operations) - 1,), size_bytes=variables_bytes, bucket=0, every=every)
-        )
-    return Routine(tuple(operations))
+    if reduction is not None and every > 1:
+        size_bytes = setup.workload.parameter_bytes
+        operations.append(Operation(kind="collective", name="average", after=(updated,), size_bytes=size_bytes, bucket=0, every=every))
+    exchanges: tuple[Exchange, ...] = ()
+    collective = collective_of(setup, reduction, streams) if setup.rank_messages else None
+    if collective is not None:
+        sizes = [operation.size_bytes for operation in operations if operation.kind == "collective"]
+        exchanges = exchanges_of(wiring, [collective.plan(size_bytes) for size_bytes in sizes], sizes)
+    rule = strategy.rule_of_reduction(setup) if strategy is not None and reduction is not None else None
+    rules = Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule)
+    slowdown = None if ranks > 1 else 0.0  # one alone has nothing to communicate
+    return assembled(setup, wiring, "replica", Routine(tuple(operations)), rules, seat, slowdown=slowdown, exchanges=exchanges)
