@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simulator.base.records import Place
 from simulator.base.text import Short, counted, format_bytes, format_number, format_rate, format_seconds, written
 from simulator.program.port_names import PortKind
 from simulator.program.program import (
@@ -136,7 +135,7 @@ def tables_of(printed: Printed) -> Iterator[Listing]:
 
 
 def _groups(program: Program) -> Listing:
-    """The groups; where there are several partitions, of which one each is."""
+    """The groups; where there are several partitions, of which each is."""
     rows = [(f"{number}", f"{len(group):,}", _in_order(group)) for number, group in enumerate(program.groups)]
     if max(program.partition, default=0) == 0:
         return Listing("Groups of ranks", ("group", "ranks", "which"), rows)
@@ -148,155 +147,154 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
     """The kind of each port, and the kinds."""
     ports, devices = program.ports, device_ports(program)
     patterns = [name.pattern for name in ports.names]
-    which, first = _kinds(patterns, ports.capacity, ports.ceiling, ports.incast_loss, ports.incast_flows, ports.whole, ports.others)
+    which, kinds = _kinds(patterns, ports.capacity, ports.ceiling, ports.incast_loss, ports.incast_flows, ports.whole, ports.others)
     rows = []
-    for kind, (port, count) in enumerate(zip(first.tolist(), _counts(which), strict=True)):
-        limits = []
+    for kind, alike in enumerate(kinds):
+        port, name, limits = alike[0], ports.names[alike[0]], []
         if math.isfinite(ports.ceiling[port]):
             limits.append(f"at most {format_rate(ports.ceiling[port])} a connection")
-        if ports.incast_loss[port]:
-            limits.append(
-                f"over {ports.incast_flows[port]:,} flows, divided by 1 + {written(ports.incast_loss[port], 'setting')} for each more"
-            )
+        if loss := ports.incast_loss[port]:
+            limits.append(f"over {ports.incast_flows[port]:,} flows, divided by 1 + {written(loss, 'setting')} for each more")
         if ports.capacity[port] < ports.whole[port]:
             limits.append(f"of {format_rate(ports.whole[port])}, the rest taken by others")
         if flows := int(ports.others[port]):
             limits.append(f"shared with {flows:,} flow{'s' if flows > 1 else ''} of others")
         capacity = "1 s of work a second" if port in devices else format_rate(ports.capacity[port])
-        if ports.names[port].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK):
+        if name.kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK):
             capacity = f"{ports.capacity[port]:g} s of work a second"
-        name = str(ports.names[port]) if count == 1 else patterns[port]
-        rows.append((f"{kind}", name, f"{count:,}", capacity, "; ".join(limits)))
+        rows.append((f"{kind}", str(name) if len(alike) == 1 else patterns[port], f"{len(alike):,}", capacity, "; ".join(limits)))
     return which, Listing("Ports: what is shared", ("kind", "port", "count", "capacity", "limits"), rows)
 
 
 def _paths(program: Program, ports: Integers) -> tuple[Integers, Listing]:
     """The kind of each path, and the kinds."""
     paths = program.paths
-    lengths = np.diff(paths.first)
-    crossed = []
-    for place in range(int(lengths.max(initial=0))):
-        column = np.full(len(paths), NONE)
-        column[lengths > place] = ports[paths.port[paths.first[:-1][lengths > place] + place]]
-        crossed.append(column)
-    which, first = _kinds(lengths, *crossed, paths.latency_s, paths.source != NONE, paths.target != NONE, paths.asked_for)
+    crossed = [tuple(ports[paths.port[first:last]].tolist()) for first, last in pairwise(paths.first.tolist())]
+    which, kinds = _kinds(crossed, paths.latency_s, paths.source != NONE, paths.target != NONE, paths.asked_for)
     rows = []
-    for kind, (path, count) in enumerate(zip(first.tolist(), _counts(which), strict=True)):
-        crosses = [f"{column[path]}" for column in crossed[: lengths[path]]]
+    for kind, alike in enumerate(kinds):
+        path = alike[0]
         ends = [text for text, end in (("sender", paths.source[path]), ("receiver", paths.target[path])) if end != NONE]
-        beside = [f"hosts of {' and '.join(ends)}"] if ends else []
-        if paths.asked_for[path]:
-            beside.append("answers to requests")
-        rows.append((f"{kind}", f"{count:,}", ", ".join(crosses) or "nothing", time_of(paths.latency_s[path]), "; ".join(beside)))
+        beside = [f"hosts of {' and '.join(ends)}"] * bool(ends) + ["answers to requests"] * bool(paths.asked_for[path])
+        crosses = ", ".join(map(str, crossed[path])) or "nothing"
+        rows.append((f"{kind}", f"{len(alike):,}", crosses, time_of(paths.latency_s[path]), "; ".join(beside)))
     return which, Listing("Paths: what messages cross", ("kind", "count", "kinds of ports", "latency", "besides"), rows)
 
 
 def _messages(program: Program, paths: Integers) -> Listing:
     """Of each group and bucket the kinds of lanes."""
     rows = []
-    numbered = [(bucket, exchange) for of_group in exchanges_by_group(program) for bucket, exchange in enumerate(of_group)]
     several = len(program.groups) > 1
-    for bucket, exchange in numbered:
-        tables = exchange.tables
-        which, first = _kinds(tables.messages, exchange.size_bytes, paths[exchange.path], np.diff(tables.awaits.start), tables.meeting)
-        for lane, count in zip(first.tolist(), _counts(which), strict=True):
-            awaits = int(tables.awaits.start[lane + 1] - tables.awaits.start[lane])
+    for bucket, exchange in ((bucket, each) for of_group in exchanges_by_group(program) for bucket, each in enumerate(of_group)):
+        tables, awaits, path = exchange.tables, np.diff(exchange.tables.awaits.start), paths[exchange.path]
+        for alike in _kinds(tables.messages, exchange.size_bytes, path, awaits, tables.meeting)[1]:
+            lane, others = alike[0], awaits[alike[0]]
             waits = ["the rank's data"]
-            waits += [f"messages of {awaits:,} other lane{'s' if awaits > 1 else ''}"] if awaits else []
+            waits += [f"messages of {others:,} other lane{'s' if others > 1 else ''}"] if others else []
             waits += ["the rank that it goes to"] if tables.meeting[lane] else []
-            cells = f"{count:,}", f"{tables.messages[lane]:,}", format_bytes(exchange.size_bytes[lane]), f"{paths[exchange.path[lane]]}"
-            rows.append((*((f"{exchange.group}",) if several else ()), f"{bucket}", *cells, ", ".join(waits)))
-    columns = *(("group",) if several else ()), "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
+            cells = f"{len(alike):,}", f"{tables.messages[lane]:,}", format_bytes(exchange.size_bytes[lane]), f"{path[lane]}"
+            rows.append((*[f"{exchange.group}"] * several, f"{bucket}", *cells, ", ".join(waits)))
+    columns = *["group"] * several, "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
     return Listing("Messages of collectives, one by one", columns, rows)
 
 
 def _ranks(printed: Printed, paths: Integers) -> Listing:
     table = printed.program.ranks
-    _, at, users = np.unique(table.device, return_inverse=True, return_counts=True)
-    slots = [np.where(column == NONE, NONE, paths[column] if len(paths) else column) for column in table.path.T]
-    which, first = _kinds(table.routine, users[at], table.seat != NONE, printed.speed, *slots)
+    users = np.bincount(table.device)[table.device]
+    slots = np.where(table.path == NONE, NONE, paths[table.path] if len(paths) else table.path)
     rows = []
-    for kind, rank in enumerate(first.tolist()):
-        ranks = np.flatnonzero(which == kind)
-        device = "its own" if users[at[rank]] == 1 else f"of {users[at[rank]]:,} ranks"
-        if table.seat[rank] != NONE and users[at[rank]] == 1:
+    for ranks in _kinds(table.routine, users, table.seat != NONE, printed.speed, map(tuple, slots.tolist()))[1]:
+        rank = ranks[0]
+        device = "its own" if users[rank] == 1 else f"of {users[rank]:,} ranks"
+        if table.seat[rank] != NONE and users[rank] == 1:
             device = "shared with a server"
-        copies = len(np.unique(table.copy[ranks]))
-        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, written(printed.speed[rank], "setting")
-        rows.append((*cells, f"{table.routine[rank]}", _slots([int(slot[rank]) for slot in slots])))
+        copies, speed = len(np.unique(table.copy[ranks])), written(printed.speed[rank], "setting")
+        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, speed, f"{table.routine[rank]}"
+        rows.append((*cells, _slots(slots[rank].tolist())))
     columns = "count", "ranks", "copies", "device", "speed", "routine", "kind of path of each slot"
     return Listing("Ranks: who makes steps", columns, rows)
 
 
 def _slots(kinds: Sequence[int]) -> str:
     """``0 to 3: 0; 4 to 7: 1``."""
-    runs: list[list[int]] = []
-    for slot, kind in enumerate(kinds):
-        if kind == NONE:
-            continue
-        if runs and runs[-1][2] == kind and runs[-1][1] == slot - 1:
-            runs[-1][1] = slot
-        else:
-            runs.append([slot, slot, kind])
-    return "; ".join(f"{first}: {kind}" if first == last else f"{first} to {last}: {kind}" for first, last, kind in runs)
+    runs = [(kind, [slot for slot, _ in alike]) for kind, alike in groupby(enumerate(kinds), key=lambda each: each[1]) if kind != NONE]
+    return "; ".join(f"{slots[0]}: {kind}" if len(slots) == 1 else f"{slots[0]} to {slots[-1]}: {kind}" for kind, slots in runs)
 
 
 # -- routines -----------------------------------------------------------------------------
 
 
 def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
-    count = len(routine.operations)
-    title = f"Routine {number}: {count:,} operations a step"
-    if routine.shuffled[1]:
-        first, last = routine.shuffled
-        title += f"; {first:,} to {last - 1:,} begin in an order drawn for each step"
-    if count <= _LISTED:
+    """Each operation of a short routine; of a long one alike ones together, by kind and name, with what they come to."""
+    operations, shuffled = routine.operations, routine.shuffled
+    title = f"Routine {number}: {len(operations):,} operations a step"
+    if shuffled[1]:
+        title += f"; {shuffled[0]:,} to {shuffled[1] - 1:,} begin in an order drawn for each step"
+    if len(operations) <= _LISTED:
         rows = [
-            (f"{place}", operation.kind, operation.title, _list(operation.after), _what(printed, operation))
-            for place, operation in enumerate(routine.operations)
+            (f"{number}", operation.kind, operation.title, _distinct(operation.after), _what(printed, [operation]))
+            for number, operation in enumerate(operations)
         ]
         return Listing(title, ("number", "kind", "name", "after", "what"), rows)
-    return Listing(f"{title}; alike ones together", ("numbers", "count", "kind", "name", "after", "what"), _alike(printed, routine))
+    patterns = [operation.pattern for operation in operations]
+    kinds = _kinds([(each.pattern, each.kind, each.every, each.partition, each.does) for each in operations])[1]
+    told = []
+    for numbers in kinds:
+        alike = [operations[number] for number in numbers.tolist()]
+        names = list(dict.fromkeys(patterns[number] for operation in alike for number in operation.after))
+        after = ", ".join(names[:_FEW]) + (f", ... ({len(names)})" if len(names) > _FEW else "")
+        which, name = (f"{numbers[0]}", alike[0].title) if len(alike) == 1 else (_numbers(numbers), alike[0].pattern)
+        told.append((which, f"{len(alike):,}", alike[0].kind, name, after, _what(printed, alike)))
+    return Listing(f"{title}; alike ones together", ("numbers", "count", "kind", "name", "after", "what"), told)
 
 
-def _list(after: Sequence[int]) -> str:
-    return _numbers(np.array(sorted(after), dtype=np.int64)) if after else ""
-
-
-def _what(printed: Printed, operation: Operation) -> str:
-    match operation.kind:
-        case "compute":
-            return _computed(printed, operation)
-        case "send":
-            besides = "; brings the batch" if operation.feeds else f"; channel {operation.channel}" if operation.channel >= 0 else ""
-            tensors = f" ({operation.tensors:g} tensors)" if operation.tensors != 1 else ""
-            ends = f"{_rank(operation.source)} to {_rank(operation.target)}"
-            return f"{format_bytes(operation.size_bytes)}{tensors}, slot {operation.slot}: {ends}{besides}"
-        case "receive":
-            return f"the next message of channel {operation.channel}"
-        case "serve":
-            return f"server {operation.server}, tensor {operation.tensor}: {time_of(operation.cost_s)}"
-        case "collective":
-            every = f", once in {operation.every:,} steps" if operation.every > 1 else ""
-            how = printed.reduced.get(operation.size_bytes)
-            by = f" by {how.name}, {time_of(how.alone_s)} alone" if how else ""
-            ready = f", there after {format_number(operation.ready)} of the backward pass" if operation.ready < 1 else ""
-            several = max(printed.program.partition, default=0) > 0
-            where = f"{operation.does} in the group of partition {operation.partition}, " if several else ""
-            return f"{where}bucket {operation.bucket}: {format_bytes(operation.size_bytes)}{by}{ready}{every}"
+def _what(printed: Printed, operations: Sequence[Operation]) -> str:
+    """What an operation does, or several of one kind come to."""
+    first, alone = operations[0], len(operations) == 1
+    match first.kind:
         case "gate":
-            return _gate(printed, operation)
+            return _gate(printed, first)
+        case "compute":
+            parts = {part: math.fsum(getattr(each, part) for each in operations) for part in ("forward", "backward", "apply")}
+            shares = [f"{_share(share)} of {part}" for part, share in parts.items() if share]
+            seconds = printed.compute_s(replace(first, forward=parts["forward"], backward=parts["backward"], apply=parts["apply"]))
+            return f"{' + '.join(shares) or 'nothing'}: {time_of(seconds)}{', joins the next' if alone and first.joins else ''}"
+        case "send" if alone:
+            besides = "; brings the batch" if first.feeds else f"; channel {first.channel}" if first.channel >= 0 else ""
+            tensors = f" ({first.tensors:g} tensors)" if first.tensors != 1 else ""
+            ends = f"{first.source} to {first.target}".replace("{rank}", "r").replace("{peer}", "peer")
+            return f"{format_bytes(first.size_bytes)}{tensors}, slot {first.slot}: {ends}{besides}"
+        case "send":
+            return f"{_sizes(operations)}; slots {_distinct(each.slot for each in operations)}"
+        case "receive":
+            channels = _distinct(each.channel for each in operations)
+            return f"the next message of channel {first.channel}" if alone else f"channels {channels}"
+        case "serve":
+            if alone:
+                return f"server {first.server}, tensor {first.tensor}: {time_of(first.cost_s)}"
+            total_s = time_of(math.fsum(each.cost_s for each in operations))
+            return f"{total_s} in all; servers {_distinct(each.server for each in operations)}"
+        case "collective":
+            hows = [how for each in operations if (how := printed.reduced.get(each.size_bytes)) is not None]
+            names, alone_s = ", ".join(dict.fromkeys(how.name for how in hows)), math.fsum(how.alone_s for how in hows)
+            by = f" by {names}, {time_of(alone_s)} alone" if hows else ""
+            if not alone:
+                return f"{_sizes(operations)}{by}"
+            every = f", once in {first.every:,} steps" if first.every > 1 else ""
+            ready = f", there after {format_number(first.ready)} of the backward pass" if first.ready < 1 else ""
+            several = max(printed.program.partition, default=0) > 0
+            where = f"{first.does} in the group of partition {first.partition}, " if several else ""
+            return f"{where}bucket {first.bucket}: {format_bytes(first.size_bytes)}{by}{ready}{every}"
 
 
 def _gate(printed: Printed, operation: Operation) -> str:
-    if operation.name == "input" and printed.input_s:
-        feed = printed.program.feed
-        beside = "when it is asked for" if feed is not None and not feed.prefetch else "beside the step before"
-        if feed is not None and feed.prefetch > 1:
-            beside = f"beside the steps before, up to {feed.prefetch:,} batches ahead"
-        share = "" if feed is None or feed.alone else ", by itself"
-        return f"the batch is there, prepared in {time_of(printed.input_s)}{share} {beside}"
-    return _GATES.get(operation.name, "")
+    feed = printed.program.feed
+    if operation.name != "input" or not printed.input_s or feed is None:
+        return _GATES.get(operation.name, "")
+    beside = "beside the step before" if feed.prefetch else "when it is asked for"
+    if feed.prefetch > 1:
+        beside = f"beside the steps before, up to {feed.prefetch:,} batches ahead"
+    return f"the batch is there, prepared in {time_of(printed.input_s)}{'' if feed.alone else ', by itself'} {beside}"
 
 
 _GATES = {
@@ -307,82 +305,12 @@ _GATES = {
 }
 
 
-def _rank(end: Place) -> str:
-    return str(end).replace("{rank}", "r").replace("{peer}", "peer")
-
-
-def _computed(printed: Printed, operation: Operation) -> str:
-    shares = [
-        f"{_share(share)} of {part}"
-        for share, part in ((operation.forward, "forward"), (operation.backward, "backward"), (operation.apply, "apply"))
-        if share
-    ]
-    joined = ", joins the next" if operation.joins else ""
-    return f"{' + '.join(shares) or 'nothing'}: {time_of(printed.compute_s(operation))}{joined}"
-
-
 def _share(share: float) -> str:
     return "all" if abs(share - 1) < _ROUNDED else format_number(share)
 
 
-def _alike(printed: Printed, routine: Routine) -> Sequence[Sequence[str]]:
-    """Operations by kind and name without its numbers, with what all of one kind come to."""
-    patterns = [operation.pattern for operation in routine.operations]
-    others = ([getattr(operation, name) for operation in routine.operations] for name in ("kind", "every", "partition", "does"))
-    which, first = _kinds(patterns, *others)
-    rows = []
-    for kind, place in enumerate(first.tolist()):
-        numbers = np.flatnonzero(which == kind)
-        alike = [routine.operations[number] for number in numbers.tolist()]
-        if len(alike) == 1:
-            rows.append((f"{place}", "1", alike[0].kind, alike[0].title, _after(alike, patterns), _what(printed, alike[0])))
-        else:
-            cells = _numbers(numbers), f"{len(alike):,}", alike[0].kind, patterns[place], _after(alike, patterns)
-            rows.append((*cells, _all(printed, alike)))
-    return rows
-
-
-def _after(operations: Sequence[Operation], patterns: Sequence[str]) -> str:
-    """What they wait for, by name."""
-    names = dict.fromkeys(patterns[number] for operation in operations for number in operation.after)
-    shown = ", ".join(list(names)[:_FEW])
-    return shown if len(names) <= _FEW else f"{shown}, ... ({len(names)})"
-
-
-def _all(printed: Printed, operations: Sequence[Operation]) -> str:
-    """What operations of one kind come to."""
-    match operations[0].kind:
-        case "compute":
-            total = Operation(
-                kind="compute",
-                name="",
-                forward=math.fsum(operation.forward for operation in operations),
-                backward=math.fsum(operation.backward for operation in operations),
-                apply=math.fsum(operation.apply for operation in operations),
-            )
-            return _computed(printed, total)
-        case "send":
-            slots = np.unique([operation.slot for operation in operations])
-            return f"{_sizes([operation.size_bytes for operation in operations])}; slots {_numbers(slots)}"
-        case "receive":
-            return f"channels {_numbers(np.unique([operation.channel for operation in operations]))}"
-        case "serve":
-            servers = np.unique([operation.server for operation in operations])
-            total_s = time_of(math.fsum(operation.cost_s for operation in operations))
-            return f"{total_s} in all; servers {_numbers(servers)}"
-        case "collective":
-            hows = [how for operation in operations if (how := printed.reduced.get(operation.size_bytes)) is not None]
-            by = (
-                f" by {', '.join(dict.fromkeys(how.name for how in hows))}, {time_of(math.fsum(how.alone_s for how in hows))} alone"
-                if hows
-                else ""
-            )
-            return f"{_sizes([operation.size_bytes for operation in operations])}{by}"
-        case "gate":
-            return _gate(printed, operations[0])
-
-
-def _sizes(sizes: Sequence[float]) -> str:
+def _sizes(operations: Sequence[Operation]) -> str:
+    sizes = [operation.size_bytes for operation in operations]
     least, most, total = format_bytes(min(sizes)), format_bytes(max(sizes)), format_bytes(math.fsum(sizes))
     return f"{total} in all, {least}{f' to {most}' if most != least else ''} each"
 
@@ -390,53 +318,47 @@ def _sizes(sizes: Sequence[float]) -> str:
 # -- what is alike ------------------------------------------------------------------------
 
 
-def _kinds(*columns: Sequence[Hashable] | NDArray[Any]) -> tuple[Integers, Integers]:
+def _kinds(*columns: Iterable[Hashable]) -> tuple[Integers, list[Integers]]:
     """Which rows of some columns are alike.
 
     Returns
     -------
     which
         The kind of each row, numbered in the order in which they first come; shape (rows,).
-    first
-        The first row of each kind.
+    kinds
+        The rows of each kind.
     """
-    which = np.zeros(len(columns[0]), dtype=np.int64)
-    first = np.zeros(min(len(which), 1), dtype=np.int64)
-    for column in columns:
-        values = column if isinstance(column, np.ndarray) else _numbered(column)
-        _, codes = np.unique(values, return_inverse=True)
-        _, first, which = np.unique(which * (int(codes.max(initial=0)) + 1) + codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place[which], first[order]
+    rows_of: dict[Hashable, list[int]] = {}
+    for number, row in enumerate(zip(*columns, strict=True)):
+        rows_of.setdefault(row, []).append(number)
+    kinds = [np.array(rows) for rows in rows_of.values()]
+    which = np.zeros(sum(map(len, kinds)), dtype=np.int64)
+    for kind, rows in enumerate(kinds):
+        which[rows] = kind
+    return which, kinds
 
 
-def _numbered(values: Iterable[Hashable]) -> Integers:
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
-
-
-def _counts(which: Integers) -> list[int]:
-    counts: list[int] = np.bincount(which).tolist()
-    return counts
+def _distinct(values: Iterable[int]) -> str:
+    return _numbers(np.unique(np.fromiter(values, dtype=np.int64)))
 
 
 def _numbers(values: Integers) -> str:
     """Whole numbers, ascending, for reading: a range, or the first of them."""
     if len(values) > 1 and values[-1] - values[0] == len(values) - 1:
         return f"{values[0]:,} to {values[-1]:,}"
-    shown = ", ".join(f"{value:,}" for value in values[:_FEW].tolist())
-    return shown if len(values) <= _FEW else f"{shown}, ... ({len(values):,})"
+    return _few(values)
+
+
+def _few(values: Integers) -> str:
+    return ", ".join(f"{value:,}" for value in values[:_FEW]) + (f", ... ({len(values):,})" if len(values) > _FEW else "")
 
 
 def _in_order(ranks: Integers) -> str:
     """The ranks of a group, in its order."""
-    return (
-        _numbers(ranks)
-        if np.all(np.diff(ranks) > 0)
-        else ", ".join(f"{rank:,}" for rank in ranks[:_FEW]) + (f", ... ({len(ranks):,})" if len(ranks) > _FEW else "")
-    )
+    return _numbers(ranks) if np.all(np.diff(ranks) > 0) else _few(ranks)
+
+
+# -- rules --------------------------------------------------------------------------------
 
 
 def sentences_of(program: Program) -> Iterator[str]:
@@ -453,12 +375,11 @@ def sentences_of(program: Program) -> Iterator[str]:
         yield f"Every rank makes {rules.steps_each:,} steps{more}."
     if rules.steps_shared is None and rules.steps_each is None:
         yield "As many steps are handed out as are asked for, until the measurement ends."
-    if rules.closes and (rules.steps_shared is not None or rules.steps_each is not None):
+    elif rules.closes:
         yield "The measurement ends when a rank has no step left to make."
     if rules.bound is not None:
         yield f"A rank may be {rules.bound:,} steps ahead of the slowest; then it waits."
-    if rules.dispatcher is not None:
-        dispatcher = rules.dispatcher
+    if (dispatcher := rules.dispatcher) is not None:
         yield (
             f"One process hands out steps, one at a time: {time_of(dispatcher.dispatch_s)} for each, and {time_of(dispatcher.latency_s)} "
             "between a step's end and the next one's begin."
@@ -468,8 +389,10 @@ def sentences_of(program: Program) -> Iterator[str]:
     if program.feed is not None:
         yield from _feed(program.feed)
     if isinstance(rules.updates, Asynchronous):
+        parts = rules.updates.parts
+        each = f"{min(parts):,}" if min(parts) == max(parts) else f"{min(parts):,} to {max(parts):,}"
         yield (
-            f"Each gradient is applied when its turn comes at its server ({_parts(rules.updates.parts)}); "
+            f"Each gradient is applied when its turn comes at its server ({each} of a step on each of {counted(len(parts), 'server')}); "
             "a step whose gradients are all applied is an update."
         )
     if isinstance(rules.updates, Synchronous):
@@ -524,11 +447,6 @@ def _peers(program: Program) -> Iterator[str]:
             yield f"Slot {slot} leads from rank r to rank {way}, around the circle of {ranks:,}."
         else:
             yield f"Slot {slot} leads from {int((peer >= 0).sum()):,} ranks to one other each."
-
-
-def _parts(parts: Sequence[int]) -> str:
-    each = f"{min(parts):,}" if min(parts) == max(parts) else f"{min(parts):,} to {max(parts):,}"
-    return f"{each} of a step on each of {len(parts):,} server{'s' if len(parts) > 1 else ''}"
 
 
 def _synchronous(rule: Synchronous, ranks: int) -> Iterator[str]:

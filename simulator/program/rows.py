@@ -8,8 +8,10 @@ raises :data:`SCHEMA_VERSION`. A field that is added to ``simulator.program.prog
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from simulator.base.records import Place
 from simulator.program.port_names import PortKind
 from simulator.program.printing import NONE, Printed, device_ports
-from simulator.program.program import Exchange, Feed, Program, Routine, exchanges_by_group, partition_of_each
+from simulator.program.program import Integers, Program, Routine, exchanges_by_group, partition_of_each
 from simulator.program.schedule import Needs
 
 SCHEMA_VERSION = 1
@@ -31,44 +33,65 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     without one, ``capacity`` is in seconds of work a second. None stands for what is not
     there or has no limit.
     """
-    program = printed.program
+    program, ranks, paths, feed = printed.program, printed.program.ranks, printed.program.paths, printed.program.feed
     operations = sum(len(routine.operations) for routine in program.routines)
     counts = {
-        "port": len(program.ports.capacity), "path": len(program.paths), "host": program.hosts.count, "server": program.servers.count,
-        "rank": len(program.ranks), "group": len(program.groups), "routine": len(program.routines), "operation": operations,
-        "lane": sum(len(exchange.path) for exchange in program.exchanges), "pipeline": len(program.feed) if program.feed is not None else 0,
+        "port": len(program.ports.capacity), "path": len(paths), "host": program.hosts.count, "server": program.servers.count,
+        "rank": len(ranks), "group": len(program.groups), "routine": len(program.routines), "operation": operations,
+        "lane": sum(len(exchange.path) for exchange in program.exchanges), "pipeline": len(feed) if feed is not None else 0,
     }  # fmt: skip
     yield {"schema_version": SCHEMA_VERSION, "table": "program", "scenario": printed.scenario, "rows": counts}
     means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s, "input_s": printed.input_s}
     yield {"table": "means", **means}
     yield {"table": "transport", **program.transport.model_dump(mode="json")}
     yield {"table": "cores", **(asdict(program.cores) if program.cores is not None else {"number": None, "slice_s": None})}
-    devices = {field.name: getattr(program.devices, field.name) for field in fields(program.devices)}
-    yield {"table": "devices", **devices}
+    yield {"table": "devices", **asdict(program.devices)}
     yield {"table": "servers", "count": program.servers.count, "on_cores": program.servers.on_cores}
     yield {"table": "rules", **_rules_as_data(program)}
-    if program.feed is not None:
-        yield from _feed_rows(program.feed)
+    if feed is not None:
+        used = [amounts != 0 for amounts in feed.amount]
+        yield from _rows(
+            "pipeline", ranks=[np.flatnonzero(feed.of_rank == number).tolist() for number in range(len(feed))],
+            prefetch=[feed.prefetch] * len(feed), own_s=feed.own_s.tolist(),
+            threads_s=[threads[threads != 0].tolist() for threads in feed.work_s],
+            paths=[crossed[some].tolist() for crossed, some in zip(feed.path, used, strict=True)],
+            amounts=[amounts[some].tolist() for amounts, some in zip(feed.amount, used, strict=True)],
+        )  # fmt: skip
     yield from _port_rows(program)
-    yield from _path_rows(program)
-    yield from ({"table": "host", "number": number, "name": str(name)} for number, name in enumerate(program.hosts.names))
-    seats = program.servers.seat.tolist()
-    yield from ({"table": "server", "number": number, "seat": _there(seat)} for number, seat in enumerate(seats))
-    yield from _rank_rows(printed)
-    partition = partition_of_each(program)
-    for number, (group, of) in enumerate(zip(program.groups, partition, strict=True)):
-        over = _there(program.over[number]) if program.over else None
-        yield {"table": "group", "number": number, "partition": of, "ranks": group.tolist(), "over": over}
+    yield from _rows(
+        "path", ports=[ports.tolist() for ports in np.split(paths.port, paths.first[1:-1])] if len(paths) else [],
+        latency_s=paths.latency_s.tolist(), source=_there(paths.source), target=_there(paths.target), asked_for=paths.asked_for.tolist(),
+    )  # fmt: skip
+    yield from _rows("host", name=map(str, program.hosts.names))
+    yield from _rows("server", seat=_there(program.servers.seat))
+    yield from _rows(
+        "rank", name=ranks.names, device=ranks.device.tolist(), copy=ranks.copy.tolist(), routine=ranks.routine.tolist(),
+        seat=_there(ranks.seat), path=map(_there, ranks.path), peer=map(_there, ranks.peer), speed=printed.speed.tolist(),
+    )  # fmt: skip
+    over = _there(np.array(program.over)) if program.over else [None] * len(program.groups)
+    yield from _rows("group", partition=partition_of_each(program), ranks=[group.tolist() for group in program.groups], over=over)
     for number, routine in enumerate(program.routines):
         yield {"table": "routine", "number": number, "shuffled": list(routine.shuffled)}
         yield from _operation_rows(printed, number, routine)
     for of_group in exchanges_by_group(program):
         for bucket, exchange in enumerate(of_group):
-            yield from _lane_rows(bucket, exchange)
+            tables = exchange.tables
+            meets = _needed(tables.meets)
+            yield from _rows(
+                "lane", {"group": exchange.group, "bucket": bucket}, source=tables.source.tolist(), target=tables.target.tolist(),
+                path=exchange.path.tolist(), messages=tables.messages.tolist(), size_bytes=exchange.size_bytes.tolist(),
+                awaits=_needed(tables.awaits), meets=[row if meeting else None for row, meeting in zip(meets, tables.meeting, strict=True)],
+            )  # fmt: skip
 
 
-def _there(number: int) -> int | None:
-    return None if number == NONE else number
+def _rows(table: str, of: Mapping[str, int] = MappingProxyType({}), **columns: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of some columns; ``of``: what all of them belong to."""
+    for number, values in enumerate(zip(*columns.values(), strict=True)):
+        yield {"table": table, **of, "number": number, **dict(zip(columns, values, strict=True))}
+
+
+def _there(numbers: Integers) -> list[int | None]:
+    return [None if number == NONE else number for number in numbers.tolist()]
 
 
 def _finite(value: float) -> float | None:
@@ -84,51 +107,16 @@ def _rules_as_data(program: Program) -> dict[str, Any]:
     return rules
 
 
-def _feed_rows(feed: Feed) -> Iterator[dict[str, Any]]:
-    """A row a pipeline."""
-    for number in range(len(feed)):
-        amounts = [amount for amount in feed.amount[number].tolist() if amount]
-        yield {
-            "table": "pipeline", "number": number, "ranks": np.flatnonzero(feed.of_rank == number).tolist(), "prefetch": feed.prefetch,
-            "own_s": float(feed.own_s[number]), "threads_s": [each for each in feed.work_s[number].tolist() if each],
-            "paths": [path for path, amount in zip(feed.path[number].tolist(), feed.amount[number].tolist(), strict=True) if amount],
-            "amounts": amounts,
-        }  # fmt: skip
-
-
 def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
     ports, devices = program.ports, device_ports(program)
-    whole, others = ports.whole.tolist(), ports.others.tolist()
-    columns = zip(ports.capacity.tolist(), ports.ceiling.tolist(), ports.incast_loss.tolist(), ports.incast_flows.tolist(), strict=True)
-    for number, (capacity, ceiling, loss, flows) in enumerate(columns):
-        neighbours = {} if ports.nominal is None else {"nominal_bytes_per_s": whole[number], "background_flows": others[number]}
+    columns = ports.capacity, ports.ceiling, ports.incast_loss, ports.incast_flows, ports.whole, ports.others
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for number, (capacity, ceiling, loss, flows, whole, others) in enumerate(rows):
         works = number in devices or ports.names[number].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK)
-        unit = "capacity" if works else "capacity_bytes_per_s"
         yield {
-            "table": "port", "number": number, "name": str(ports.names[number]), "link": number < program.links, unit: capacity,
-            "ceiling_bytes_per_s": _finite(ceiling), "incast_loss": loss, "incast_flows": flows, **neighbours,
-        }  # fmt: skip
-
-
-def _path_rows(program: Program) -> Iterator[dict[str, Any]]:
-    paths = program.paths
-    first, port = paths.first.tolist(), paths.port.tolist()
-    columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
-    for number, (latency_s, source, target, asked_for) in enumerate(columns):
-        yield {
-            "table": "path", "number": number, "ports": port[first[number] : first[number + 1]], "latency_s": latency_s,
-            "source": _there(source), "target": _there(target), "asked_for": asked_for,
-        }  # fmt: skip
-
-
-def _rank_rows(printed: Printed) -> Iterator[dict[str, Any]]:
-    ranks = printed.program.ranks
-    for number in range(len(ranks)):
-        yield {
-            "table": "rank", "number": number, "name": ranks.names[number], "device": int(ranks.device[number]),
-            "copy": int(ranks.copy[number]), "routine": int(ranks.routine[number]), "seat": _there(int(ranks.seat[number])),
-            "path": [_there(path) for path in ranks.path[number].tolist()],
-            "peer": [_there(peer) for peer in ranks.peer[number].tolist()], "speed": float(printed.speed[number]),
+            "table": "port", "number": number, "name": str(ports.names[number]), "link": number < program.links,
+            "capacity" if works else "capacity_bytes_per_s": capacity, "ceiling_bytes_per_s": _finite(ceiling), "incast_loss": loss,
+            "incast_flows": flows, **({} if ports.nominal is None else {"nominal_bytes_per_s": whole, "background_flows": others}),
         }  # fmt: skip
 
 
@@ -145,25 +133,11 @@ def _operation_rows(printed: Printed, number_of_routine: int, routine: Routine) 
         yield row
 
 
-def _lane_rows(bucket: int, exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """Of each lane of a bucket its messages, and what they need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
-    tables = exchange.tables
-    columns = zip(
-        tables.source.tolist(), tables.target.tolist(), exchange.path.tolist(), tables.messages.tolist(), exchange.size_bytes.tolist(),
-        tables.meeting.tolist(), strict=True
-    )  # fmt: skip
-    for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
-        yield {
-            "table": "lane", "group": exchange.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path,
-            "messages": messages, "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane),
-            "meets": _needed(tables.meets, lane) if meeting else None,
-        }  # fmt: skip
-
-
-def _needed(needs: Needs, lane: int) -> list[dict[str, int]]:
-    some = slice(needs.start[lane], needs.start[lane + 1])
-    columns = (column[some].tolist() for column in (needs.lane, needs.base, needs.slope, needs.onward))
-    return [dict(zip(("lane", "base", "slope", "onward"), row, strict=True)) for row in zip(*columns, strict=True)]
+def _needed(needs: Needs) -> list[list[dict[str, int]]]:
+    """What each lane's messages need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
+    names = "lane", "base", "slope", "onward"
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*(getattr(needs, name).tolist() for name in names), strict=True)]
+    return [rows[first:last] for first, last in pairwise(needs.start.tolist())]
 
 
 _OF_KIND: dict[str, tuple[str, ...]] = {
