@@ -269,11 +269,11 @@ class _Stage:
 
     def __init__(self, costs: StageCosts) -> None:
         self.costs = costs
-        share = 1.0 - costs.weights if any(each.does == "weights" for each in costs.order) else 1.0
+        back, weights = costs.share_of("backward"), costs.share_of("weights")
         self.work: dict[str, list[Floats]] = {
             "forward": [np.array((part.forward_s, 0.0, costs.exchange_s(part, True))) for part in costs.parts],
-            "backward": [np.array((part.again_s, part.backward_s * share, costs.exchange_s(part, False))) for part in costs.parts],
-            "weights": [np.array((0.0, part.backward_s * costs.weights, 0.0)) for part in costs.parts],
+            "backward": [np.array((part.again_s, part.backward_s * back, costs.exchange_s(part, False))) for part in costs.parts],
+            "weights": [np.array((0.0, part.backward_s * weights, 0.0)) for part in costs.parts],
         }
         self.last_backward = max(place for place, each in enumerate(costs.order) if each.does == "backward")
 
@@ -303,13 +303,13 @@ class _Stage:
     @cached_property
     def first_gather_s(self) -> float:
         """Before its first pass, where parameters are shared: the first layer's."""
-        return self._gather_s(self.costs.layers[0][0].dense.parameter_bytes) if self._gathers else 0.0
+        return self._gather_s(self.costs.layers[0][0].dense.parameter_bytes) if self.costs.gathers else 0.0
 
     @cached_property
     def last_reduce_s(self) -> float:
         """After its last pass and what that exchanges, meanwhile: the gradients that only that makes ready."""
         costs, chunk = self.costs, self.costs.order[-1].chunk
-        if self._gathers:
+        if self.costs.gathers:
             layer = costs.layers[chunk][0]
             reduced_s = self._reduced_s(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
         else:
@@ -320,7 +320,7 @@ class _Stage:
     @cached_property
     def last_gather_s(self) -> float:
         """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
-        if not self.costs.shares or self._gathers:
+        if not self.costs.shares or self.costs.gathers:
             return 0.0
         return self._gather_s(math.fsum(part.dense.parameter_bytes for part in self.costs.parts))
 
@@ -329,28 +329,23 @@ class _Stage:
         """All collectives of the group with which it shares or sums gradients, which come one after the other."""
         costs = self.costs
         forwards = _forwards(costs)
-        if not self._gathers:
+        if not self.costs.gathers:
             times = forwards if costs.each_micro_batch else 1
             return times * math.fsum(self._scattered_s(each.dense_bytes) for each in costs.reduced) + self.last_gather_s
         gathers_s = math.fsum(self._gather_s(layer.dense.parameter_bytes) for layers in costs.layers for layer in layers)
         scatters_s = math.fsum(self._scattered_s(layer.dense.gradient_bytes) for layers in costs.layers for layer in layers)
-        return (1 if costs.keeps else forwards) * ((1 if costs.keeps else 2) * gathers_s + scatters_s)
-
-    @property
-    def _gathers(self) -> bool:
-        """Whether copies share parameters, which they gather layer by layer."""
-        return self.costs.shares and self.costs.shard == "parameters"
+        return (1 if costs.strategy.keeps else forwards) * ((1 if costs.strategy.keeps else 2) * gathers_s + scatters_s)
 
     def _gather_s(self, size_bytes: float) -> float:
-        return self.costs.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
+        return self.costs.timing.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
 
     def _scattered_s(self, dense_bytes: float) -> float:
         """Of gradients, the part of the reduction that all of a group's others wait for."""
         if self.costs.dense.copies == 1 or not dense_bytes:
             return 0.0
         if not self.costs.shares:
-            return self.costs.seconds("data", "all-reduce", dense_bytes)
-        return self.costs.seconds("shard", "reduce-scatter", dense_bytes)
+            return self.costs.timing.seconds("data", "all-reduce", dense_bytes)
+        return self.costs.timing.seconds("shard", "reduce-scatter", dense_bytes)
 
     def _reduced_s(self, dense_bytes: float, expert_bytes: float) -> float:
         """Those that all copies have, or those of experts, whichever take longer."""
@@ -359,11 +354,11 @@ class _Stage:
             return 0.0
         dense_s = self._scattered_s(dense_bytes)
         if costs.shares and costs.dense.shards < costs.dense.copies and dense_bytes:
-            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.dense.shards)
+            dense_s += costs.timing.seconds("across", "all-reduce", dense_bytes / costs.dense.shards)
         experts_s = 0.0
         if expert_bytes and costs.experts.copies > 1:
             shared = costs.shares and costs.experts.shards > 1
-            experts_s = costs.seconds(*(("expert shard", "reduce-scatter") if shared else ("alike", "all-reduce")), expert_bytes)
+            experts_s = costs.timing.seconds(*(("expert shard", "reduce-scatter") if shared else ("alike", "all-reduce")), expert_bytes)
         return max(dense_s, experts_s)
 
 

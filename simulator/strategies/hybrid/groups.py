@@ -10,9 +10,9 @@ links with what it meets there (:func:`shared_links`). Groups of any program are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -64,34 +64,28 @@ class Grid:
         """The groups that ranks are divided into."""
         if among != "tied":
             return [group for of_stage in self.groups(among) for group in of_stage]
-        alone = [
-            self.rank[stage, [copy]] for stage in range(len(self.rank)) if stage not in self._tied for copy in range(self.rank.shape[1])
-        ]
-        return [*self.rank[self._tied].T, *alone]
+        return [*self._both, *self.rank[[stage for stage in range(len(self.rank)) if stage not in self._tied]].reshape(-1, 1)]
 
     def groups(self, among: Among) -> list[list[Integers]]:
         """The groups of a partition that ranks of each stage are in."""
         if among == "tied":
-            both = list(self.rank[self._tied].T)
-            return [both if stage in self._tied else list(ranks.reshape(-1, 1)) for stage, ranks in enumerate(self.rank)]
-        return [self._of_stage(ranks, among) for ranks in self.rank]
+            return [self._both if stage in self._tied else list(ranks.reshape(-1, 1)) for stage, ranks in enumerate(self.rank)]
+        copies, shard, expert = self.rank.shape[1], self._shard, self._expert
+        size, apart = {  # members of a group, and copies from one to the next
+            "data": (copies, 1),
+            "shard": (shard, 1),
+            "across": (copies // shard, shard),
+            "experts": (expert, 1),
+            "pass": (expert, 1),
+            "alike": (copies // expert, expert),
+            "expert shard": (shard // expert, expert),
+        }[among]
+        return [list(ranks.reshape(-1, size, apart).swapaxes(1, 2).reshape(-1, size)) for ranks in self.rank]
 
-    def _of_stage(self, ranks: Integers, among: Among) -> list[Integers]:
-        match among:
-            case "data":
-                return [ranks]
-            case "shard":
-                return list(ranks.reshape(-1, self._shard))
-            case "across":
-                return list(ranks.reshape(-1, self._shard).T)
-            case "experts" | "pass":
-                return list(ranks.reshape(-1, self._expert))
-            case "alike":
-                return list(ranks.reshape(-1, self._expert).T)
-            case "expert shard":
-                of_shards = ranks.reshape(-1, self._shard // self._expert, self._expert)
-                return [group for shard in of_shards for group in shard.T]
-        raise ValueError(among)
+    @property
+    def _both(self) -> list[Integers]:
+        """Of each copy the ranks of its tied stages."""
+        return list(self.rank[self._tied].T)
 
 
 class Timing:
@@ -105,42 +99,42 @@ class Timing:
         Choose routes.
     algorithm, protocol, chunk_bytes
         As of :func:`~simulator.collectives.factory.collective_for`; operations that have no such algorithm take their own.
+    partition
+        The groups by their name.
     """
 
-    def __init__(self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float) -> None:
-        self._cluster, self._streams = cluster, streams
+    def __init__(
+        self,
+        cluster: Cluster,
+        streams: Streams,
+        algorithm: str,
+        protocol: str,
+        chunk_bytes: float,
+        partition: Callable[[Any], Sequence[Integers]],
+    ) -> None:
+        self._cluster, self._fresh = cluster, partial(Wiring, cluster, streams)
         self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
-        self._made: dict[tuple[str, Does, bool], list[Collective]] = {}
-        self._known: dict[tuple[str, Does, bool, float], float] = {}
+        self._partition, self._collectives, self.seconds = cache(partition), cache(self._of_shapes), cache(self._seconds)
 
-    def seconds(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float, *, beside: bool = False) -> float:
-        """How long the slowest of ``groups`` takes; results are kept by ``name``: one for each set of groups.
+    def _seconds(self, among: str, does: Does, size_bytes: float, *, beside: bool = False) -> float:
+        """How long the slowest of some groups takes.
 
         Either has the links to itself, or ``beside`` all others of its shape, which do the same at the same time.
         """
-        if len(groups[0]) == 1 or not size_bytes:
+        if len(self._partition(among)[0]) == 1 or not size_bytes:
             return 0.0
-        key = name, does, beside, size_bytes
-        if key not in self._known:
-            every = self._collectives(name, groups, does, beside=beside)
-            self._known[key] = max(collective.duration_s(size_bytes) for collective in every)
-        return self._known[key]
+        return max(collective.duration_s(size_bytes) for collective in self._collectives(among, does, beside))
 
-    def moves_s(self, name: str, groups: Sequence[Integers], does: Does, size_bytes: float) -> float:
+    def moves_s(self, among: str, does: Does, size_bytes: float) -> float:
         """Of these seconds, those in which it needs the busiest of its links."""
-        every = self._collectives(name, groups, does, beside=False)
-        return min(max(collective.least_s(size_bytes) for collective in every), self.seconds(name, groups, does, size_bytes))
+        least_s = max(collective.least_s(size_bytes) for collective in self._collectives(among, does, False))
+        return min(least_s, self.seconds(among, does, size_bytes))
 
-    def _collectives(self, name: str, groups: Sequence[Integers], does: Does, *, beside: bool) -> list[Collective]:
+    def _of_shapes(self, among: str, does: Does, beside: bool) -> list[Collective]:
         """One for each shape that groups have, alone or beside all others of that shape on the same nodes."""
-        if (name, does, beside) not in self._made:
-            self._made[name, does, beside] = self._of_shapes(groups, does, beside=beside)
-        return self._made[name, does, beside]
-
-    def _of_shapes(self, groups: Sequence[Integers], does: Does, *, beside: bool) -> list[Collective]:
         per_node, joined = self._cluster.replicas_per_node, self._cluster.replicas_joined
         shaped: dict[tuple[int, int], list[Group]] = {}
-        for ranks in groups:
+        for ranks in self._partition(among):
             group = Group(tuple(ranks.tolist()), tuple((ranks // joined).tolist()))
             shaped.setdefault((group.neighbours, len(set(group.nodes))), []).append(group)
         has = ALGORITHMS[does]
@@ -152,7 +146,7 @@ class Timing:
                 self._protocol,
                 self._cluster,
                 same[0],
-                partial(Wiring, self._cluster, self._streams),
+                self._fresh,
                 self._chunk_bytes,
                 operation=does,
                 beside=tuple(other for other in same[1:] if beside and not on[id(other)].isdisjoint(on[id(same[0])])),

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.rng import Streams
-from simulator.program.program import Operation, Program, Routine, Rules
+from simulator.program.program import Integers, Operation, Program, Routine, Rules
 from simulator.program.schedule import Does
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
@@ -225,34 +225,30 @@ class Laid(ModelParallel):
         grid, copies = self._grid, setup.layout.replicas
         timed = {} if timed is None else timed
 
-        def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
-            return timed.setdefault(groups, Timing(where, streams, algorithm, strategy.protocol, strategy.pipeline_chunk_bytes))
+        def timing(where: Cluster, algorithm: str, partition: Callable[[Any], Sequence[Integers]], *groups: int) -> Timing:
+            made = Timing(where, streams, algorithm, strategy.protocol, strategy.pipeline_chunk_bytes, partition)
+            return timed.setdefault(groups, made)
 
         degrees = strategy.tensor, strategy.pipeline, copies, strategy.shard_group or copies, strategy.expert
-        ours = timing(setup.cluster, strategy.algorithm, *degrees, *tied)
+        ours = timing(setup.cluster, strategy.algorithm, grid.partition, *degrees, *tied)
         whole = self._whole_cluster
         # those that split tensors wait for what they exchange, and compute nothing meanwhile
-        inner = timing(whole.model_copy(update={"intra_node": whole.intra_node.alone}), "ring", strategy.tensor)
+        alone, among_tensors = whole.model_copy(update={"intra_node": whole.intra_node.alone}), tensor_groups(whole, strategy.tensor)
+        inner = timing(alone, "ring", lambda _: among_tensors, strategy.tensor)
         between = {part.first for part in self.parts[1:]}
-        among_tensors = tensor_groups(whole, strategy.tensor)
-        among_ranks = cache(grid.partition)
 
         @cache  # of parts that every micro-batch goes through
         def exchange_s(part: Part, forward: bool) -> float:
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             exchanged = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if strategy.sequence_parallel else ("all-reduce",)
-            total = math.fsum(
-                inner.seconds("tensor", among_tensors, does, size, beside=True) for size in exchanged.tensor for does in kinds
-            )
-            total += math.fsum(
-                ours.seconds("experts", among_ranks("experts"), "all-to-all", size, beside=True) for size in exchanged.tokens
-            )
+            total = math.fsum(inner.seconds("tensor", does, size, beside=True) for size in exchanged.tensor for does in kinds)
+            total += math.fsum(ours.seconds("experts", "all-to-all", size, beside=True) for size in exchanged.tokens)
             if (link := whole.host_link) is not None:
                 total += exchanged.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in exchanged.copied)
             if strategy.tensor > 1 and not strategy.sequence_parallel and (part.first if forward else part.last) in between:
                 handed_bytes = part.input_bytes if forward else part.output_bytes
-                total += inner.seconds("tensor", among_tensors, "all-gather", handed_bytes, beside=True)
+                total += inner.seconds("tensor", "all-gather", handed_bytes, beside=True)
             return total
 
         sharing = self.chunks[0].sharing
@@ -261,28 +257,22 @@ class Laid(ModelParallel):
             parts = self._of_stage(self.parts, stage)
             stages.append(
                 StageCosts(
+                    strategy=strategy,
                     order=order,
                     parts=parts,
                     layers=[self._layers_of(part) for part in parts],
                     first=[part is self.parts[0] for part in parts],
                     last=[part is self.parts[-1] for part in parts],
                     reduced=[reduced for chunk, part in enumerate(parts) for reduced in self._reduced(chunk, part)],
-                    in_buckets=strategy.bucket_size_bytes is not None,
                     forward_s=load.forward(setup.batch),
                     backward_s=load.backward(setup.batch),
-                    weights=strategy.weights_share,
                     apply=self._applied(parts),
-                    shard=strategy.shard,
                     dense=sharing(self.chunks[0].slot_shards),
                     experts=sharing(self.chunks[0].slot_shards, experts=True),
-                    keeps=strategy.keeps,
-                    prefetch=strategy.prefetch,
-                    seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
-                    moves_s=lambda among, does, size: ours.moves_s(among, among_ranks(among), does, size),
+                    timing=ours,
                     exchange_s=exchange_s,
                     overlap_cost=setup.cluster.overlap_cost,
                     delay=strategy.delays[stage],
-                    flushed=strategy.schedule != "pipedream",
                 )
             )
         return stages
@@ -407,7 +397,8 @@ class Laid(ModelParallel):
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
         """What each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step."""
         strategy = self._strategy
-        timing = Timing(self._setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes)
+        chunk_bytes, partition = strategy.pipeline_chunk_bytes, self._grid.partition
+        timing = Timing(self._setup.cluster, streams, strategy.algorithm, strategy.protocol, chunk_bytes, partition)
         routines, partitions = self._routines(streams)
         among_of = {number: among for among, number in partitions.items()}
         longest: dict[tuple[str, str], Exchange] = {}
@@ -459,8 +450,7 @@ class Laid(ModelParallel):
             members = max(strategy.tensor, 1) * members
             lasts_s = [operation.lasts_s or 0.0 for operation in operations]
         else:
-            every = grid.partition(among)
-            lasts_s = [timing.seconds(among, every, operation.does, operation.size_bytes, beside=True) for operation in operations]
+            lasts_s = [timing.seconds(among, operation.does, operation.size_bytes, beside=True) for operation in operations]
         return Exchange(
             among=who,
             does=does,

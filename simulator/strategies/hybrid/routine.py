@@ -14,15 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from simulator.base.records import OWN, PEER, Place
 from simulator.program.program import Operation, Routine
 from simulator.program.schedule import Does as Collective
 from simulator.strategies.holding import Sharing
-from simulator.strategies.hybrid.groups import Among
+from simulator.strategies.hybrid.groups import Among, Timing
 from simulator.strategies.hybrid.parts import Part, Reduced
 from simulator.strategies.setup import Bubble
+
+if TYPE_CHECKING:
+    from simulator.strategies.hybrid.hybrid import Hybrid
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble", "pipedream"]
 Does = Literal["forward", "backward", "weights"]
@@ -199,34 +202,24 @@ class StageCosts(NamedTuple):
 
     Attributes
     ----------
+    strategy
+        Its degrees, schedule, and what copies share.
     order
         Its passes.
-    parts
-        Of each chunk what it costs.
+    parts, layers
+        Of each chunk what it costs, as a whole and layer by layer.
     first, last
         Of each chunk, whether it is the first, or the last, of the whole model.
     reduced
         What is reduced as one, in the order in which it becomes ready.
-    in_buckets
-        Whether it is as much as fills a bucket.
     forward_s, backward_s
         Of the whole model's passes, of which operations are shares.
-    weights
-        Share of a backward pass that is the gradients of weights.
     apply
         Share of the model's update.
-    shard
-        What copies share.
     dense, experts
         Who has, and who shares, the same of variables that all copies have, and of those of experts.
-    keeps
-        Whether what was gathered, and gradients until they are reduced, are kept through all micro-batches of a step.
-    prefetch
-        Layers whose parameters are gathered ahead.
-    seconds
-        How long a collective takes that has the links to itself: with whom, what, and bytes.
-    moves_s
-        Of it, seconds in which it needs the busiest of them.
+    timing
+        How long collectives take that have the links to themselves.
     exchange_s
         Seconds of what a part exchanges amid a pass: part, and whether forward.
     overlap_cost
@@ -234,47 +227,55 @@ class StageCosts(NamedTuple):
         multiprocessors and memory bandwidth from kernels, and power.
     delay
         Steps by which its backward passes are behind its forward passes.
-    flushed
-        Whether all stages have made the same micro-batches when they end a step.
     """
 
+    strategy: Hybrid
     order: Sequence[Pass]
     parts: Sequence[Part]
     layers: Sequence[Sequence[Part]]
     first: Sequence[bool]
     last: Sequence[bool]
     reduced: Sequence[Reduced]
-    in_buckets: bool
     forward_s: float
     backward_s: float
-    weights: float
     apply: float
-    shard: Shard
     dense: Sharing
     experts: Sharing
-    keeps: bool
-    prefetch: int
-    seconds: Callable[[Among, Collective, float], float]
-    moves_s: Callable[[Among, Collective, float], float]
+    timing: Timing
     exchange_s: Callable[[Part, bool], float]
-    overlap_cost: float = 0.0
-    delay: int = 0
-    flushed: bool = True
+    overlap_cost: float
+    delay: int
+
+    @property
+    def makes(self) -> Does:
+        """The passes that make gradients of weights."""
+        return "weights" if self.strategy.schedule == "zero-bubble" else "backward"
+
+    def share_of(self, does: Does) -> float:
+        """Of the backward pass, what passes of a kind do: gradients of weights, or the others, where these are computed apart."""
+        if self.makes == "backward":
+            return 1.0
+        return self.strategy.weights_share if does == "weights" else 1.0 - self.strategy.weights_share
 
     @property
     def shares(self) -> bool:
         """Whether copies share anything."""
-        return self.shard != "none" and self.dense.shards > 1
+        return self.strategy.shard != "none" and self.dense.shards > 1
+
+    @property
+    def gathers(self) -> bool:
+        """Whether copies share parameters, which they gather layer by layer."""
+        return self.shares and self.strategy.shard == "parameters"
 
     @property
     def each_micro_batch(self) -> bool:
         """Whether gradients are reduced for each micro-batch, since nobody has room for the sum of all of them."""
-        return self.shares and self.shard in ("gradients", "parameters") and not self.keeps
+        return self.shares and self.strategy.shard in ("gradients", "parameters") and not self.strategy.keeps
 
     @property
     def at_end(self) -> bool:
         """Whether gradients of several chunks are reduced when all passes of a step have ended (Megatron-LM without overlap)."""
-        as_made = self.in_buckets or self.each_micro_batch or (self.shares and self.shard == "parameters")
+        as_made = self.strategy.bucket_size_bytes is not None or self.each_micro_batch or self.gathers
         return len(self.parts) > 1 and not as_made
 
     @property
@@ -284,7 +285,7 @@ class StageCosts(NamedTuple):
         Stages of a pipeline that is never flushed have gradients of different batches, and sum nothing: to wait for each other in every
         step would flush it.
         """
-        if not self.flushed:
+        if self.strategy.schedule == "pipedream":
             return 0.0
         summed = 0.0
         for part in self.parts:
@@ -321,11 +322,8 @@ class _Maker:
         for number, each in enumerate(stage.order):
             if each.does != "forward":
                 last[each.chunk] = number
-        self._makes: Does = "weights" if any(each.does == "weights" for each in stage.order) else "backward"
-        """The passes that make gradients of weights."""
         self._last_of_chunk = {number: chunk for chunk, number in last.items()}
-        self._gathers = stage.shares and stage.shard == "parameters"
-        self._needed = list(self._needs()) if self._gathers else []
+        self._needed = list(self._needs()) if stage.gathers else []
         self._gathered: dict[int, list[int]] = {}
         self._moved: dict[bool, tuple[int, ...]] = {False: (), True: ()}
         """The last collective of variables that all copies have, and of those of experts."""
@@ -338,7 +336,7 @@ class _Maker:
             self._reduce(bucket.dense_bytes, bucket.expert_bytes, ends=True)
         self._reduced += self._collective("tied", "all-reduce", stage.tied_bytes, (*self._tail, *self._reduced))
         updated = self._add(kind="compute", name="apply", after=(*self._tail, *self._reduced), apply=stage.apply)
-        if stage.shares and stage.shard != "parameters":
+        if stage.shares and not stage.gathers:
             self._gather(stage.parts, (updated,))
         return Routine(tuple(self._operations))
 
@@ -357,30 +355,24 @@ class _Maker:
             self._receive("gradients", each.micro_batch, PREVIOUS, stage.delay)
         self._backward(each, ends=ends)
         if each.does == "backward" and not stage.first[each.chunk]:
-            self._send("gradients", each.micro_batch, PREVIOUS, self._given_bytes(each.chunk), stage.delay)
-
-    def _given_bytes(self, chunk: int) -> float:
-        return self._stage.layers[chunk][0].input_bytes
+            self._send("gradients", each.micro_batch, PREVIOUS, stage.layers[each.chunk][0].input_bytes, stage.delay)
 
     def _forward(self, each: Pass) -> None:
         stage, part = self._stage, self._stage.parts[each.chunk]
-        if self._gathers and self._needed[len(self._computes)] is not None:
-            for layer in stage.layers[each.chunk]:
-                lost_s = stage.overlap_cost * self._gather_s(layer)
-                self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s + lost_s, stage.forward_s))
-                self._exchange([layer], forward=True)
+        if stage.gathers and self._needed[len(self._computes)] is not None:
+            layers = [(layer, stage.overlap_cost * self._gather_s(layer)) for layer in stage.layers[each.chunk]]
         else:
-            self._compute("forward", each.micro_batch, forward=self._share(part.forward_s, stage.forward_s))
-            self._exchange([part], forward=True)
+            layers = [(part, 0.0)]
+        for layer, lost_s in layers:
+            self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s + lost_s, stage.forward_s))
+            self._exchange([layer], forward=True)
 
     def _backward(self, each: Pass, *, ends: bool) -> None:
         """A backward pass, or the part of it that is gradients of weights; of the last one of a chunk what is ready is reduced."""
         stage, part = self._stage, self._stage.parts[each.chunk]
-        makes = each.does == self._makes  # the gradients of weights
-        share = 1.0
-        if self._makes == "weights":
-            share = stage.weights if makes else 1.0 - stage.weights
-        if self._gathers:
+        makes = each.does == stage.makes  # the gradients of weights
+        share = stage.share_of(each.does)
+        if stage.gathers:
             for layer in reversed(stage.layers[each.chunk]):
                 beside_s = 0.0
                 if self._needed[len(self._computes)] is not None:
@@ -410,7 +402,7 @@ class _Maker:
     def _shared_s(self, does: Collective, dense_bytes: float, expert_bytes: float) -> float:
         stage = self._stage
         kinds: tuple[tuple[Among, Sharing, float], ...] = ("shard", stage.dense, dense_bytes), ("expert shard", stage.experts, expert_bytes)
-        return math.fsum(stage.seconds(among, does, size) for among, sharing, size in kinds if size and sharing.shards > 1)
+        return math.fsum(stage.timing.seconds(among, does, size) for among, sharing, size in kinds if size and sharing.shards > 1)
 
     def _compute_back(self, each: Pass, layers: Sequence[Part], share: float, lost_s: float = 0.0) -> None:
         """A share of the backward pass of some layers; what these compute and exchange again is with the gradients of what they got."""
@@ -457,8 +449,8 @@ class _Maker:
         for each in stage.order:
             layers = stage.layers[each.chunk]
             if each.does != "forward":  # gradients of weights need none of them
-                yield from reversed(layers) if each.does == "backward" and not stage.keeps else [None] * len(layers)
-            elif stage.keeps and each.chunk in whole:
+                yield from reversed(layers) if each.does == "backward" and not stage.strategy.keeps else [None] * len(layers)
+            elif stage.strategy.keeps and each.chunk in whole:
                 yield None
             else:
                 whole.add(each.chunk)
@@ -466,7 +458,7 @@ class _Maker:
 
     def _gather_ahead(self) -> None:
         """Before a compute, the parameters of the one that comes ``prefetch`` later, which go before what this one makes ready."""
-        place, prefetch = len(self._computes), self._stage.prefetch
+        place, prefetch = len(self._computes), self._stage.strategy.prefetch
         after = self._computes[-1:] or [1]
         for at in range(place + prefetch if place else 0, place + prefetch + 1):
             layer = self._needed[at] if at < len(self._needed) else None
@@ -519,7 +511,7 @@ class _Maker:
         """A collective, unless there is nothing to do."""
         if not size_bytes:
             return []
-        lasts_s, moves_s = (of(among, does, size_bytes) for of in (self._stage.seconds, self._stage.moves_s))
+        lasts_s, moves_s = (of(among, does, size_bytes) for of in (self._stage.timing.seconds, self._stage.timing.moves_s))
         return [self._timed(among, does, size_bytes, lasts_s, after, does, moves_s)]
 
     def _timed(
