@@ -177,31 +177,35 @@ class Work(NamedTuple):
     def part(self, chunk: Held, values: Values, batch: int) -> Part:
         """What a chunk of the model costs; ``batch``: samples of all micro-batches together."""
         load = self.load
-        if not load.layers:  # only its batch can be cut
-            forward_s = load.forward(self.samples)
-            state = State.of([each for layer in layers_of(load, chunk) for each in layer], 1, values, batch)
-            again_s = forward_s if self.recompute == "full" else 0.0
-            return Part(0, 0, forward_s, load.backward(self.samples), again_s, Exchanged(), Exchanged(), 0.0, 0.0, state, State())
         forward_s, backward_s, again_s = map(math.fsum, self._passes_s(chunk))
-        sizes = _sizes_of(Model(load), chunk, self.samples, self.tokens, values, batch)
-        there, back = sizes.forward, sizes.backward
+        part = _sizes_of(Model(load), chunk, self.samples, self.tokens, values, batch)
+        there, back = part.forward, part.backward
         if chunk.on_host:
             there, back = (each._replace(host_s=self._host_s(chunk, forward=of)) for each, of in ((there, True), (back, False)))
         if self.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
-        last = len(load.layers[: chunk.last])
-        return Part(chunk.first, last, forward_s, backward_s, again_s, there, back, *sizes[2:])
+        return part._replace(forward_s=forward_s, backward_s=backward_s, again_s=again_s, forward=there, backward=back)
 
     def _passes_s(self, chunk: Held) -> tuple[list[float], ...]:
         """Of each layer of a chunk, seconds of its forward and its backward pass on a device, and of what is computed again."""
-        load = self.load
-        forward, backward = math.fsum(layer.forward for layer in load.layers), math.fsum(layer.backward_work for layer in load.layers)
-        layers = load.layers[chunk.first : chunk.last]
-        forward_s = [self._pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, chunk) for layer in layers]
-        backward_s = [self._pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, chunk) for layer in layers]
+        layers = self.load.layers[chunk.first : chunk.last]
+        if not layers:  # only its batch can be cut
+            once_s = self.load.forward(self.samples)
+            return [once_s], [self.load.backward(self.samples)], [once_s if self.recompute == "full" else 0.0]
+        forward_s, backward_s = (
+            [self._pass_s(cost, layer, work / whole if whole else 0.0, chunk) for layer, work in works]
+            for cost, whole, works in (self._works(chunk, forward=of) for of in (True, False))
+        )
         again = {"none": 0.0, "full": 1.0}
         again_s = [again.get(self.recompute, layer.selective_work) * of_s for layer, of_s in zip(layers, forward_s, strict=True)]
         return forward_s, backward_s, again_s
+
+    def _works(self, chunk: Held, *, forward: bool) -> tuple[Affine, float, list[tuple[Layer, float]]]:
+        """The cost of the whole model's pass and the work in it, and the layers of a chunk, each with its part of that work."""
+        works = [layer.forward if forward else layer.backward_work for layer in self.load.layers]
+        some = slice(chunk.first, chunk.last)
+        of_chunk = list(zip(self.load.layers[some], works[some], strict=True))
+        return self.load.forward if forward else self.load.backward, math.fsum(works), of_chunk
 
     def _pass_s(self, cost: Affine, layer: Layer, share: float, chunk: Held) -> float:
         """Seconds of one layer's pass on a device: of its work, or of the host that starts it, whichever takes longer."""
@@ -216,44 +220,27 @@ class Work(NamedTuple):
 
     def _host_s(self, chunk: Held, *, forward: bool) -> float:
         """Seconds in which the host computes those layers of a chunk that are on it."""
-        cost, host_s = self.load.forward if forward else self.load.backward, 0.0
-        whole = math.fsum(layer.forward if forward else layer.backward_work for layer in self.load.layers)
-        for layer in self.load.layers[chunk.first : chunk.last]:
-            if layer.name in chunk.on_host:
-                work = layer.forward if forward else layer.backward_work
-                host_s += self.host_factor * cost(self.samples) * work / whole if whole else 0.0
+        (cost, whole, works), host_s = self._works(chunk, forward=forward), 0.0
+        for layer, work in works:
+            if layer.name in chunk.on_host and whole:
+                host_s += self.host_factor * cost(self.samples) * work / whole
         return host_s
 
 
-class _Sizes(NamedTuple):
-    """Bytes of a :class:`Part`, which do not depend on its times."""
-
-    forward: Exchanged
-    backward: Exchanged
-    input_bytes: float
-    output_bytes: float
-    dense: State
-    experts: State
-
-
 @lru_cache(maxsize=4096)
-def _sizes_of(model: Model, chunk: Held, samples: float, tokens: float, values: Values, batch: int) -> _Sizes:
-    """Of a chunk, whatever times are drawn: the same for all replications."""
+def _sizes_of(model: Model, chunk: Held, samples: float, tokens: float, values: Values, batch: int) -> Part:
+    """A chunk without its times: the same for all replications, whatever times are drawn."""
     layers, (first, last, _) = model.layers, slice(chunk.first, chunk.last).indices(len(model.layers))
     owned = [each for layer in layers_of(model, chunk) for each in layer]
     spread = [each.experts and chunk.expert > 1 for each in owned]  # experts that every copy has whole are as all else
+    tensor = chunk.tensor if layers else 1
     dense, experts = (
-        State.of([each for each, apart in zip(owned, spread, strict=True) if apart is of], chunk.tensor, values, batch)
-        for of in (False, True)
+        State.of([each for each, apart in zip(owned, spread, strict=True) if apart is of], tensor, values, batch) for of in (False, True)
     )
-    return _Sizes(
-        forward=_exchanged(layers, chunk, samples, tokens, values, forward=True),
-        backward=_exchanged(layers, chunk, samples, tokens, values, forward=False),
-        input_bytes=_handed_bytes(layers[first - 1], samples, values) if first else 0.0,
-        output_bytes=_handed_bytes(layers[last - 1], samples, values),
-        dense=dense,
-        experts=experts,
-    )
+    forward, backward = (_exchanged(layers, chunk, samples, tokens, values, forward=of) for of in (True, False))
+    input_bytes = _handed_bytes(layers[first - 1], samples, values) if first else 0.0
+    output_bytes = _handed_bytes(layers[last - 1], samples, values) if layers else 0.0
+    return Part(first, last, 0.0, 0.0, 0.0, forward, backward, input_bytes, output_bytes, dense, experts)
 
 
 def _handed_bytes(layer: Layer, samples: float, values: Values) -> float:
