@@ -19,59 +19,67 @@ from numpy.typing import NDArray
 
 
 class PortKind(IntEnum):
-    """What a port is, with its direction as its owner sees it; one is a host, whose use is measured beside that of links."""
+    """What a port is, with its direction as its owner sees it; one is a host, whose use is measured beside that of links.
 
-    NODE_OUT = 0
-    NODE_IN = 1
-    CPU = 2
+    Attributes
+    ----------
+    text
+        Its name, of its owner and of where it leads.
+    owner
+        What kind its owner is; inside: an end in a node, a device or a server.
+    """
+
+    text: str
+    owner: str
+
+    def __new__(cls, number: int, text: str = "", owner: str = "") -> PortKind:
+        """Make a kind of this number."""
+        kind = int.__new__(cls, number)
+        kind._value_, kind.text, kind.owner = number, text, owner
+        return kind
+
+    NODE_OUT = 0, "{0} out", "node"
+    NODE_IN = 1, "{0} in", "node"
+    CPU = 2, "{0} cpu", "node"
     """A node's work on the bytes that it sends and gets."""
-    LEAF_UP = 3
-    LEAF_DOWN = 4
-    INSIDE_OUT = 5
-    INSIDE_IN = 6
-    MESH = 7
+    LEAF_UP = 3, "{0} up to {1}", "leaf"
+    LEAF_DOWN = 4, "{0} down from {1}", "leaf"
+    INSIDE_OUT = 5, "{0} out", "inside"
+    INSIDE_IN = 6, "{0} in", "inside"
+    MESH = 7, "{0} to {1}", "inside"
     """The link of its own that one end inside a node has to another."""
-    ISLAND_OUT = 8
+    ISLAND_OUT = 8, "{0} out to other islands", "inside"
     """From a device to those of other islands in its node."""
-    ISLAND_IN = 9
-    HOST_LINK_OUT = 10
-    """From device to host."""
-    HOST_LINK_IN = 11
-    DEVICE_MEMORY = 12
+    ISLAND_IN = 9, "{0} in from other islands", "inside"
+    HOST_LINK_OUT = 10, "{0} from device", "host link"
+    HOST_LINK_IN = 11, "{0} to device", "host link"
+    DEVICE_MEMORY = 12, "{0} memory", "device"
     """That of a device through which the replicas that share it reach each other."""
-    CONNECTION = 13
+    CONNECTION = 13, "{0}", "connection"
     """What one connection gets at most, where it has a limit of its own."""
-    DEVICE = 14
-    MESSAGES = 15
+    DEVICE = 14, "{0}", "device"
+    MESSAGES = 15, "{0} messages", "node"
     """A node's work on messages, one by one."""
-    HOST_CORES = 16
+    HOST_CORES = 16, "{0} cores", "node"
     """A node's cores, on which pipelines prepare batches."""
-    STORAGE = 17
+    STORAGE = 17, "{0}", "storage"
     """What all nodes read together."""
-    NODE_STORAGE = 18
+    NODE_STORAGE = 18, "{0} storage", "node"
     """What a node reads."""
-    SHARED_LINK = 19
+    SHARED_LINK = 19, "{0}", "shared link"
     """Links that the same groups use for collectives of known durations: seconds of them."""
+
+
+OwnerKind = Literal[
+    "node", "server node", "client node", "leaf", "spine", "device", "server", "client", "host link", "connection", "storage", "rail",
+    "shared link",
+]  # fmt: skip
 
 
 class Owner(NamedTuple):
     """Whose a port is, or where it leads; ``number`` counts those of its kind."""
 
-    kind: Literal[
-        "node",
-        "server node",
-        "client node",
-        "leaf",
-        "spine",
-        "device",
-        "server",
-        "client",
-        "host link",
-        "connection",
-        "storage",
-        "rail",
-        "shared link",
-    ]
+    kind: OwnerKind
     number: int = 0
 
     def __str__(self) -> str:
@@ -86,30 +94,6 @@ class Owner(NamedTuple):
 
 _ONLY = "client node", "client", "storage"
 """Of these there is one."""
-
-_TEXTS: dict[PortKind, str] = {
-    PortKind.NODE_OUT: "{0} out",
-    PortKind.NODE_IN: "{0} in",
-    PortKind.CPU: "{0} cpu",
-    PortKind.LEAF_UP: "{0} up to {1}",
-    PortKind.LEAF_DOWN: "{0} down from {1}",
-    PortKind.INSIDE_OUT: "{0} out",
-    PortKind.INSIDE_IN: "{0} in",
-    PortKind.MESH: "{0} to {1}",
-    PortKind.ISLAND_OUT: "{0} out to other islands",
-    PortKind.ISLAND_IN: "{0} in from other islands",
-    PortKind.HOST_LINK_OUT: "{0} from device",
-    PortKind.HOST_LINK_IN: "{0} to device",
-    PortKind.DEVICE_MEMORY: "{0} memory",
-    PortKind.CONNECTION: "{0}",
-    PortKind.DEVICE: "{0}",
-    PortKind.MESSAGES: "{0} messages",
-    PortKind.HOST_CORES: "{0} cores",
-    PortKind.STORAGE: "{0}",
-    PortKind.NODE_STORAGE: "{0} storage",
-    PortKind.SHARED_LINK: "{0}",
-}
-
 
 _WAYS = {PortKind.NODE_OUT: "out", PortKind.NODE_IN: "in"}
 """Of a node's links those that are one rail's say so: ``node 3 rail 1 out``."""
@@ -139,7 +123,7 @@ class PortName(NamedTuple):
 
     @property
     def _text(self) -> str:
-        return "{0} {1} " + _WAYS[self.kind] if self.kind in _WAYS and self.other is not None else _TEXTS[self.kind]
+        return "{0} {1} " + _WAYS[self.kind] if self.kind in _WAYS and self.other is not None else self.kind.text
 
     @property
     def pattern(self) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 from zlib import crc32
 
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from simulator.base.compact import Names, compact, numbers
 from simulator.base.rng import Streams
 from simulator.program.neighbours import Neighbours
-from simulator.program.port_names import Owner, PortKind, PortName, SwitchKind, is_switch, kind_of, place_of
+from simulator.program.port_names import Owner, OwnerKind, PortKind, PortName, SwitchKind, is_switch, kind_of, place_of
 from simulator.program.program import Changes, Floats, Hosts, Integers, Paths, Ports
 from simulator.spec.cluster import Cluster, Link
 
@@ -49,6 +49,14 @@ _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
 _FEW = 1 << 11
 """Crossings of ports up to which what is laid out is kept for the next program, in which paths may cross the same ones."""
+
+
+class _Ends(NamedTuple):
+    """Where paths begin, or where they end: ends of a kind by number, and the node of each."""
+
+    kind: End
+    number: Integers
+    node: Integers
 
 
 class _Crossed(NamedTuple):
@@ -141,7 +149,7 @@ class Wiring:
         """
         if ((source < 0) | (target < 0)).any():
             return self._with_switches(source, target, added_s)
-        return self._add(self.node_of(source), self.node_of(target), (End.DEVICE, source), (End.DEVICE, target), added_s=added_s)
+        return self._add(self._devices(source), self._devices(target), added_s=added_s)
 
     def _with_switches(self, source: Integers, target: Integers, added_s: Floats | float) -> Integers:
         """Paths between replicas, between them and switches, and between switches; all without hosts."""
@@ -150,9 +158,7 @@ class Wiring:
         latency_s = np.zeros(len(source))
         plain = ~(is_switch(source) | is_switch(target))
         if plain.any():
-            crossed = self._crossed_by(
-                self.node_of(source[plain]), self.node_of(target[plain]), (End.DEVICE, source[plain]), (End.DEVICE, target[plain])
-            )
+            crossed = self._crossed_by(self._devices(source[plain]), self._devices(target[plain]))
             keys[np.flatnonzero(plain)[:, None], np.arange(crossed.keys.shape[1])], latency_s[plain] = crossed.keys, crossed.latency_s
         for here, there, inside, between in (
             (source, target, PortKind.INSIDE_OUT, PortKind.NODE_OUT), (target, source, PortKind.INSIDE_IN, PortKind.NODE_IN)
@@ -162,7 +168,7 @@ class Wiring:
             keys[inner, 0] = _key(inside, here[inner])
             latency_s[inner] = cluster.intra_node.latency_s / 2
             outer, replica = at & ~inner, here[at & ~inner]
-            rail, _ = self._rails(End.DEVICE, replica, End.DEVICE, replica)
+            rail, _ = self._rails(self._devices(replica), self._devices(replica))
             keys[outer, 0] = _key(between, self.node_of(replica), rail)
             latency_s[outer] = self._latency_s(self.node_of(replica)) / 2
             if cluster.transport.cpu_per_byte_s:
@@ -176,17 +182,17 @@ class Wiring:
 
     def to_server(self, replica: Integers, server: Integers) -> Integers:
         """Paths on which workers push gradients."""
-        return self._add(self.node_of(replica), self.node_of_server(server), (End.DEVICE, replica), (End.SERVER, server))
+        return self._add(self._devices(replica), self._servers(server))
 
     def from_server(self, server: Integers, replica: Integers) -> Integers:
         """Paths on which workers pull variables."""
-        return self._add(self.node_of_server(server), self.node_of(replica), (End.SERVER, server), (End.DEVICE, replica), asked_for=True)
+        return self._add(self._servers(server), self._devices(replica), asked_for=True)
 
     def from_client(self, replica: Integers) -> Integers:
         """Paths on which the client of in-graph replication sends workers their input."""
         assert self._client_node is not None, "there is a client with in-graph replication only"
-        client = np.full_like(replica, self._client_node)
-        return self._add(client, self.node_of(replica), (End.CLIENT, np.zeros_like(replica)), (End.DEVICE, replica))
+        client = _Ends(End.CLIENT, np.zeros_like(replica), np.full_like(replica, self._client_node))
+        return self._add(client, self._devices(replica))
 
     def to_device(self, replica: Integers) -> Integers:
         """Paths from the host's memory to that of the replica's device."""
@@ -235,20 +241,17 @@ class Wiring:
         """Paths over ports that no hosts work for; keys of shape (paths,) or (paths, ports)."""
         return self._append(keys if keys.ndim > 1 else keys[:, None], np.full(len(keys), latency_s))
 
-    def _add(
-        self,
-        source: Integers,
-        target: Integers,
-        source_end: tuple[End, Integers],
-        target_end: tuple[End, Integers],
-        *,
-        asked_for: bool = False,
-        added_s: Floats | float = 0.0,
-    ) -> Integers:
-        crossed = self._crossed_by(source, target, source_end, target_end)
+    def _devices(self, replica: Integers) -> _Ends:
+        return _Ends(End.DEVICE, replica, self.node_of(replica))
+
+    def _servers(self, server: Integers) -> _Ends:
+        return _Ends(End.SERVER, server, self.node_of_server(server))
+
+    def _add(self, source: _Ends, target: _Ends, *, asked_for: bool = False, added_s: Floats | float = 0.0) -> Integers:
+        crossed = self._crossed_by(source, target)
         hosts = crossed.nodes
         if self._hosts_are_processes:
-            hosts = np.stack([self._process(*source_end, len(hosts)), self._process(*target_end, len(hosts))], axis=1)
+            hosts = np.stack([np.broadcast_to(_process_key(end.kind, end.number), len(hosts)) for end in (source, target)], axis=1)
         return self._append(crossed.keys, crossed.latency_s + added_s, hosts, crossed.nodes, asked_for=asked_for)
 
     @property
@@ -256,17 +259,12 @@ class Wiring:
         """Whether each process works on its own messages, those inside a node too, and a node has several."""
         return self._processes and (self._cluster.replicas_per_node > 1 or not self._first_server_node)
 
-    def _process(self, kind: End, number: Integers, count: int) -> Integers:
-        return np.broadcast_to(_process_key(kind, number), count)
-
-    def _crossed_by(
-        self, source: Integers, target: Integers, source_end: tuple[End, Integers], target_end: tuple[End, Integers]
-    ) -> _Crossed:
+    def _crossed_by(self, begin: _Ends, end: _Ends) -> _Crossed:
         """What paths between ends on some nodes cross."""
         cluster = self._cluster
-        source, target = np.broadcast_arrays(source, target)
-        from_end, to_end = (np.broadcast_to(ends, source.shape) for _, ends in (source_end, target_end))
-        devices = source_end[0] == target_end[0] == End.DEVICE
+        source, target, from_end, to_end = np.broadcast_arrays(begin.node, end.node, begin.number, end.number)
+        begin, end = _Ends(begin.kind, from_end, source), _Ends(end.kind, to_end, target)
+        devices = begin.kind == end.kind == End.DEVICE
         nodes = np.stack([source, target], axis=1).astype(np.int64)
         apart = source != target
         if cluster.islands is not None and devices:
@@ -274,20 +272,20 @@ class Wiring:
         inside = ~apart
         latency_s = np.where(apart, np.maximum(self._latency_s(source), self._latency_s(target)), cluster.intra_node.latency_s)
         handed, at = inside, 0
-        out_rail, in_rail = self._rails(source_end[0], from_end, target_end[0], to_end)
+        out_rail, in_rail = self._rails(begin, end)
         if cluster.rails is not None and cluster.fabric is not None and cluster.fabric.rail_optimised and cluster.pxn and devices:
             handed, at = apart & (out_rail != in_rail), 2
             out_rail = np.where(handed, in_rail, out_rail)
         keys = np.full((len(source), _WIDEST + at), _NONE, dtype=np.int64)
         if at:
             by = source * cluster.replicas_per_node + to_end % cluster.replicas_per_node
-            latency_s[handed] += self._inside(keys, handed, (End.DEVICE, from_end), (End.DEVICE, by))
+            latency_s[handed] += self._inside(keys, handed, begin, end._replace(number=by))
         keys[apart, at] = _key(PortKind.NODE_OUT, source[apart], out_rail[apart] if cluster.rails is not None else 0)
         if cluster.fabric is not None:
             leaf, other_leaf = self._leaf_of(source, out_rail), self._leaf_of(target, in_rail)
             by_spine = apart & (leaf != other_leaf)
             latency_s[by_spine] += cluster.fabric.latency_s
-            spine = self._spines(by_spine, source_end[0], from_end, target_end[0], to_end)
+            spine = self._spines(by_spine, begin, end)
             keys[by_spine, at + 1] = _key(PortKind.LEAF_UP, leaf[by_spine], spine)
             keys[by_spine, at + 2] = _key(PortKind.LEAF_DOWN, other_leaf[by_spine], spine)
         keys[apart, at + 3] = _key(PortKind.NODE_IN, target[apart], in_rail[apart] if cluster.rails is not None else 0)
@@ -296,45 +294,44 @@ class Wiring:
             keys[apart, at + 5] = _key(PortKind.CPU, target[apart])
         if self._cap_of_its_own < math.inf:
             keys[apart, at + 6] = _key(PortKind.CONNECTION, self._count + np.flatnonzero(apart))
-        if cluster.intra_device is not None and source_end[0] == target_end[0] == End.DEVICE:
+        if cluster.intra_device is not None and devices:
             beside = inside & (from_end // cluster.replicas_per_device == to_end // cluster.replicas_per_device)
             keys[beside, 0] = _key(PortKind.DEVICE_MEMORY, from_end[beside] // cluster.replicas_per_device)
             latency_s[beside] = cluster.intra_device.latency_s
             nodes[beside] = _NONE
             inside &= ~beside
         if inside.any():
-            latency_s[inside] = self._inside(keys, inside, (source_end[0], from_end), (target_end[0], to_end))
+            latency_s[inside] = self._inside(keys, inside, begin, end)
             nodes[inside] = _NONE
         return _Crossed(keys, latency_s, nodes)
 
-    def _inside(
-        self, keys: Integers, chosen: NDArray[np.bool_], source: tuple[End, Integers], target: tuple[End, Integers]
-    ) -> NDArray[np.float64]:
+    def _inside(self, keys: Integers, chosen: NDArray[np.bool_], begin: _Ends, end: _Ends) -> NDArray[np.float64]:
         """Have some paths begin between two ends in a node or an island; the latency of each, in seconds."""
-        cluster = self._cluster
-        (kind, ends), (other, others) = ((kind, all_ends[chosen]) for kind, all_ends in (source, target))
-        outs, ins = (int(of) * (_MOST // 4) + numbers for of, numbers in ((kind, ends), (other, others)))
+        cluster, ends, others = self._cluster, begin.number[chosen], end.number[chosen]
+        outs, ins = int(begin.kind) * (_MOST // 4) + ends, int(end.kind) * (_MOST // 4) + others
         mesh = cluster.intra_node_topology == "mesh"
         keys[chosen, 0] = _key(PortKind.MESH, outs, ins) if mesh else _key(PortKind.INSIDE_OUT, outs)
         keys[chosen, 1] = _NONE if mesh else _key(PortKind.INSIDE_IN, ins)
         latency_s = np.full(len(ends), cluster.intra_node.latency_s)
-        if cluster.islands is not None and cluster.islands.between is not None and kind == other == End.DEVICE:
+        if cluster.islands is not None and cluster.islands.between is not None and begin.kind == end.kind == End.DEVICE:
             unlike = ends // cluster.replicas_joined != others // cluster.replicas_joined
             rows = np.flatnonzero(chosen)[unlike]
             keys[rows, 0], keys[rows, 1] = _key(PortKind.ISLAND_OUT, outs[unlike]), _key(PortKind.ISLAND_IN, ins[unlike])
             latency_s[unlike] = cluster.islands.between.latency_s
         return latency_s
 
-    def _rails(self, source: End, sources: Integers, target: End, targets: Integers) -> tuple[Integers, Integers]:
+    def _rails(self, begin: _Ends, end: _Ends) -> tuple[Integers, Integers]:
         """The rail by which each path leaves its node, and enters the other, from 1 on; 0: all. Hosts use that of the device they serve."""
         cluster = self._cluster
         if cluster.rails is None:
-            return (np.broadcast_to(np.int64(0), sources.shape),) * 2
+            return (np.broadcast_to(np.int64(0), begin.number.shape),) * 2
         each = cluster.devices_per_node // cluster.rails
-        out, into = (replicas // cluster.replicas_per_device % cluster.devices_per_node // each + 1 for replicas in (sources, targets))
-        if source is not End.DEVICE:
-            out = into if target is End.DEVICE else np.ones_like(into)
-        return out, into if target is End.DEVICE else out
+        out, into = (
+            replicas // cluster.replicas_per_device % cluster.devices_per_node // each + 1 for replicas in (begin.number, end.number)
+        )
+        if begin.kind is not End.DEVICE:
+            out = into if end.kind is End.DEVICE else np.ones_like(into)
+        return out, into if end.kind is End.DEVICE else out
 
     def _leaf_of(self, node: Integers, rail: Integers) -> Integers:
         """The leaf that a rail of each node hangs on."""
@@ -368,16 +365,14 @@ class Wiring:
         self._asked.append(np.full(len(keys), asked_for))
         return np.arange(first, self._count)
 
-    def _spines(self, chosen: NDArray[np.bool_], source: End, sources: Integers, target: End, targets: Integers) -> Integers:
+    def _spines(self, chosen: NDArray[np.bool_], begin: _Ends, end: _Ends) -> Integers:
         """The spine of each path: the same one for the same endpoints whoever else there is."""
         fabric = self._cluster.fabric
         assert fabric is not None
         if fabric.spines == 1:
             return np.zeros(int(chosen.sum()), dtype=np.int64)
-        names = (
-            f"{Owner(_OWNERS[source], int(a))} to {Owner(_OWNERS[target], int(b))}"
-            for a, b in zip(sources[chosen], targets[chosen], strict=True)
-        )
+        ends = zip(begin.number[chosen].tolist(), end.number[chosen].tolist(), strict=True)
+        names = (f"{Owner(_OWNERS[begin.kind], source)} to {Owner(_OWNERS[end.kind], target)}" for source, target in ends)
         return np.array([_scatter(crc32(name.encode()) ^ self._route_key) % fabric.spines for name in names], dtype=np.int64)
 
     # -- figures of nodes ------------------------------------------------------------
@@ -451,46 +446,39 @@ class Wiring:
                 ceiling[at] = 1.0
             if kind is PortKind.NODE_IN:
                 loss[at], flows[at] = transport.incast_loss, transport.incast_flows
-        names = Names(count, _PortCalled(laid.small, self._first_server_node, self._client_node))
+        names = Names(count, _PortCalled(laid.keys, self._first_server_node, self._client_node))
         ports = Ports(compact(capacity), compact(ceiling), compact(loss), compact(flows), names)
         return self._neighbours.on(ports, laid.kind, lambda: self._places(laid.kind, owner))
 
     def _capacity(self, kind: PortKind, owner: Integers, keys: Integers) -> Floats | float:
         """Bytes, or seconds of work, per second of some ports of a kind; ``owner``: whose each is."""
         cluster, transport = self._cluster, self._cluster.transport
-        match kind:
-            case PortKind.NODE_OUT | PortKind.NODE_IN:
-                bytes_per_s = self._bytes_per_s(owner)
-                if cluster.rails is not None:
-                    bytes_per_s[keys & (_MOST - 1) > 0] /= cluster.rails
-                return bytes_per_s
-            case PortKind.CPU if transport.cpu_per_byte_s:
-                return float(1.0 / transport.cpu_per_byte_s)
-            case PortKind.LEAF_UP | PortKind.LEAF_DOWN if cluster.fabric is not None:
-                node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
-                spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
-                if cluster.fabric.rail_optimised and cluster.rails is not None:
-                    spine /= cluster.rails
-                return float(spine)
-            case PortKind.INSIDE_OUT | PortKind.INSIDE_IN | PortKind.MESH:
-                return float(cluster.intra_node.bandwidth_bytes_per_s)
-            case PortKind.ISLAND_OUT | PortKind.ISLAND_IN if cluster.islands is not None and cluster.islands.between is not None:
-                return float(cluster.islands.between.bandwidth_bytes_per_s)
-            case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN if cluster.host_link is not None:
-                return float(cluster.host_link.bandwidth_bytes_per_s)
-            case PortKind.DEVICE_MEMORY if cluster.intra_device is not None:
-                return float(cluster.intra_device.bandwidth_bytes_per_s)
-            case PortKind.CONNECTION:
-                return self._cap_of_its_own
-            case PortKind.DEVICE if self._device_pace > 1.0:
-                return self._device_pace
-            case PortKind.HOST_CORES if cluster.host_cores is not None:
-                return cluster.host_cores
-            case PortKind.STORAGE if cluster.storage is not None:
-                return cluster.storage.bandwidth_bytes_per_s or math.inf
-            case PortKind.NODE_STORAGE if cluster.storage is not None:
-                return cluster.storage.node_bandwidth_bytes_per_s or math.inf
-        return 1.0
+        if kind in (PortKind.NODE_OUT, PortKind.NODE_IN):
+            bytes_per_s = self._bytes_per_s(owner)
+            if cluster.rails is not None:
+                bytes_per_s[keys & (_MOST - 1) > 0] /= cluster.rails
+            return bytes_per_s
+        if kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN) and cluster.fabric is not None:
+            node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
+            spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
+            return float(spine / cluster.rails if cluster.fabric.rail_optimised and cluster.rails is not None else spine)
+        between, storage = None if cluster.islands is None else cluster.islands.between, cluster.storage
+        links = {
+            PortKind.INSIDE_OUT: cluster.intra_node, PortKind.INSIDE_IN: cluster.intra_node, PortKind.MESH: cluster.intra_node,
+            PortKind.ISLAND_OUT: between, PortKind.ISLAND_IN: between, PortKind.HOST_LINK_OUT: cluster.host_link,
+            PortKind.HOST_LINK_IN: cluster.host_link, PortKind.DEVICE_MEMORY: cluster.intra_device,
+        }  # fmt: skip
+        if (link := links.get(kind)) is not None:
+            return float(link.bandwidth_bytes_per_s)
+        amounts = {
+            PortKind.CPU: 1.0 / transport.cpu_per_byte_s if transport.cpu_per_byte_s else 1.0,
+            PortKind.CONNECTION: self._cap_of_its_own,
+            PortKind.DEVICE: max(self._device_pace, 1.0),
+            PortKind.HOST_CORES: float(cluster.host_cores or 1.0),
+            PortKind.STORAGE: (storage and storage.bandwidth_bytes_per_s) or math.inf,
+            PortKind.NODE_STORAGE: (storage and storage.node_bandwidth_bytes_per_s) or math.inf,
+        }
+        return amounts.get(kind, 1.0)
 
     def _places(self, kind: Integers, owner: Integers) -> Integers:
         """The node that each port is of, or the leaf; of others than links any number."""
@@ -509,8 +497,6 @@ class _Laid(NamedTuple):
         Of each port, in the order of its first use, links before all else: its key, and of that the kind and the first number.
     of_kind
         The ports of each kind that there is.
-    small
-        The keys, small where they can be (:func:`_small`).
     links
         How many of the ports are links.
     first, port
@@ -521,7 +507,6 @@ class _Laid(NamedTuple):
     kind: Integers
     owner: Integers
     of_kind: Mapping[PortKind, Integers]
-    small: Integers
     links: int
     first: Integers
     port: Integers
@@ -540,7 +525,7 @@ def _laid(keys: bytes, crossed: bytes) -> _Laid:
     kind = used >> (2 * _BITS)
     of_kind = {PortKind(number): np.flatnonzero(kind == number) for number in np.unique(kind).tolist()}
     first = numbers(np.cumsum(np.frombuffer(crossed, dtype=np.uint8), dtype=np.int64))
-    return _Laid(used, kind, used >> _BITS & (_MOST - 1), of_kind, _small(used), links, first, numbers(port))
+    return _Laid(used, kind, used >> _BITS & (_MOST - 1), of_kind, links, first, numbers(port))
 
 
 _kept = lru_cache(maxsize=32)(_laid)
@@ -552,7 +537,7 @@ class _Called:
     """Says what ports are by their keys, or the hosts of nodes; equal where all are the same."""
 
     keys: Integers
-    """Or, of hosts, nodes; small where they can be (:func:`_small`)."""
+    """Or, of hosts, nodes."""
     first_server_node: int
     client_node: int | None
 
@@ -585,37 +570,13 @@ class _ProcessCalled(_Called):
 
 class _PortCalled(_Called):
     def __call__(self, number: int) -> PortName:
-        key, small = int(self.keys[number]), self.keys.dtype == np.uint32
-        which, owner, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
-        kind, owner, other = PortKind(which), owner & (_MOST - 1), other & (_MOST - 1)
-        match kind:
-            case PortKind.NODE_OUT | PortKind.NODE_IN if other:
-                return PortName(kind, self._node(owner), Owner("rail", other - 1))
-            case PortKind.NODE_OUT | PortKind.NODE_IN | PortKind.CPU | PortKind.HOST_CORES | PortKind.NODE_STORAGE:
-                return PortName(kind, self._node(owner))
-            case PortKind.LEAF_UP | PortKind.LEAF_DOWN:
-                return PortName(kind, Owner("leaf", owner), Owner("spine", other))
-            case PortKind.INSIDE_OUT | PortKind.INSIDE_IN | PortKind.ISLAND_OUT | PortKind.ISLAND_IN:
-                return PortName(kind, _inside(owner))
-            case PortKind.MESH:
-                return PortName(kind, _inside(owner), _inside(other))
-            case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN:
-                return PortName(kind, Owner("host link", owner))
-            case PortKind.CONNECTION:
-                return PortName(kind, Owner("connection", owner))
-            case PortKind.STORAGE:
-                return PortName(kind, Owner("storage"))
-            case PortKind.SHARED_LINK:
-                return PortName(kind, Owner("shared link", owner))
-            case _:
-                return PortName(kind, Owner("device", owner))
-
-
-def _small(keys: Integers) -> Integers:
-    """Keys without their second number, in half the memory, where it is 0 and the kind of all is small enough."""
-    if len(keys) and not (keys & (_MOST - 1)).any() and int(keys.max()) >> (2 * _BITS) < 1 << (32 - _BITS):
-        return (keys >> _BITS).astype(np.uint32)
-    return keys
+        key = int(self.keys[number])
+        kind, owner, other = PortKind(key >> (2 * _BITS)), key >> _BITS & (_MOST - 1), key & (_MOST - 1)
+        if kind.owner == "node":
+            return PortName(kind, self._node(owner), Owner("rail", other - 1) if other else None)
+        if kind.owner == "inside":
+            return PortName(kind, _inside(owner), _inside(other) if kind is PortKind.MESH else None)
+        return PortName(kind, Owner(cast(OwnerKind, kind.owner), owner), Owner("spine", other) if kind.owner == "leaf" else None)
 
 
 def _ends(blocks: list[Integers]) -> tuple[Integers, Integers, Integers]:
