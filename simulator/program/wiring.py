@@ -326,9 +326,8 @@ class Wiring:
         if cluster.rails is None:
             return (np.broadcast_to(np.int64(0), begin.number.shape),) * 2
         each = cluster.devices_per_node // cluster.rails
-        out, into = (
-            replicas // cluster.replicas_per_device % cluster.devices_per_node // each + 1 for replicas in (begin.number, end.number)
-        )
+        per_device, per_node = cluster.replicas_per_device, cluster.devices_per_node
+        out, into = (ends.number // per_device % per_node // each + 1 for ends in (begin, end))
         if begin.kind is not End.DEVICE:
             out = into if end.kind is End.DEVICE else np.ones_like(into)
         return out, into if end.kind is End.DEVICE else out
