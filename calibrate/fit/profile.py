@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calibrate.fit.estimators import FEWEST_FACTORS, drawn, intervals_90, line_of_means
 from calibrate.fit.step import in_order_of_readiness, variable_of
 from calibrate.fit.step_times import StepTable, fit_steps
-from calibrate.fit.writing import provenance_of_profiles
+from calibrate.fit.writing import made
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
@@ -86,9 +86,20 @@ def fit_profiles(
     if any("embedding" in name.lower() for name in names):
         flags["sparse"] = "gradients of embeddings are counted as dense: a profile does not tell how many rows a sample touches"
     if model.order != "creation":
-        flags["order"] = f"variables are taken to have been created in the {model.order}'s order, which decides their servers"
+        order = "alphabetical order" if model.order == "alphabetical" else f"the order of the {model.order}"
+        flags["order"] = f"variables are taken to have been created in {order}, which decides their servers"
     sizes = [variable.bytes for variable in model.variables]
-    device = profiled.profiles[0].device_name
+    profiles, device = profiled.profiles, profiled.profiles[0].device_name
+    facts = {
+        **made(command),
+        "runs": str(len(set(table.runs))),
+        "profiled": " ".join(filter(None, (seen.started for seen in profiles))),
+        "profiles": " ".join(str(seen.profile.path) for seen in profiles),
+        "profiles_sha256": " ".join(seen.profile.sha256 for seen in profiles),
+        "steps": f"{profiled.count}, marked by {', '.join(dict.fromkeys(seen.marks.name for seen in profiles))!r}",
+        "device": device,
+        "variables": model.source,
+    }
     return Workload(
         name=name,
         description=f"{name}: batches of {_range(table.batches)} on {device}, from a profile",
@@ -105,7 +116,7 @@ def fit_profiles(
         fit=CalibrationFit(
             **times.quality, intervals_90={} if draws is None else intervals_90(list(parameters), draws, around=list(parameters.values()))
         ),
-        provenance=provenance_of_profiles(profiled.profiles, len(set(table.runs)), model.source, command) | flags,
+        provenance={key: value for key, value in facts.items() if value} | flags,
     )
 
 
@@ -168,7 +179,7 @@ def _table(profiled: Profiled) -> StepTable:
 
 
 def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
-    """Remarks for the provenance, keyed by subject; a key must be none of those of provenance_of_profiles, which it would replace."""
+    """Remarks for the provenance, keyed by subject; a key must be none of the facts beside it, which it would replace."""
     profiles = [profile for same in by_batch.values() for profile in same]
     steps = [step for profile in profiles for step in profile.steps]
     flags = {"overhead": "a profiler was running, which slows steps, most of all those of many small operations"}

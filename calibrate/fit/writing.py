@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tomlkit
 from tomlkit.items import Table
 
 from calibrate.measurements import FRAMEWORKS, Measurements, Note, Ready, WarmUp
-from calibrate.xplane.steps import StepsOfProfile
 from simulator.base.files import Output, fitted_kind
 from simulator.base.text import format_bytes, format_rate, format_seconds
 from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
 from simulator.spec.workload import Workload
 
-WORKLOAD, CLUSTER, INPUT = fitted_kind("workload", "forward"), fitted_kind("cluster", "inter_node"), fitted_kind("input", "work")
+Fitted: TypeAlias = Workload | Cluster | InputPipeline
+
+REPLACEABLE = {kind: fitted_kind(kind, key) for kind, key in (("workload", "forward"), ("cluster", "inter_node"), ("input", "work"))}
 """Files that a new calibration may replace."""
 
 _HEADS = {
@@ -33,11 +34,10 @@ _HEADS = {
     "server": "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
     "input": "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
 }
-_INLINE = {"jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one"}
-"""Tables that are written one per line, with a comment above."""
 _COMMENTS = {
     "forward": "forward pass",
     "backward": "backward pass",
+    "jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one",
     "jitter": "law of a step's time around its mean, chosen by an information criterion",
     "server": "what a parameter server needs to apply one gradient tensor",
     "variables": "in the order in which their gradients become ready; ready is a share of the backward pass",
@@ -56,48 +56,35 @@ _COMMENTS = {
 }
 
 
-def write_workload(workload: Workload, path: Path, *, force: bool = False) -> Path:
-    """Write a workload file, whole or not at all; returns the path.
+def write_fitted(fitted: Fitted, path: Path, *, force: bool = False) -> Path:
+    """Write the file of a fit, whole or not at all; returns the path.
 
     Raises
     ------
     InputError
-        It cannot be written, or without ``force``, something else is there than a workload that was fitted.
+        It cannot be written, or without ``force``, something else is there than such a file that was fitted.
     """
-    return Output(path, WORKLOAD, force=force).write(workload_text(workload))
+    return Output(path, REPLACEABLE[_kind_of(fitted)], force=force).write(fitted_text(fitted))
 
 
-def write_cluster(cluster: Cluster, path: Path, *, force: bool = False) -> Path:
-    """Write a cluster file; errors as of :func:`write_workload`."""
-    return Output(path, CLUSTER, force=force).write(cluster_text(cluster))
+def fitted_text(fitted: Fitted) -> str:
+    """What the file of a fit holds."""
+    data, head = fitted.model_dump(mode="json", exclude_none=True), _kind_of(fitted)
+    if isinstance(fitted, Cluster):
+        head = head if fitted.fit_hosts is None else "server"
+        # left out: what was not measured keeps its default, and a reader is not misled
+        for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
+            if key not in fitted.model_fields_set or not data.get(key):
+                data.pop(key, None)
+    elif isinstance(fitted, InputPipeline):
+        # first, and also where they are the defaults
+        settings = {key: getattr(fitted, key) for key in ("parallel_calls", "prefetch", "shuffle_buffer")}
+        data = {key: data[key] for key in ("name", "description") if key in data} | settings | data
+    return _text(data, head, _kind_of(fitted))
 
 
-def write_input(pipeline: InputPipeline, path: Path, *, force: bool = False) -> Path:
-    """Write the file of an input pipeline; errors as of :func:`write_workload`."""
-    return Output(path, INPUT, force=force).write(input_text(pipeline))
-
-
-def workload_text(workload: Workload) -> str:
-    """What a workload file holds."""
-    return _text(workload.model_dump(mode="json", exclude_none=True), "workload", "workload")
-
-
-def cluster_text(cluster: Cluster) -> str:
-    """What a cluster file holds."""
-    data = cluster.model_dump(mode="json", exclude_none=True)
-    # left out: what was not measured keeps its default, and a reader is not misled
-    for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
-        if key not in cluster.model_fields_set or not data.get(key):
-            data.pop(key, None)
-    return _text(data, "cluster" if cluster.fit_hosts is None else "server", "cluster")
-
-
-def input_text(pipeline: InputPipeline) -> str:
-    """What the file of an input pipeline holds."""
-    data = pipeline.model_dump(mode="json", exclude_none=True)
-    first: dict[str, Any] = {key: data.pop(key) for key in ("name", "description") if key in data}
-    settings = {key: getattr(pipeline, key) for key in ("parallel_calls", "prefetch", "shuffle_buffer")}
-    return _text({**first, **settings, **data}, "input", "input")
+def _kind_of(fitted: Fitted) -> str:
+    return "workload" if isinstance(fitted, Workload) else "cluster" if isinstance(fitted, Cluster) else "input"
 
 
 def _text(data: dict[str, Any], head: str, kind: str) -> str:
@@ -106,11 +93,11 @@ def _text(data: dict[str, Any], head: str, kind: str) -> str:
     document.add(tomlkit.comment(f'Use it in a scenario: [{kind}] use = "{data["name"]}"'))
     document.add(tomlkit.nl())
     data = {key: value for key, value in data.items() if value not in ({}, [])}
-    tables = {key: value for key, value in data.items() if key not in _INLINE and _is_table(value)}
+    tables = {key: value for key, value in data.items() if key != "jitter_draws" and _is_table(value)}
     for key, value in data.items():
         if key not in tables:
-            if key in _INLINE:
-                document.add(tomlkit.comment(_INLINE[key]))
+            if key in _COMMENTS:
+                document.add(tomlkit.comment(_COMMENTS[key]))
             _add(document, key, value)
     for key, value in tables.items():
         if isinstance(value, dict):
@@ -119,17 +106,15 @@ def _text(data: dict[str, Any], head: str, kind: str) -> str:
                 table.comment(_COMMENTS[key])
             document.add(key, table)
         else:
-            if key in _COMMENTS:
-                document.add(tomlkit.comment(_COMMENTS[key]))
+            document.add(tomlkit.comment(_COMMENTS[key]))
             rows = tomlkit.aot()
-            for row in value:
-                rows.append(_table(row))
+            rows.extend(map(_table, value))
             document.add(key, rows)
     return tomlkit.dumps(document)
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+    return isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict))
 
 
 def _table(data: dict[str, Any]) -> Table:
@@ -193,48 +178,16 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
         "python": fingerprint.python,
         "device": f"{fingerprint.device_name} ({fingerprint.device_kind})",
     }
-    for key in ("keras", "os", "cpu", "cores", "intra_op_threads", "inter_op_threads", "driver", "cuda"):
-        if key == "cuda" and fingerprint.device_kind != "GPU":
-            continue
+    of_gpu = ("cuda",) if fingerprint.device_kind == "GPU" else ()
+    for key in ("keras", "os", "cpu", "cores", "intra_op_threads", "inter_op_threads", "driver", *of_gpu):
         if known.get(key) not in (None, ""):
-            facts[key] = str(known[key])
-    for key in ("intra_op_threads", "inter_op_threads"):
-        if facts.get(key) == "0":
-            facts[key] = "0 (as many as cores)"
+            facts[key] = "0 (as many as cores)" if str(known[key]) == "0" else str(known[key])
     if warm_up := measured.of(WarmUp):
         facts["warm_up_steps"] = str(len(warm_up))
     if fingerprint.gpu_unseen:
         blind = FRAMEWORKS[fingerprint.backend]
         facts["warning"] = f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that {blind} did not see: measured on the CPU"
     facts.update(_remarks(measured))
-    return {key: value for key, value in facts.items() if value}
-
-
-def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variables: str, command: str) -> dict[str, str]:
-    """What a reader needs to find the profiles again, and to repeat the fit.
-
-    Parameters
-    ----------
-    profiles
-        At least one.
-    runs
-        How many of them show the same batch size.
-    variables
-        Where the model's variables were read.
-    command
-        The command line, or "" from Python.
-    """
-    marks = dict.fromkeys(seen.marks.name for seen in profiles)
-    facts = {
-        **made(command),
-        "runs": str(runs),
-        "profiled": " ".join(filter(None, (seen.started for seen in profiles))),
-        "profiles": " ".join(str(seen.profile.path) for seen in profiles),
-        "profiles_sha256": " ".join(seen.profile.sha256 for seen in profiles),
-        "steps": f"{sum(len(seen.steps) for seen in profiles)}, marked by {', '.join(marks)!r}",
-        "device": profiles[0].device_name,
-        "variables": variables,
-    }
     return {key: value for key, value in facts.items() if value}
 
 

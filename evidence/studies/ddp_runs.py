@@ -28,7 +28,7 @@ from typing import Any
 
 from calibrate.calibration import calibrate_step
 from calibrate.fit.link import fit_link
-from calibrate.fit.writing import write_cluster, write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Repeat, Updated, Used, new_file, read_measurements
 from calibrate.probing import run_probe
 from simulator import simulate
@@ -166,7 +166,7 @@ def calibrated(model: str, python: str, measurements: Path) -> None:
         str(_models_folder() / model), f"{Path(workload_file(model)).stem}-torch", keras_backend="torch", batches=MODELS[model], steps=30,
         runs=3, at_once=_CORES, launches=3, python=python, folder=measurements, timeout_s=400.0, accept_disturbed=False,
     )  # fmt: skip
-    write_workload(workload, FOLDER / workload_file(model))
+    write_fitted(workload, FOLDER / workload_file(model))
 
 
 def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
@@ -180,7 +180,7 @@ def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
         **_common(mbit_per_s, 2, "see its own file"),
     }
     _probed(setting, out.with_name(f"{out.stem}-hosts{out.suffix}"), python)
-    write_cluster(fit_link(out, f"gloo-{mbit_per_s}"), FOLDER / f"link-{mbit_per_s}.toml")
+    write_fitted(fit_link(out, f"gloo-{mbit_per_s}"), FOLDER / f"link-{mbit_per_s}.toml")
 
 
 def trained(setting: DDPSetting, python: str, measurements: Path, torch: str) -> dict[str, Any] | None:

@@ -161,7 +161,7 @@ def measure(out: Path, python: str) -> None:
 def calibrate(measurements: Path, python: str) -> None:
     """Calibrate the pipelines, and write their files."""
     from calibrate.fit.input_pipeline import fit_input
-    from calibrate.fit.writing import write_input
+    from calibrate.fit.writing import write_fitted
     from calibrate.profiling import profile_input
 
     for pipeline in PIPELINES:
@@ -170,7 +170,7 @@ def calibrate(measurements: Path, python: str) -> None:
         file = profile_input(target, f"{pipeline}-cpu", batches=_CALIBRATED_AT, calls=(1, 2), folder=measurements, python=python)
         command = f"paceline calibrate-input {target} --name {pipeline}-cpu --batch {batches} --calls 1,2"
         fitted = fit_input(file, f"{pipeline}-cpu", command)
-        write_input(fitted, INPUTS / f"{pipeline}-cpu.toml")
+        write_fitted(fitted, INPUTS / f"{pipeline}-cpu.toml")
 
 
 def table(compared: Sequence[Compared]) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from calibrate.calibration import calibrate_step
 from calibrate.fit.estimators import MessageCosts, line_of_medians
-from calibrate.fit.writing import write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Load, StepTime, Transfer, new_file, read_measurements
 from calibrate.probing import run_probe
 from simulator import simulate
@@ -188,7 +188,7 @@ def main() -> None:
                 str(_models_folder() / model), name, keras_backend="jax", batches=MODELS[model], python=python, folder=measurements,
                 timeout_s=400.0,
             )  # fmt: skip
-            write_workload(workload, FOLDER / workload_file(model))
+            write_fitted(workload, FOLDER / workload_file(model))
     elif arguments.what == "link":
         link_measured(python, measurements)
     elif arguments.what == "runs":

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from calibrate.fit.link import fit_link
 from calibrate.fit.step import fit_workload
-from calibrate.fit.writing import write_cluster, write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Load, Measurements, StepTime, read_measurements
 from simulator import simulate
 from simulator.base import catalog
@@ -123,12 +123,12 @@ def main() -> None:
     steps = [each for one in found if one.header.probe == "step" for each in measured_steps(one)]
     if len(links) != 1:
         raise InputError(f"{len(links)} of the files are of links; give one, measured with logical devices")
-    write_cluster(fit_link(links[0].path, "machine"), folder / "machine.toml")
+    write_fitted(fit_link(links[0].path, "machine"), folder / "machine.toml")
     alone = {(each.model, each.batch): each.mean_s for each in steps if each.replicas == 1}
     for one in found:
         if one.header.probe == "step" and not (one.header.arguments.get("replicas") or 1) > 1:
             load = fit_workload(one.path, measured_steps(one)[0].model.replace("_", "-"), accept_disturbed=True)
-            write_workload(load.model_copy(update={"jitter_draws": ()}), folder / f"{load.model}.toml")
+            write_fitted(load.model_copy(update={"jitter_draws": ()}), folder / f"{load.model}.toml")
     shared = sorted(each for each in steps if each.replicas > 1)
     Output(folder / "steps.csv", csv_kind(COLUMNS)).write(written([row_of(folder, each, alone[each.model, each.batch]) for each in shared]))
 

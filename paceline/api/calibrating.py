@@ -41,7 +41,7 @@ from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
-    from simulator.base.files import Output, OutputKind
+    from simulator.base.files import Output
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
@@ -185,7 +185,6 @@ def calibrate(
     simulator.base.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
     from calibrate.calibration import calibrate_again, calibrate_noise_scale, calibrate_step, with_noise_scale
-    from calibrate.fit.writing import WORKLOAD, workload_text
     from simulator.base.validation_errors import quoted
 
     target = step if model is None else model
@@ -201,7 +200,7 @@ def calibrate(
         raise InputError(
             f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
         )
-    output = _target(out, WORKLOAD, force=force)
+    output = _target(out, "workload", force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
     known = _known_workload(name, output) if not sources else None
     noise = None
@@ -221,7 +220,7 @@ def calibrate(
             layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     workload = workload if noise is None else with_noise_scale(workload, noise)
-    return _written(workload, output, workload_text)
+    return _written(workload, output)
 
 
 @checked
@@ -301,12 +300,11 @@ def calibrate_input(
     simulator.base.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
     """
     from calibrate.fit.input_pipeline import fit_input
-    from calibrate.fit.writing import INPUT, input_text
     from calibrate.profiling import counting, profile_input
 
     if (input is None) == (from_measurements is None):
         raise InputError("give one of `input` and `from_measurements`: what is to be measured, or what was")
-    output = _target(out, INPUT, force=force)
+    output = _target(out, "input", force=force)
     if input is None:
         file = Path(str(from_measurements))
     else:
@@ -316,7 +314,7 @@ def calibrate_input(
         )  # fmt: skip
     call = f"paceline.calibrate_input({'' if input is None else f'{input!r}, '}name={name!r})"
     pipeline = fit_input(file, name, command or call)
-    return _written(pipeline, output, input_text)
+    return _written(pipeline, output)
 
 
 @checked
@@ -422,10 +420,10 @@ def calibrate_profile(
     simulator.base.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
     from calibrate.fit.profile import fit_profiles
-    from calibrate.fit.writing import WORKLOAD, workload_text
+    from calibrate.fit.writing import fitted_text
     from calibrate.xplane.variables import variables_of
 
-    output = _target(out, WORKLOAD, force=force)
+    output = _target(out, "workload", force=force)
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
@@ -438,7 +436,7 @@ def calibrate_profile(
     made_by = command or f"paceline.calibrate_profile(..., name={name!r})"
     workload = fit_profiles(profiled, sizes, name, made_by, precision=precision)
     if output is not None:
-        output.write(workload_text(workload))
+        output.write(fitted_text(workload))
     return workload
 
 
@@ -524,10 +522,9 @@ def calibrate_link(
     simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
     from calibrate.fit.link import fit_link, fit_link_table
-    from calibrate.fit.writing import CLUSTER, cluster_text
     from calibrate.profiling import counting, profile_link
 
-    output = _target(out, CLUSTER, force=force)
+    output = _target(out, "cluster", force=force)
     if from_table is not None:
         measuring = {"peer": peer, "sizes": sizes, "logical_devices": logical_devices}
         if idle := next((key for key, value in measuring.items() if value is not None), None):
@@ -542,7 +539,7 @@ def calibrate_link(
             python=python, timeout_s=timeout_s, folder=Path(measurements), progress=counting("transfers", progress),
         )  # fmt: skip
         cluster = fit_link(file, name, command or f"paceline.calibrate_link({name!r})")
-    return _written(cluster, output, cluster_text)
+    return _written(cluster, output)
 
 
 @checked
@@ -610,17 +607,16 @@ def calibrate_server(
     simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
     from calibrate.fit.server import fit_server
-    from calibrate.fit.writing import CLUSTER, cluster_text
     from calibrate.profiling import DEFAULT_TENSOR_SIZES, DEFAULT_TENSORS, counting, profile_server
 
-    output = _target(out, CLUSTER, force=force)
+    output = _target(out, "cluster", force=force)
     base = _base_of(name, cluster)
     file = profile_server(
         name, peer=peer, tensors=tensors or DEFAULT_TENSORS, sizes=sizes or DEFAULT_TENSOR_SIZES, rounds=rounds,
         python=python, timeout_s=timeout_s, folder=Path(measurements), progress=counting("pulls and pushes", progress),
     )  # fmt: skip
     measured = fit_server(file, name, base, command or f"paceline.calibrate_server({name!r})")
-    return _written(measured, output, cluster_text)
+    return _written(measured, output)
 
 
 @checked
@@ -666,11 +662,12 @@ def serve_link(
     serve(address, python, ready, carrier)
 
 
-def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
+def _target(out: str | Path | None, kind: str, *, force: bool) -> Output | None:
     """Where a fit is written, found out before the work; errors as of :class:`simulator.base.files.Output`."""
+    from calibrate.fit.writing import REPLACEABLE
     from simulator.base.files import Output
 
-    return None if out is None else Output(Path(out), kind, force=force)
+    return None if out is None else Output(Path(out), REPLACEABLE[kind], force=force)
 
 
 def _known_workload(name: str, output: Output | None) -> Workload:
@@ -697,15 +694,16 @@ def _base_of(name: str, cluster: str | None) -> Cluster:
     return load_cluster(path)
 
 
-def _written(fitted: FittedT, output: Output | None, text_of: Callable[[FittedT], str]) -> FittedT:
+def _written(fitted: FittedT, output: Output | None) -> FittedT:
     """What was fitted, written where it is to be; warns of a GPU that was not used, and of disturbed measurements."""
     import warnings
 
+    from calibrate.fit.writing import fitted_text
     from simulator.base.errors import CalibrationWarning
 
     for key, hint in _HINTS.items():
         if key in fitted.provenance:
             warnings.warn(f"{fitted.provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments
     if output is not None:
-        output.write(text_of(fitted))
+        output.write(fitted_text(fitted))
     return fitted

@@ -13,7 +13,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.fit.runs import shared_spread
 from calibrate.fit.step import fit_workload
-from calibrate.fit.writing import write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import StepTime, read_measurements
 from calibrate.profiling import obstacle_to_at_once, profile_at_once
 from simulator.base.errors import CalibrationError
@@ -100,7 +100,7 @@ def test_launches_beside_a_run_fill_the_workload(synthetic: Any, tmp_path: Path)
     assert workload.uncertainty.parameters[-1] == "busy_core_slowdown"
     assert np.mean([draw[-1] for draw in workload.uncertainty.draws]) == pytest.approx(workload.busy_core_slowdown, abs=0.03)
     assert lone.busy_core_slowdown == 0.0
-    assert load_workload(write_workload(workload, tmp_path / "w.toml")) == workload
+    assert load_workload(write_fitted(workload, tmp_path / "w.toml")) == workload
     assert lone.run_to_run_shared is None
 
 

@@ -15,7 +15,7 @@ from calibrate.fit.estimators import persistence_of
 from calibrate.fit.link import fit_link, fit_link_table
 from calibrate.fit.step import fit_workload
 from calibrate.fit.step_times import StepTable
-from calibrate.fit.writing import write_cluster, write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import read_measurements
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_cluster, load_workload
@@ -147,7 +147,7 @@ def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:
 
 def test_the_file_reads_back_as_it_was(synthetic: Any, tmp_path: Path) -> None:
     workload = fit_workload(synthetic.steps(), "there-and-back", "paceline calibrate ...")
-    path = write_workload(workload, tmp_path / "deep" / "w.toml")
+    path = write_fitted(workload, tmp_path / "deep" / "w.toml")
     assert load_workload(path) == workload
     text = path.read_text()
     assert "# forward pass" in text
@@ -196,7 +196,7 @@ def test_a_link_is_recovered(synthetic: Any, tmp_path: Path) -> None:
     low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
     assert low < cluster.inter_node.bandwidth_bytes_per_s < high
     assert cluster.calibrated.message_bytes == (1024, 2**26)
-    written = write_cluster(cluster, tmp_path / "c.toml")
+    written = write_fitted(cluster, tmp_path / "c.toml")
     assert load_cluster(written) == cluster
 
 
@@ -309,7 +309,7 @@ def test_what_other_tools_print_of_a_link_is_fitted(text: str, ranks: int | None
     assert ("no_latency" in cluster.provenance) == (latency_s == 0)
     low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
     assert low <= cluster.inter_node.bandwidth_bytes_per_s <= high
-    assert load_cluster(write_cluster(cluster, tmp_path / "c.toml")) == cluster
+    assert load_cluster(write_fitted(cluster, tmp_path / "c.toml")) == cluster
 
 
 def test_the_further_rows_lie_from_a_line_the_wider_is_the_interval(tmp_path: Path) -> None:

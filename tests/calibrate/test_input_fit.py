@@ -15,7 +15,7 @@ from support.measurements import FINGERPRINT, header, write_lines
 from typer.testing import CliRunner
 
 from calibrate.fit.input_pipeline import fit_input, stages_of
-from calibrate.fit.writing import write_input
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import MeasurementsError, StageNode
 from paceline.cli.app import app
 from simulator.base.units import parse_quantity
@@ -253,7 +253,7 @@ def test_the_largest_batch_may_lack_the_fewest_calls(tmp_path: Path) -> None:
 def test_the_file_is_one_that_a_scenario_uses(tmp_path: Path) -> None:
     found = fit_input(measurements(tmp_path / "x.ndjson"), "x")
     found = found.model_copy(update={"work": found.work.model_copy(update={"read_bytes_per_sample": 0.0})})
-    file = write_input(found, tmp_path / "x.toml")
+    file = write_fitted(found, tmp_path / "x.toml")
     assert load_input(file) == found
     scenario = load_scenario("ring", {"input.use": str(file), "input.parallel_calls": 3, "input.prefetch": 2})
     assert scenario.input == found.model_copy(update={"parallel_calls": 3, "prefetch": 2})

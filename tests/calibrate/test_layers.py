@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S
 
 import paceline
 from calibrate.fit.step import fit_workload
-from calibrate.fit.writing import write_workload
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import LayerTimes, read_measurements
 from calibrate.profiling import profile_step
 from simulator.base.errors import CalibrationError, InputError
@@ -188,7 +188,7 @@ def test_layers_are_fitted_to_what_was_measured(tmp_path: Path) -> None:
     assert [layer.flops_per_sample for layer in workload.layers] == [1000, None, 1000]
     # of the whole step 3 ms + 0.15 ms a sample are forward and backward
     assert f"{(32 * 10e-5 + 2e-6) / (3e-3 + 32 * 0.15e-3) - 1:+.0%} at batch 32".replace("-", "−") in workload.provenance["layers"]
-    written = write_workload(workload, tmp_path / "x.toml")
+    written = write_fitted(workload, tmp_path / "x.toml")
     assert Workload.model_validate(read_toml(written)) == workload
 
 
@@ -196,7 +196,7 @@ def test_without_layers_nothing_is_written_of_them(tmp_path: Path) -> None:
     records = step_records(Truth(), _ever_alike)
     workload = fit_workload(write_lines(tmp_path / "a.ndjson", records), "x")
     assert workload.layers == ()
-    assert "layers" not in write_workload(workload, tmp_path / "x.toml").read_text()
+    assert "layers" not in write_fitted(workload, tmp_path / "x.toml").read_text()
 
 
 def test_layers_that_are_cut_short_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from support.needs import needs_tensorflow
 import paceline
 from calibrate.fit.link import fit_link
 from calibrate.fit.server import fit_server
-from calibrate.fit.writing import write_cluster
+from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Exchange, read_measurements
 from calibrate.profiling import profile_server
 from paceline.server_load import ServerLoad
@@ -85,7 +85,7 @@ def test_a_link_slower_than_the_hosts_leaves_bytes_to_practice(synthetic: Synthe
     assert cluster.fit_hosts is not None
     assert cluster.fit_hosts.pull.per_byte_s is None
     assert "not known: it is taken from practice" in cluster.provenance["bytes"]
-    write_cluster(cluster, tmp_path / "lab.toml")
+    write_fitted(cluster, tmp_path / "lab.toml")
     scenario = {"cluster.use": str(tmp_path / "lab.toml"), "run.replications": 2, "run.steps": 10}
     assumed = [its.value for its in paceline.simulate("async-ps", scenario).assumed]
     assert any("grpc_byte_s" in value for value in assumed)
@@ -119,7 +119,7 @@ def test_a_cluster_of_the_catalogue_keeps_its_link(synthetic: Synthetic, tmp_pat
     assert draws_of(cluster).keys() == {TENSOR, BYTE}
     assert cluster.provenance["link_name"] == "ethernet-10g"
     assert cluster.provenance["link_source"] == base.provenance["source"]
-    path = write_cluster(cluster, tmp_path / "lab.toml")
+    path = write_fitted(cluster, tmp_path / "lab.toml")
     assert path.read_text().startswith("# Fitted by `paceline calibrate-server`")
     again = load_cluster(path)
     assert again.transport == cluster.transport
@@ -174,7 +174,7 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("calibrate.profiling.profile_server", lambda *_, **__: file)
     link = fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
-    write_cluster(link, tmp_path / "models" / "clusters" / "lab.toml")
+    write_fitted(link, tmp_path / "models" / "clusters" / "lab.toml")
     cluster = paceline.calibrate_server("lab", out="models/clusters/lab.toml")
     assert "taken out here" in cluster.provenance["link"]
     assert cluster.provenance["command"] == "paceline.calibrate_server('lab')"
@@ -240,7 +240,7 @@ def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path
     assert 1e-11 < cluster.transport.copy_per_byte_s < 2e-8
     assert "namespace of its own" in cluster.provenance["remark"]
 
-    write_cluster(cluster, tmp_path / "lab.toml")
+    write_fitted(cluster, tmp_path / "lab.toml")
     tensors, size = left_out
     nothing = {"base": "0 s", "per_sample": "1 ns"}
     variables = [{"name": f"v{index}", "size_bytes": size, "creation_index": index, "ready": 1.0} for index in range(tensors)]

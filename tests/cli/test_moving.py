@@ -86,12 +86,12 @@ def test_a_sweep_over_devices_moves_each_to_its_own(paceline, cnn, folder):
 
 def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn, folder):
     first = answer(paceline("simulate", str(cnn), "--json"))
-    from calibrate.fit.writing import write_workload
+    from calibrate.fit.writing import write_fitted
     from simulator import load_scenario
     from simulator.resolve.resolve import resolve
     from simulator.spec.workload import Workload
 
-    write_workload(Workload.model_validate(first["scenario"]["workload"]), folder / "printed.toml")
+    write_fitted(Workload.model_validate(first["scenario"]["workload"]), folder / "printed.toml")
     again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=printed.toml"))
     assert again["scenario_hash"] == first["scenario_hash"]
     assert again["throughput_samples_per_s"] == first["throughput_samples_per_s"]
@@ -99,7 +99,7 @@ def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn,
     assert there["moved"]["to_device"] == "Tesla K80 (one die)"
     # a workload that was moved once stays where it is
     moved = resolve(load_scenario(cnn)).workload
-    write_workload(moved, folder / "moved.toml")
+    write_fitted(moved, folder / "moved.toml")
     again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=moved.toml"))
     assert (again["throughput_samples_per_s"], again["moved"]) == (first["throughput_samples_per_s"], first["moved"])
     elsewhere = paceline("simulate", str(cnn), "--set", "workload.use=moved.toml", "--set", "cluster.use=p2.xlarge")

@@ -11,7 +11,7 @@ import pytest
 from support.command_line import Answer
 
 import calibrate
-from calibrate.fit.writing import write_workload
+from calibrate.fit.writing import write_fitted
 from simulator.catalogue.loading import load_workload
 from simulator.spec.workload import Workload
 
@@ -27,7 +27,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def calibrate_(model: str, *, out: Path, **options: Any) -> Workload:
         asked.append({"model": model, **options})
         its = fitted.model_copy(update={"provenance": {**fitted.provenance, "command": options["command"]}})
-        write_workload(its, out, force=options["force"])
+        write_fitted(its, out, force=options["force"])
         return its
 
     monkeypatch.setattr("paceline.api.calibrate", calibrate_)

@@ -390,11 +390,11 @@ def test_times_that_the_scenario_sets_itself_are_not_moved():
 
 
 def test_a_workload_of_the_catalogue_that_was_measured_there_is_found(tmp_path: Path, monkeypatch):
-    from calibrate.fit.writing import write_workload
+    from calibrate.fit.writing import write_fitted
 
     monkeypatch.chdir(tmp_path)
     for name, device, per_sample in (("on-v100", V100, 1e-3), ("on-a100", A100, 4e-4)):
-        write_workload(
+        write_fitted(
             workload(device, name=name, model="mine", forward=Affine(base_s=0.0, per_sample_s=per_sample)), tmp_path / f"{name}.toml"
         )
     (tmp_path / "models" / "workloads").mkdir(parents=True)
