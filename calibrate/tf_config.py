@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ import tomlkit
 from calibrate.profiling import check_address
 from simulator.base.errors import InputError
 from simulator.base.text import Short, counted, listed
-from simulator.catalogue.loading import scenario_from_table
-from simulator.scenario import Scenario
 
 _JOBS = ("chief", "worker", "ps", "evaluator")
 _EXAMPLE = '{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"], "chief": ["h4:2222"]}}'
@@ -70,12 +67,12 @@ class TfCluster(Short):
     @property
     def workers_by_host(self) -> Counter[str]:
         """Hosts with how many workers each has, in the order in which they are named."""
-        return Counter(map(_host, self.workers))
+        return Counter(address.rpartition(":")[0] for address in self.workers)
 
     @property
     def servers_by_host(self) -> Counter[str]:
         """Hosts with how many parameter servers each has, in the order in which they are named."""
-        return Counter(map(_host, self.servers))
+        return Counter(address.rpartition(":")[0] for address in self.servers)
 
     @property
     def colocated(self) -> bool:
@@ -152,23 +149,12 @@ def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "et
     for line in (_summary(cluster), *_remarks(cluster)):
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
-    document.add("workload", _table({"use": workload, "batch_per_replica": batch}))
-    document.add("cluster", _table({"use": link, **_layout(cluster, devices_per_worker)}))
+    document.add("workload", {"use": workload, "batch_per_replica": batch})
+    document.add("cluster", {"use": link, **_layout(cluster, devices_per_worker)})
     document["cluster"]["use"].comment("hardware and links: addresses tell nothing of them")
-    document.add("strategy", _table(_strategy(cluster, devices_per_worker)))
-    document.add("run", _table({"steps": 100, "seed": 1}))
+    document.add("strategy", _strategy(cluster, devices_per_worker))
+    document.add("run", {"steps": 100, "seed": 1})
     return tomlkit.dumps(document)
-
-
-def scenario_of(text: str, source: str, beside: Path | None = None) -> Scenario:
-    """The scenario that a text describes, validated; ``source`` names it in messages.
-
-    Raises
-    ------
-    ScenarioError
-        It breaks a rule, or names a workload or cluster that there is not.
-    """
-    return scenario_from_table(tomllib.loads(text), source, beside)
 
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
@@ -227,19 +213,8 @@ def _check(jobs: dict[str, tuple[str, ...]], source: str) -> None:
         raise InputError(f"{source}: cluster.worker: is missing, so nobody trains; name the workers' addresses")
 
 
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]
-
-
 def _shown(value: Any) -> str:
     return f"{json.dumps(value)[:40]}"
-
-
-def _table(data: dict[str, Any]) -> Any:
-    table = tomlkit.table()
-    for key, value in data.items():
-        table.add(key, value)
-    return table
 
 
 def _strategy(cluster: TfCluster, devices_per_worker: int) -> dict[str, Any]:
@@ -273,7 +248,7 @@ def _nodes_needed(cluster: TfCluster) -> int:
 
 def _summary(cluster: TfCluster) -> str:
     parts = [("worker", cluster.workers, cluster.workers_by_host), ("parameter server", cluster.servers, cluster.servers_by_host)]
-    tasks = (f"{_some(len(tasks), name)} on {_some(len(hosts), 'host')}" for name, tasks, hosts in parts if tasks)
+    tasks = (f"{counted(len(tasks), name)} on {counted(len(hosts), 'host')}" for name, tasks, hosts in parts if tasks)
     return f"Taken from a TF_CONFIG: {', '.join(tasks)}."
 
 
@@ -295,10 +270,6 @@ def _remarks(cluster: TfCluster) -> Iterator[str]:
         yield f"{counts.pop()} workers share a host: here each has a device of its own; where they share one, see replicas_per_device."
     shared = set(cluster.servers_by_host) & set(cluster.workers_by_host)
     if shared and not cluster.colocated:
-        yield f"Both servers and workers are on {_some(len(shared), 'host')}; here every server has a node of its own."
+        yield f"Both servers and workers are on {counted(len(shared), 'host')}; here every server has a node of its own."
     if _nodes_needed(cluster) != len(cluster.hosts):
-        yield f"It is laid out on {_some(_nodes_needed(cluster), 'node')}; the addresses name {_some(len(cluster.hosts), 'host')}."
-
-
-def _some(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+        yield f"It is laid out on {counted(_nodes_needed(cluster), 'node')}; the addresses name {counted(len(cluster.hosts), 'host')}."

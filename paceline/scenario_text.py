@@ -171,7 +171,7 @@ def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> f
     return value
 
 
-def scenario_of(text: str, source: str, beside: Path | None) -> Scenario:
+def scenario_of(text: str, source: str, beside: Path | None = None) -> Scenario:
     """The scenario that a text describes, validated; ``source`` names it in messages."""
     return scenario_from_table(tomllib.loads(text), source, beside)
 

@@ -38,8 +38,8 @@ class Event:
 
     Attributes
     ----------
-    name, short
-        As recorded, such as ``dense/MatMul:MatMul``, and its display name, such as ``MatMul``.
+    name
+        As recorded, such as ``dense/MatMul:MatMul``.
     start_s, end_s
         Seconds since the first timeline of the profile began.
     statistics
@@ -47,7 +47,6 @@ class Event:
     """
 
     name: str
-    short: str
     start_s: float
     end_s: float
     statistics: dict[str, Any]
@@ -191,7 +190,7 @@ def _timeline(line: dict[str, Any], origin_ns: int) -> Timeline:
     begun_ps = (line["start_ns"] - origin_ns) * 1000
     names = line["names"]
     events = [
-        Event(names[index][0], names[index][1], (begun_ps + offset_ps) * 1e-12, (begun_ps + offset_ps + duration_ps) * 1e-12, statistics)
+        Event(names[index][0], (begun_ps + offset_ps) * 1e-12, (begun_ps + offset_ps + duration_ps) * 1e-12, statistics)
         for index, offset_ps, duration_ps, statistics in line["events"]
     ]
     events.sort(key=lambda event: (event.start_s, -event.end_s))
@@ -263,15 +262,10 @@ def role_of(path: str, kind: str) -> Role:
     return "forward"
 
 
-def begin(op: Op) -> float:
-    """When an operation begins, by which they are sorted."""
-    return op.start_s
-
-
 def host_ops(lines: Iterable[Timeline]) -> list[Op]:
     """Operations that ran on the host's threads, in the order in which they began."""
     ops = []
-    for event in (event for line in lines for event in line.events):
+    for event in itertools.chain.from_iterable(line.events for line in lines):
         if match := _FULL_NAME.fullmatch(event.name):
             ops.append(Op(match[1], match[2], role_of(match[1], match[2]), event.start_s, event.end_s, _bytes(event)))
         elif event.name.startswith(_TRANSFER[-2:]):

@@ -1,6 +1,6 @@
 """Finds the training steps of a profile, and splits each into input, forward, backward, apply and communication.
 
-Which part an operation belongs to is decided in ops.py.
+Which part an operation belongs to is decided by :func:`calibrate.xplane.reading.role_of`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from statistics import median
+from typing import NamedTuple
 
-from calibrate.xplane.reading import Event, Op, Profile, Timeline, begin, device_ops, host_ops, uncovered_s, union_s, whole_number
+from calibrate.xplane.reading import Event, Op, Profile, Timeline, device_ops, host_ops, uncovered_s, union_s, whole_number
 from simulator.base.errors import CalibrationError
 
 _STEP_LINE = "Steps"
@@ -26,8 +28,7 @@ _HOW_TO_MARK = (
 )
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """One step: from its beginning to the beginning of the next.
 
     Attributes
@@ -162,7 +163,7 @@ def steps_of(profile: Profile) -> StepsOfProfile:
     """
     device = profile.devices[0] if profile.devices else ""
     own_line = next((line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE), None)
-    own = () if own_line is None else tuple(_windows_of(own_line.events)[0])
+    own = () if own_line is None else tuple(_windows(_marks_of(own_line.events))[0])
     try:
         marks = _host_marks(profile)
     except CalibrationError:
@@ -186,6 +187,7 @@ def steps_of(profile: Profile) -> StepsOfProfile:
 
 def _within_window(window: Window, ops: Sequence[Op]) -> Sequence[Op]:
     """The operations, sorted by their beginning, that begin in a step."""
+    begin = attrgetter("start_s")
     return ops[bisect_left(ops, window.start_s, key=begin) : bisect_left(ops, window.end_s, key=begin)]
 
 
@@ -204,7 +206,7 @@ def _host_marks(profile: Profile) -> Marks:
     """
     name, line, events = _marked(profile)
     traced = [event.start_s for event in line.events if str(event.statistics.get("tf_function_call", "")).startswith("traced")]
-    windows, pauses = _windows_of(events)
+    windows, pauses = _windows(_marks_of(events))
     kept = tuple(window for window in windows if not any(window.start_s <= start < window.end_s for start in traced))
     if not kept:
         raise CalibrationError(
@@ -240,7 +242,7 @@ def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence
     if not owned:
         raise CalibrationError(f"{profile.path}: nothing on {device} was launched within a step ({marks.name}); {_HOW_TO_MARK}")
     launches = sorted(owned.items(), key=lambda item: item[1][0].start_s)
-    windows, _ = _windows([(window.number, ran[0].start_s, max(op.end_s for op in ran)) for window, ran in launches])
+    windows, _ = _windows([Window(window.number, ran[0].start_s, max(op.end_s for op in ran)) for window, ran in launches])
     return dict(zip(windows, (ran for _, ran in launches), strict=True))
 
 
@@ -272,27 +274,25 @@ def _total_s(events: Iterable[Event]) -> float:
     return math.fsum(event.duration_s for event in events)
 
 
-def _number(event: Event, turn: int) -> int:
-    try:
-        return int(event.statistics.get("step_num", event.name))
-    except (TypeError, ValueError):
-        return turn
+def _marks_of(events: Sequence[Event]) -> list[Window]:
+    """Marks of steps, numbered as they say, or else in turn."""
+    numbers = [whole_number(event.statistics.get("step_num", event.name)) for event in events]
+    return [
+        Window(turn if number is None else number, event.start_s, event.end_s)
+        for turn, (number, event) in enumerate(zip(numbers, events, strict=True))
+    ]
 
 
-def _windows_of(events: Sequence[Event]) -> tuple[list[Window], int]:
-    return _windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(events)])
-
-
-def _windows(spans: list[tuple[int, float, float]]) -> tuple[list[Window], int]:
-    """Steps from (number, start, end of the mark), each lasting until the next begins, and how many pauses there were."""
-    spans = sorted(spans, key=lambda span: span[1])
-    if len(spans) < 2:
-        return [Window(*span) for span in spans], 0
-    periods = [after[1] - before[1] for before, after in itertools.pairwise(spans)]
+def _windows(marks: list[Window]) -> tuple[list[Window], int]:
+    """Steps, each from its mark until the next begins, and how many pauses there were."""
+    marks = sorted(marks, key=lambda mark: mark.start_s)
+    if len(marks) < 2:
+        return marks, 0
+    periods = [after.start_s - before.start_s for before, after in itertools.pairwise(marks)]
     longest = _PAUSE * median(periods)
     windows = [
-        Window(number, start, start + period if period <= longest else end)
-        for (number, start, end), period in zip(spans, [*periods, math.inf], strict=True)
+        mark._replace(end_s=mark.start_s + period) if period <= longest else mark
+        for mark, period in zip(marks, [*periods, math.inf], strict=True)
     ]
     return windows, sum(period > longest for period in periods)
 
@@ -307,12 +307,9 @@ def _on_host(window: Window, ops: Sequence[Op], waits: Sequence[tuple[float, flo
     gradients = [op for op in ops if op.role == "gradient"]
     if not gradients:
         return MeasuredStep(window.number, whole_s, input_s, whole_s - input_s, None, None, 0.0, tuple(ops))
-    begun = min(op.start_s for op in gradients)
-    ended = min(max(op.end_s for op in gradients), window.end_s)
-    before = Window(window.number, window.start_s, begun)
-    waited_before_s = union_s(_within(before, waits))
-    forward_s = begun - window.start_s - waited_before_s
-    apply_s = window.end_s - ended - union_s(_within(Window(window.number, ended, window.end_s), waits))
+    begun, ended = min(op.start_s for op in gradients), min(max(op.end_s for op in gradients), window.end_s)
+    forward_s = begun - window.start_s - union_s(_within(window._replace(end_s=begun), waits))
+    apply_s = window.end_s - ended - union_s(_within(window._replace(start_s=ended), waits))
     return MeasuredStep(window.number, whole_s, input_s, forward_s, whole_s - input_s - forward_s - apply_s, apply_s, 0.0, tuple(ops))
 
 
@@ -321,8 +318,7 @@ def _on_device(window: Window, ops: Sequence[Op], waits: Sequence[tuple[float, f
     whole_s = window.end_s - window.start_s
     last_s = max((op.end_s for op in ops), default=window.end_s)
     idle_s = max(window.end_s - last_s, 0.0)
-    idle = Window(window.number, min(last_s, window.end_s), window.end_s)
-    input_s = union_s(_within(idle, waits))
+    input_s = union_s(_within(window._replace(start_s=min(last_s, window.end_s)), waits))
     computing = [(op.start_s, op.end_s) for op in ops if op.role not in ("communication", "copy")]
     collectives = [(op.start_s, op.end_s) for op in ops if op.role == "communication"]
     collective_s = uncovered_s(collectives, computing)

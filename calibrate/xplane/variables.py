@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -173,7 +174,7 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
         *layer, _ = name.split(":")[0].split("/")
         if layer:
             layers[tuple(layer)].append(name)
-    best = max((_owners(layers, ops, alike) for alike in (_equal, _numbered, _either)), key=len)
+    best = max((_owners(layers, ops, alike) for alike in (operator.eq, _numbered, _either)), key=len)
     return {name: _ready(name.split(":")[0].rpartition("/")[2], own) for layer, own in best.items() for name in layers[layer]}
 
 
@@ -207,16 +208,12 @@ def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     return tuple(rows)
 
 
-def _equal(scope: str, layer: str) -> bool:
-    return scope == layer
-
-
 def _numbered(scope: str, layer: str) -> bool:
     return scope.startswith(layer) and re.fullmatch(r"_\d+", scope[len(layer) :]) is not None
 
 
 def _either(scope: str, layer: str) -> bool:
-    return _equal(scope, layer) or _numbered(scope, layer)
+    return scope == layer or _numbered(scope, layer)
 
 
 def _owners(

@@ -245,7 +245,8 @@ def scenario_of_tf_config(
     >>> scenario.replicas, scenario.strategy.kind
     (2, 'multi-worker-mirrored')
     """
-    from calibrate.tf_config import scenario_of, scenario_text
+    from calibrate.tf_config import scenario_text
+    from paceline.scenario_text import scenario_of
     from simulator.base.files import EDITED, Output
 
     output = None if out is None else Output(Path(out), EDITED, force=force)

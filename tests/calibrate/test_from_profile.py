@@ -159,7 +159,7 @@ def test_communication_and_copies_are_counted_with_their_bytes(tmp_path: Path) -
 
 
 def test_a_statistic_that_is_no_number_counts_as_not_recorded(tmp_path: Path) -> None:
-    event = Event("a:b", "b", 0.0, 1.0, {"element_size": "(64,)", "bytes_transferred": "", "correlation_id": 7, "step_num": -1})
+    event = Event("a:b", 0.0, 1.0, {"element_size": "(64,)", "bytes_transferred": "", "correlation_id": 7, "step_num": -1})
     assert [event.number(name) for name in event.statistics] == [None, None, 7, None]
     sample = gpu_sample()
     whole = made(sample, tmp_path / "whole")

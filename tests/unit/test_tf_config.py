@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from calibrate.tf_config import read_tf_config, scenario_of, scenario_text
+from calibrate.tf_config import read_tf_config, scenario_text
 from paceline.cli.app import main
+from paceline.scenario_text import scenario_of
 from simulator import Scenario
 from simulator.base.errors import InputError
 
