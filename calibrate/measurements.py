@@ -1,8 +1,9 @@
 """Measurement files (NDJSON): what a line may hold, a class for each kind; how files are named, read and checked.
 
 Probes cannot import this: what ``recorder.write(KIND, ...)`` gets in ``calibrate/probes`` and ``evidence/probes`` must have the kinds
-and fields of these classes. Files that users keep must stay readable, so a new field needs a default. The version also stands in
-``calibrate/probes/recording.py``, which adds the checksum of each line that :mod:`simulator.base.files` checks.
+and fields of these classes. Files that users keep must stay readable, so a new field needs a default; a study may have
+records of its own. The version also stands in ``calibrate/probes/recording.py``, which adds the checksum of each line that
+:mod:`simulator.base.files` checks.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class _OfStretch(Record):
     epoch: Literal["first", "later"]
 
 
-class _OfRepeat(Record):
+class OfRepeat(Record):
+    """One line of a repeat of the testbed."""
+
     repeat: Count
 
 
@@ -295,7 +298,7 @@ class Exchange(Record, kind="exchange", timed=True):
     seconds: Positive
 
 
-class Updated(_OfRepeat, kind="update"):
+class Updated(OfRepeat, kind="update"):
     """One step of one worker of the testbed; times are seconds since the common start."""
 
     worker: Annotated[int, Field(ge=-1, le=_MOST_COUNTED)]
@@ -307,7 +310,7 @@ class Updated(_OfRepeat, kind="update"):
     version: Count
 
 
-class JobEvent(_OfRepeat, kind="event"):
+class JobEvent(OfRepeat, kind="event"):
     """Something that happened to a job of the testbed beside its steps; times are seconds since the first common start.
 
     ``launched`` and ``started`` are of all tasks of an attempt; ``killed``, ``missed`` (it was
@@ -326,27 +329,7 @@ class JobEvent(_OfRepeat, kind="event"):
     message: str = ""
 
 
-class StagePass(_OfRepeat, kind="pass"):
-    """One pass of one stage of a model that is on several devices; times are seconds since the common start."""
-
-    step: Count
-    stage: Count
-    phase: Literal["forward", "backward", "apply"]
-    micro_batch: Count
-    begun_s: float
-    ended_s: float
-
-
-class Span(Record, kind="span"):
-    """A part of a whole training; times are seconds since the start of its process, epochs count from 0 on."""
-
-    what: Literal["step", "evaluation step", "evaluation", "checkpoint", "epoch", "job"]
-    epoch: Count
-    began_s: NotNegative
-    ended_s: NotNegative
-
-
-class Used(_OfRepeat, kind="used"):
+class Used(OfRepeat, kind="used"):
     """What one task of the testbed has sent, received and computed between the common start and its end."""
 
     task: str
@@ -356,14 +339,14 @@ class Used(_OfRepeat, kind="used"):
     system_s: NotNegative
 
 
-class LinkCheck(_OfRepeat, kind="link"):
+class LinkCheck(OfRepeat, kind="link"):
     """How fast plain sockets moved bytes between two hosts of the testbed."""
 
     asked_bytes_per_s: Positive
     bytes_per_s: Positive
 
 
-class Repeat(_OfRepeat, kind="repeat", timed=True):
+class Repeat(OfRepeat, kind="repeat", timed=True):
     """A repeat of the testbed came to its end; all of its records stand before this one."""
 
     clock_drift_s: float

@@ -97,36 +97,21 @@ def run_probes(
     """
     if timeout_s is not None and not timeout_s > 0:
         raise InputError(f"`timeout_s={timeout_s:g}`: must be above 0 seconds")
-    executable = python or sys.executable
     with contextlib.ExitStack() as stack:
         folder, environment = stack.enter_context(probing(*(checkpoints_beside(out) for _, out in runs)))
-        children: list[subprocess.Popen[bytes]] = []
-        errors: list[IO[bytes]] = []
-        try:
-            for number, (arguments, out) in enumerate(runs):
-                errors.append(stack.enter_context((folder / f"errors-{number}").open("w+b")))
-                children.append(
-                    subprocess.Popen(  # noqa: S603 - the Python that the user named
-                        command_of(probe, [*arguments, "--out", str(out)], executable),
-                        stdout=subprocess.PIPE,
-                        stderr=errors[-1],
-                        stdin=subprocess.DEVNULL,
-                        env=environment,
-                        start_new_session=True,
-                    )
-                )
+        errors = [stack.enter_context((folder / f"errors-{number}").open("w+b")) for number in range(len(runs))]
+        with contextlib.ExitStack() as started:
+            children = [
+                started.enter_context(_child(probe, [*arguments, "--out", str(out)], python, environment, stderr=printed))
+                for (arguments, out), printed in zip(runs, errors, strict=True)
+            ]
             timed_out = _follow(children, timeout_s, progress)
             failed = [child.poll() not in (0, None) for child in children]
-        except OSError as error:
-            raise _not_run(executable, error) from None
-        finally:
-            for child in children:
-                stop(child)
         if timed_out:
             raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (`timeout_s`); {kept_in(*(out for _, out in runs))}")
         for child, wrong, (_, out), printed in zip(children, failed, runs, errors, strict=True):
             if wrong:
-                message = _explained(child.returncode, out, printed, executable)
+                message = _explained(child.returncode, out, printed, python or sys.executable)
                 raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
 
 
@@ -149,26 +134,21 @@ def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout
     CalibrationError
         That Python has no TensorFlow, it took too long, or it broke.
     """
-    executable = python or sys.executable
-    try:
-        with probing() as (folder, environment):
-            out = folder / "read"
-            command = command_of(probe, [*arguments, "--out", str(out)], executable)
-            done = subprocess.run(  # noqa: S603 - the Python that the user named
-                command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s
-            )
-            if done.returncode == 0:
-                return out.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _not_run(executable, error) from None
-    except subprocess.TimeoutExpired:
-        raise CalibrationError(f"reading was given up after {timeout_s:g} s (`timeout_s`)") from None
-    said = _last_line(done.stderr, "it printed nothing")
-    if done.returncode == _EXIT_NOT_INSTALLED:
-        raise CalibrationError(_not_installed("tensorflow", executable, f"({said}), whose classes read the file"))
-    if done.returncode == _EXIT_USAGE:
+    with probing() as (folder, environment):
+        out = folder / "read"
+        with _child(probe, [*arguments, "--out", str(out)], python, environment) as child:
+            try:
+                _, printed = child.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                raise CalibrationError(f"reading was given up after {timeout_s:g} s (`timeout_s`)") from None
+        if child.returncode == 0:
+            return out.read_text(encoding="utf-8")
+    said = _last_line(printed, "it printed nothing")
+    if child.returncode == _EXIT_NOT_INSTALLED:
+        raise CalibrationError(_not_installed("tensorflow", python or sys.executable, f"({said}), whose classes read the file"))
+    if child.returncode == _EXIT_USAGE:
         raise InputError(said)
-    raise CalibrationError(said if done.returncode > 0 else f"the reader was killed by signal {-done.returncode}: {said}")
+    raise CalibrationError(said if child.returncode > 0 else f"the reader was killed by signal {-child.returncode}: {said}")
 
 
 def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
@@ -190,30 +170,39 @@ def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready:
     KeyboardInterrupt
         Ctrl-C; the child is stopped first.
     """
-    executable = python or sys.executable
-    with probing() as (_, environment):
-        try:
-            # the probe ends when its standard input is closed, so also when this process is killed
-            child = subprocess.Popen(  # noqa: S603 - the Python that the user named
-                command_of(probe, arguments, executable),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-                text=True,
-            )
-        except OSError as error:
-            raise _not_run(executable, error) from None
-        try:
-            assert child.stdout is not None
-            assert child.stderr is not None
-            for line in child.stdout:
-                if line.startswith("@serving") and ready is not None:
-                    ready()
-            return _last_line(child.stderr.read(), "the server ended without a word")
-        finally:
-            stop(child)
+    # the probe ends when its standard input is closed, so also when this process is killed
+    with probing() as (_, environment), _child(probe, arguments, python, environment, stdin=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        for line in child.stdout:
+            if line.startswith(b"@serving") and ready is not None:
+                ready()
+        return _last_line(child.stderr.read(), "the server ended without a word")
+
+
+@contextlib.contextmanager
+def _child(
+    probe: str,
+    arguments: Sequence[str],
+    python: str | None,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    stderr: IO[bytes] | int = subprocess.PIPE,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A probe's process, which is stopped in the end."""
+    command, piped = command_of(probe, arguments, python), subprocess.PIPE
+    try:
+        # S603: the Python that the user named
+        child = subprocess.Popen(command, stdin=stdin, stdout=piped, stderr=stderr, env=environment, start_new_session=True)  # noqa: S603
+    except OSError as error:
+        raise InputError(
+            f"`python`: {python or sys.executable!r} cannot be run: {error.strerror or error}; "
+            "give the path of a Python that has the model's backend"
+        ) from None
+    try:
+        yield child
+    finally:
+        stop(child)
 
 
 @contextlib.contextmanager
@@ -259,12 +248,6 @@ def command_of(probe: str, arguments: Sequence[str], python: str | None = None) 
     return [python or sys.executable, "-B", str(PROBES), probe, *arguments]
 
 
-def _not_run(executable: str, error: OSError) -> InputError:
-    return InputError(
-        f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has the model's backend"
-    )
-
-
 def _not_installed(framework: str, executable: str, why: str, backend: str = "tensorflow") -> str:
     """That a Python lacks a framework: of TensorFlow, JAX and PyTorch the extra of that name brings all that is needed."""
     extra = backend if framework == "keras" else framework
@@ -274,8 +257,8 @@ def _not_installed(framework: str, executable: str, why: str, backend: str = "te
     )
 
 
-def _last_line(text: str, otherwise: str) -> str:
-    printed = [line.strip() for line in text.splitlines() if line.strip() and not _LOGGED.match(line)]
+def _last_line(text: bytes, otherwise: str) -> str:
+    printed = [line.strip() for line in text.decode("utf-8", "replace").splitlines() if line.strip() and not _LOGGED.match(line)]
     return printed[-1] if printed else otherwise
 
 
@@ -344,7 +327,7 @@ def kept_in(*outs: Path) -> str:
 def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> str:
     """One line: the exception that the probe recorded, or the last line it printed."""
     errors.seek(0)
-    last = _last_line(errors.read().decode("utf-8", "replace"), "it printed nothing")
+    last = _last_line(errors.read(), "it printed nothing")
     with contextlib.suppress(CalibrationError):
         measured = read_measurements(out)
         failure = measured.failure

@@ -12,15 +12,15 @@ workload). The same slowdown from testbed runs is estimated in :mod:`calibrate.t
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -258,10 +258,6 @@ class ConcurrentProcesses(NamedTuple):
     slowdown: BusyCoreSlowdown | None = None
 
 
-_Process = Mapping[int, Sequence[Array]]
-"""Step times of each undisturbed round of a process, by batch."""
-
-
 def is_concurrent(measured: Measurements) -> bool:
     """Whether a file is that of one process of several at once."""
     return measured.header.arguments.get("launch") is not None
@@ -281,12 +277,11 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
     accept
         Take disturbed rounds as well.
     """
-    launches: dict[int, list[_Process]] = defaultdict(list)
+    launches: dict[int, list[pd.DataFrame]] = defaultdict(list)
     for file in files:
         launch = launches[int(file.header.arguments["launch"])]
-        process = _undisturbed(file, accept)
-        if process and file.complete:
-            launch.append(process)
+        if file.complete and len(steps := _undisturbed(file, accept)):
+            launch.append(steps)
     processes = max((int(str(file.header.arguments["together"]).rpartition(":")[2]) for file in files), default=0)
     whole = [launch for launch in launches.values() if len(launch) == processes]
     seen = f"{len(launches)} launches of {processes} processes at once"
@@ -294,68 +289,63 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
         seen += f", {len(launches) - len(whole)} of them disturbed or stopped and left out"
     if len(whole) < 2 or processes < 2:
         return ConcurrentProcesses(SharedSpread(), f"{seen}: too few to tell what processes of one machine share")
-    # that a process of a launch was kept to
-    cores = len(str(files[0].header.arguments.get("cores") or "0").split(","))
-    slowdown = _slowdown(whole, [process for file in alone if (process := _undisturbed(file, accept))], (processes - 1) * cores)
-    shared = shared_spread(*_levels(whole))
+    together = pd.concat([steps for launch in whole for steps in launch], keys=range(len(whole) * processes))
+    shared = shared_spread(*_levels(together, processes))
     low, high = shared.interval_90
     if shared.share is None:
         text = f"{seen}: what they share is not determined; more launches or processes would"
     else:
         text = f"{seen}: they share {format_share(shared.share)} of their variance, 90%: {format_interval(low, high, 'share')}"
+    slowdown, runs = None, [steps for file in alone if len(steps := _undisturbed(file, accept))]
+    if runs:
+        # that a process of a launch was kept to
+        cores = len(str(files[0].header.arguments.get("cores") or "0").split(","))
+        slowdown = _slowdown(together, pd.concat(runs, keys=range(len(runs))), processes, (processes - 1) * cores)
     if slowdown is not None:
         low, high = slowdown.interval_90
         text += f"; a step takes {format_share(slowdown.value)} longer for each other busy core, 90%: {format_interval(low, high, 'share')}"
     return ConcurrentProcesses(shared, text, slowdown)
 
 
-def _undisturbed(measured: Measurements, accept: bool) -> _Process:
-    """A process without its disturbed rounds; empty where all were disturbed."""
+def _undisturbed(measured: Measurements, accept: bool) -> pd.DataFrame:
+    """The steps of a process without those of disturbed rounds; empty where all were disturbed."""
     try:
         left_out = choose_rounds([measured], accept).left_out
     except CalibrationError:
-        return {}
-    rounds: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for step in measured.of(StepTime):
-        if (0, step.round) not in left_out:
-            rounds[step.batch][step.round].append(step.seconds)
-    return {batch: [np.array(times) for times in by_round.values()] for batch, by_round in rounds.items()}
+        return pd.DataFrame()
+    kept = [(step.batch, step.round, step.seconds) for step in measured.of(StepTime) if (0, step.round) not in left_out]
+    return pd.DataFrame(kept, columns=["batch", "round", "seconds"])
 
 
-def _common_batches(processes: Sequence[_Process]) -> list[int]:
-    return sorted(set.intersection(*map(set, processes)))
+def _means(steps: pd.DataFrame) -> pd.DataFrame:
+    """Mean step of each process, a row each, at each batch size that all of them have."""
+    return steps.groupby([_PROCESS, "batch"])["seconds"].mean().unstack().dropna(axis="columns")
 
 
-def _slowdown(launches: Sequence[Sequence[_Process]], alone: Sequence[_Process], others: int) -> BusyCoreSlowdown | None:
-    batches = _common_batches([*alone, *itertools.chain(*launches)])
-    if not alone or not batches:
+def _slowdown(together: pd.DataFrame, alone: pd.DataFrame, processes: int, others: int) -> BusyCoreSlowdown | None:
+    beside, by_itself = _means(together), _means(alone)
+    batches = beside.columns.intersection(by_itself.columns)
+    if batches.empty:
         return None
-
-    def times(process: _Process) -> Array:
-        return np.array([np.mean(np.concatenate(process[batch])) for batch in batches])
-
-    base = np.mean([times(process) for process in alone], axis=0)
-    apart = np.array([np.mean(times(process) / base) for process in alone])
-    together = np.array([np.mean([times(process) / base for process in launch]) for launch in launches])
+    base = by_itself[batches].mean()
+    apart = (by_itself[batches] / base).mean(axis="columns").to_numpy()
+    longer = (beside[batches] / base).mean(axis="columns").to_numpy().reshape(-1, processes).mean(axis=1)
     # runs alone are few, and scatter as launches do
-    variance = float((((apart - 1.0) ** 2).sum() + ((together / together.mean() - 1.0) ** 2).sum()) / (len(apart) + len(together) - 2))
-    error = float(together.mean()) * np.sqrt(variance * (1.0 / len(together) + 1.0 / len(apart)))
-    return BusyCoreSlowdown(max(float(together.mean()) - 1.0, 0.0) / others, float(error) / others)
+    variance = float((((apart - 1.0) ** 2).sum() + ((longer / longer.mean() - 1.0) ** 2).sum()) / (len(apart) + len(longer) - 2))
+    error = float(longer.mean()) * np.sqrt(variance * (1.0 / len(longer) + 1.0 / len(apart)))
+    return BusyCoreSlowdown(max(float(longer.mean()) - 1.0, 0.0) / others, float(error) / others)
 
 
-def _levels(launches: Sequence[Sequence[_Process]]) -> tuple[Array, float]:
+def _levels(steps: pd.DataFrame, processes: int) -> tuple[Array, float]:
     """Speed of each process, shape (launches, processes), as a share of the mean of all; and the variance of a speed that is noise."""
-    processes = list(itertools.chain(*launches))
-    batches = _common_batches(processes)
-    means = {batch: float(np.mean(np.concatenate([times for process in processes for times in process[batch]]))) for batch in batches}
-    levels = [
-        [float(np.mean([np.mean(np.concatenate(process[batch])) / means[batch] for batch in batches])) for process in launch]
-        for launch in launches
-    ]
-    noises = []
-    for process in processes:
-        scatter = [np.concatenate([times / means[batch] - np.mean(times) / means[batch] for times in process[batch]]) for batch in batches]
-        rounds = [len(process[batch]) for batch in batches]
-        each = [float(np.sum(rest**2)) / max(len(rest) - count, 1) / len(rest) for rest, count in zip(scatter, rounds, strict=True)]
-        noises.append(float(np.mean(each)) / len(batches))
-    return np.array(levels), float(np.mean(noises))
+    means = _means(steps)
+    steps = steps[steps["batch"].isin(means.columns)]
+    whole = steps.groupby("batch")["seconds"].mean()
+    levels = (means / whole).mean(axis="columns").to_numpy().reshape(-1, processes)
+    rest = (steps["seconds"] - steps.groupby([_PROCESS, "batch", "round"])["seconds"].transform("mean")) / steps["batch"].map(whole)
+    of_process = steps.assign(squares=rest**2).groupby([_PROCESS, "batch"]).agg({"squares": "sum", "seconds": "size", "round": "nunique"})
+    freedom = np.maximum(of_process["seconds"] - of_process["round"], 1)
+    return levels, float((of_process["squares"] / freedom / of_process["seconds"]).mean()) / len(whole)
+
+
+_PROCESS = pd.Grouper(level=0)

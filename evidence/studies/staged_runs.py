@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from calibrate.measurements import LinkCheck, Note, Repeat, StagePass, Updated, new_file, read_measurements
+from calibrate.measurements import Count, LinkCheck, Note, OfRepeat, Repeat, Updated, new_file, read_measurements
 from calibrate.probing import Progress, run_probe
 from calibrate.profiling import check_target
 from calibrate.testbed.platform import PRIORS
@@ -48,6 +48,17 @@ _OTHERS = 0.05
 _ATTEMPTS = 4
 _BY_ADDRESS = 1e15
 """Bytes per second of a link on which tensors are handed over by address."""
+
+
+class StagePass(OfRepeat, kind="pass"):
+    """One pass of one stage of a model that is on several devices; times are seconds since the common start."""
+
+    step: Count
+    stage: Count
+    phase: Literal["forward", "backward", "apply"]
+    micro_batch: Count
+    begun_s: float
+    ended_s: float
 
 
 class StagedSetting(Spec):

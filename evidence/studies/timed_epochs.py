@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from calibrate.measurements import Load, Measurements, MeasurementsError, Span, new_file, read_measurements
+from calibrate.measurements import Count, Load, Measurements, MeasurementsError, NotNegative, Record, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import check_target
 from evidence.studies import begin_rows
@@ -27,6 +27,15 @@ from simulator.base.files import check_folder, read_toml
 from simulator.base.spec import Spec
 from simulator.base.text import digits
 from simulator.base.validation_errors import validated
+
+
+class Span(Record, kind="span"):
+    """A part of a whole training; times are seconds since the start of its process, epochs count from 0 on."""
+
+    what: Literal["step", "evaluation step", "evaluation", "checkpoint", "epoch", "job"]
+    epoch: Count
+    began_s: NotNegative
+    ended_s: NotNegative
 
 
 class JobSetting(Spec):

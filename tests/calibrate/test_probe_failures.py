@@ -119,8 +119,8 @@ def test_what_tensorflow_and_keras_say_is_cut_down_to_what_was_wrong(message: st
 
 
 def test_the_last_line_is_none_that_tensorflow_always_logs() -> None:
-    logged = "I0000 00:00:1 1 cudart_stub.cc:31] Could not find cuda drivers\n2026-01-01 00:00:00.1 W tensorflow/core: no GPU\n"
-    assert probing._last_line("it broke\n" + logged, "nothing") == "it broke"
+    logged = b"I0000 00:00:1 1 cudart_stub.cc:31] Could not find cuda drivers\n2026-01-01 00:00:00.1 W tensorflow/core: no GPU\n"
+    assert probing._last_line(b"it broke\n" + logged, "nothing") == "it broke"
     assert probing._last_line(logged, "nothing") == "nothing"
 
 

@@ -11,9 +11,9 @@ from support.measurements import FINGERPRINT, header, write_lines
 from support.needs import needs_tensorflow
 
 import calibrate
-from calibrate.measurements import MeasurementsError, Span, read_measurements
+from calibrate.measurements import MeasurementsError, read_measurements
 from evidence.studies.first_epochs import MARKS, compared, compared_jobs, in_parts, into_page, jobs_of_rows, scenario_of, whole_jobs
-from evidence.studies.timed_epochs import JobSetting, measure_job, read_job, read_job_settings
+from evidence.studies.timed_epochs import JobSetting, Span, measure_job, read_job, read_job_settings
 from simulator import simulate
 from simulator.base.errors import InputError
 
