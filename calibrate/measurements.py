@@ -22,7 +22,7 @@ from simulator.base.errors import CalibrationError
 from simulator.base.files import CHANGED, checksum_holds, mistaken
 from simulator.base.files import KEY as CHECKSUM
 from simulator.base.text import printable
-from simulator.base.validation_errors import quoted, rule_of
+from simulator.base.validation_errors import fault_of
 
 SCHEMA_VERSION = 1
 
@@ -589,7 +589,7 @@ def read_measurements(path: Path, probe: str | None = None) -> Measurements:
         try:
             records.append(_record(data))
         except ValidationError as error:
-            raise _refused(path, number, _sentence(error)) from None
+            raise _refused(path, number, fault_of(error)) from None
         except (LookupError, TypeError) as error:
             raise _refused(path, number, error.args[0]) from None
         except RecursionError:
@@ -625,17 +625,6 @@ def _refused(path: Path, number: int, fault: str) -> MeasurementsError:
 def _hint(number: int) -> str:
     """What to try about a faulty line: without the first, which is the header, a file says nothing."""
     return _OTHER_FILE if number == 1 else "delete the line, or measure again"
-
-
-def _sentence(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(printable(str(part))[:60] for part in problem["loc"])
-    if problem["type"] == "missing":
-        return f"{place} is missing"
-    if problem["type"] == "extra_forbidden":
-        return f"{place} is no field of this record"
-    shown = "" if isinstance(problem["input"], (dict, list)) else f"{printable(quoted(problem['input']))} "
-    return f"{place}: {shown}{rule_of(problem)}" if place else rule_of(problem)
 
 
 def _shown(line: bytes) -> str:

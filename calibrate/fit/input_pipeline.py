@@ -117,8 +117,41 @@ class _Setting:
         return _Setting(rounds, self.of_cpu_s, self.batches)
 
 
-_Settings: TypeAlias = Mapping[tuple[int, int], _Setting]
-"""By batch size and number of calls."""
+class _Settings(dict[int, _Setting]):
+    """What was measured at one batch size, by number of calls."""
+
+    @property
+    def fewest(self) -> int:
+        """Calls, with which threads wait for cores the least."""
+        return min(self)
+
+    @property
+    def account(self) -> _Costs | None:
+        """By tf.data's own account at the fewest calls; none where it gives none."""
+        known = [turn.account for turn in self[self.fewest].rounds if turn.account is not None]
+        if not known:
+            return None
+        costs = _Costs(*np.median(np.array(known), axis=0).tolist())
+        # stages that wait, as for storage, may stop tf.data's count: such an account tells nothing of where the time goes
+        explained_s = max(costs.serial_s, costs.parallel_s / self.fewest)
+        return costs if explained_s > _EXPLAINS * self[self.fewest].mean_s else None
+
+    def limited(self, cores: int) -> dict[int, bool]:
+        """For each number of calls that a part is fitted from, whether calls are the limit."""
+        if (known := self.account) is not None:
+            return {calls: known.parallel_s / calls >= known.serial_s for calls in sorted(self)}
+        # by the clock; without those that wait for cores
+        usable = {
+            calls: setting
+            for calls, setting in sorted(self.items())
+            if calls == self.fewest or calls <= cores or setting.cpu_s <= _FULL * cores * setting.mean_s
+        }
+        least, first = min(usable.values(), key=lambda setting: (setting.mean_s, setting.error_s, setting.cpu_s)), usable[self.fewest]
+        falls = first.mean_s - least.mean_s > max(_FALLS * first.mean_s, 2.0 * float(np.hypot(first.error_s, least.error_s)))
+        return {
+            calls: falls and (calls == self.fewest or setting.mean_s * calls < first.mean_s * self.fewest / _SCALES)
+            for calls, setting in usable.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -127,8 +160,8 @@ class _Epochs:
 
     Attributes
     ----------
-    settings
-        By batch size and number of calls.
+    table
+        By batch size and number of calls, in the order of measuring.
     cores
         Of the machine.
     parallel
@@ -137,29 +170,25 @@ class _Epochs:
         Whether disturbed rounds had to be taken.
     """
 
-    settings: _Settings
+    table: Mapping[tuple[int, int], _Setting]
     cores: int
     parallel: bool
     disturbed: bool
 
     @cached_property
+    def sizes(self) -> dict[int, _Settings]:
+        """By batch size, ascending."""
+        return _by_size(self.table)
+
+    @cached_property
     def limited(self) -> dict[int, dict[int, bool]]:
         """By batch size, for each number of calls that a part is fitted from, whether calls are the limit."""
-        return {batch: self._limits(batch) for batch in sorted({batch for batch, _ in self.settings})}
-
-    def _limits(self, batch: int) -> dict[int, bool]:
-        by_calls = _by_calls(self.settings, batch)
-        known = _accounted(by_calls)
-        return (
-            limited_by_clock(by_calls, self.cores)
-            if known is None
-            else {calls: known.parallel_s / calls >= known.serial_s for calls in sorted(by_calls)}
-        )
+        return {batch: settings.limited(self.cores) for batch, settings in self.sizes.items()}
 
     @property
     def unaccounted(self) -> list[int]:
         """Batch sizes whose parts clock and CPU time alone tell apart."""
-        return [batch for batch in self.limited if _accounted(_by_calls(self.settings, batch)) is None]
+        return [batch for batch, settings in self.sizes.items() if settings.account is None]
 
     def doubt(self) -> str:
         """Why clock and CPU time cannot tell the parts apart; nothing where they can, or need not."""
@@ -169,12 +198,17 @@ class _Epochs:
             return "only one number of calls was measured that had cores enough (two are needed, such as `calls` 1,2)"
         return "other processes disturbed the rounds" if self.disturbed else ""
 
-    def lines(self, settings: _Settings, serial_end: bool | None = None) -> list[float]:
-        """Base and slope of both parts as lines through the batch sizes; from one size alone all counts as the samples'.
+    def lines(self) -> list[float]:
+        """Base and slope of both parts as lines through the batch sizes; from one size alone all counts as the samples'."""
+        return self._lines(self.sizes)
 
-        ``settings`` are these, or drawn from them; with ``serial_end``, at that end of what the clock leaves open.
-        """
-        costs = {batch: self._costs(settings, batch, serial_end) for batch in self.limited}
+    def drawn_lines(self, rng: np.random.Generator) -> list[float]:
+        """The same of a bootstrap sample, at one end or the other of what the clock leaves open."""
+        again = _by_size({key: setting.drawn(rng) for key, setting in self.table.items()})
+        return self._lines(again, bool(rng.integers(2)))
+
+    def _lines(self, sizes: Mapping[int, _Settings], serial_end: bool | None = None) -> list[float]:
+        costs = {batch: self._costs(settings, self.limited[batch], serial_end) for batch, settings in sizes.items()}
         figures: list[float] = []
         for seconds in zip(*costs.values(), strict=True):
             if len(costs) < 2 or min(seconds) <= 0:
@@ -183,79 +217,43 @@ class _Epochs:
                 figures += line_of_means(list(costs), seconds)
         return figures
 
-    def _costs(self, settings: _Settings, batch: int, serial_end: bool | None) -> _Costs:
-        by_calls, limited = _by_calls(settings, batch), self.limited[batch]
-        known = _accounted(by_calls)
-        if known is None:
-            sure = len(limited) > 1 and not self.disturbed
-            return _split_by_clock(by_calls, limited, serial_end, parallel=self.parallel, sure=sure)
-        serial, parallel = _fitted(by_calls, limited)
-        return _Costs(known.serial_s if serial is None else serial, known.parallel_s if parallel is None else parallel)
+    def _costs(self, settings: _Settings, limited: Mapping[int, bool], serial_end: bool | None) -> _Costs:
+        """Parts of a batch's time, the likeliest, or at one end of what clock and CPU time leave open: as much as can be is serial or not.
+
+        They are sure where several numbers of calls were measured, and nothing else disturbed them. Otherwise every split is possible
+        that agrees with clock and CPU time.
+        """
+        known = settings.account
+        measured_s = [settings[calls].mean_s for calls, calls_limit in limited.items() if not calls_limit]
+        of_calls_s = [settings[calls].mean_s * calls for calls, calls_limit in limited.items() if calls_limit]
+        serial_s = float(np.mean(measured_s)) if measured_s else None if known is None else known.serial_s
+        parallel_s = float(np.mean(of_calls_s)) if of_calls_s else None if known is None else known.parallel_s
+        if serial_s is not None and parallel_s is not None and known is not None:
+            return _Costs(serial_s, parallel_s)
+        if parallel_s is None and serial_s is not None and not self.parallel:
+            return _Costs(serial_s, 0.0)
+        cpu_s = settings[min(limited)].cpu_s
+        shortest = min(settings[calls].mean_s for calls in limited)
+        most_parallel = min(settings[calls].mean_s * calls for calls in limited)
+        low = _Costs(min(max(0.0, cpu_s - most_parallel), shortest), min(max(0.0, cpu_s - shortest), most_parallel))
+        high = _Costs(shortest, most_parallel)
+        if len(limited) > 1 and not self.disturbed:
+            # without calls as the limit nobody waits for the parallel part, which can be no more than the CPU time that was used
+            bound = max(low.parallel_s, min(most_parallel, cpu_s))
+            high = _Costs(shortest if serial_s is None else serial_s, bound if parallel_s is None else parallel_s)
+            low = _Costs(low.serial_s if serial_s is None else serial_s, low.parallel_s if parallel_s is None else parallel_s)
+        if serial_end is not None:
+            return _Costs(high.serial_s, low.parallel_s) if serial_end else _Costs(low.serial_s, high.parallel_s)
+        return _Costs(
+            low.serial_s if serial_s is None else serial_s, (low.parallel_s + high.parallel_s) / 2.0 if parallel_s is None else parallel_s
+        )
 
 
-def _by_calls(settings: _Settings, batch: int) -> dict[int, _Setting]:
-    return {calls: setting for (size, calls), setting in settings.items() if size == batch}
-
-
-def _accounted(by_calls: Mapping[int, _Setting]) -> _Costs | None:
-    """By tf.data's own account at the fewest calls, where threads wait for cores the least; none where it gives none."""
-    fewest = min(by_calls)
-    known = [turn.account for turn in by_calls[fewest].rounds if turn.account is not None]
-    if not known:
-        return None
-    costs = _Costs(*(float(value) for value in np.median(np.array(known), axis=0)))
-    # stages that wait, as for storage, may stop tf.data's count: such an account tells nothing of where the time goes
-    return costs if max(costs.serial_s, costs.parallel_s / fewest) > _EXPLAINS * by_calls[fewest].mean_s else None
-
-
-def _fitted(by_calls: Mapping[int, _Setting], limited: Mapping[int, bool]) -> tuple[float | None, float | None]:
-    """Serial seconds where calls are not the limit, and parallel seconds where they are; None where no setting tells."""
-    serial = [by_calls[calls].mean_s for calls, calls_limit in limited.items() if not calls_limit]
-    parallel = [by_calls[calls].mean_s * calls for calls, calls_limit in limited.items() if calls_limit]
-    return float(np.mean(serial)) if serial else None, float(np.mean(parallel)) if parallel else None
-
-
-def limited_by_clock(by_calls: Mapping[int, _Setting], cores: int) -> dict[int, bool]:
-    """For each number of calls whether calls are the limit; without those that wait for cores."""
-    fewest = min(by_calls)
-    usable = {
-        calls: setting
-        for calls, setting in sorted(by_calls.items())
-        if calls == fewest or calls <= cores or setting.cpu_s <= _FULL * cores * setting.mean_s
-    }
-    least, first = min(usable.values(), key=lambda setting: (setting.mean_s, setting.error_s, setting.cpu_s)), usable[fewest]
-    falls = first.mean_s - least.mean_s > max(_FALLS * first.mean_s, 2.0 * float(np.hypot(first.error_s, least.error_s)))
-    return {
-        calls: falls and (calls == fewest or setting.mean_s * calls < first.mean_s * fewest / _SCALES) for calls, setting in usable.items()
-    }
-
-
-def _split_by_clock(
-    by_calls: Mapping[int, _Setting], limited: Mapping[int, bool], serial_end: bool | None, *, parallel: bool, sure: bool
-) -> _Costs:
-    """Parts of a batch's time, the likeliest or at one end of what clock and CPU time leave open: as much as can be is serial, or parallel.
-
-    ``sure``: several numbers of calls were measured, and nothing else disturbed them. Otherwise every split is possible that
-    agrees with clock and CPU time.
-    """
-    serial_s, parallel_s = _fitted(by_calls, limited)
-    if parallel_s is None and serial_s is not None and not parallel:
-        return _Costs(serial_s, 0.0)
-    cpu_s = by_calls[min(limited)].cpu_s
-    shortest = min(by_calls[calls].mean_s for calls in limited)
-    most_parallel = min(by_calls[calls].mean_s * calls for calls in limited)
-    low = _Costs(min(max(0.0, cpu_s - most_parallel), shortest), min(max(0.0, cpu_s - shortest), most_parallel))
-    high = _Costs(shortest, most_parallel)
-    if sure:
-        # without calls as the limit nobody waits for the parallel part, which can be no more than the CPU time that was used
-        bound = max(low.parallel_s, min(most_parallel, cpu_s))
-        high = _Costs(shortest if serial_s is None else serial_s, bound if parallel_s is None else parallel_s)
-        low = _Costs(low.serial_s if serial_s is None else serial_s, low.parallel_s if parallel_s is None else parallel_s)
-    if serial_end is not None:
-        return _Costs(high.serial_s, low.parallel_s) if serial_end else _Costs(low.serial_s, high.parallel_s)
-    return _Costs(
-        low.serial_s if serial_s is None else serial_s, (low.parallel_s + high.parallel_s) / 2.0 if parallel_s is None else parallel_s
-    )
+def _by_size(table: Mapping[tuple[int, int], _Setting]) -> dict[int, _Settings]:
+    sizes: dict[int, _Settings] = {batch: _Settings() for batch in sorted({batch for batch, _ in table})}
+    for (batch, calls), setting in table.items():
+        sizes[batch][calls] = setting
+    return sizes
 
 
 def stages_of(nodes: Sequence[StageNode]) -> tuple[float, float]:
@@ -335,13 +333,10 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         if not settings:
             continue
         epochs = _Epochs(settings, pipeline.cores, has_parallel, disturbed)
-        center = epochs.lines(settings)
-        draws = []
-        for _ in range(DRAWS):
-            again = {key: setting.drawn(rng) for key, setting in settings.items()}
-            draws.append(epochs.lines(again, bool(rng.integers(2))))  # of what the clock leaves open, one end or the other
+        center = epochs.lines()
+        draws = np.array([epochs.drawn_lines(rng) for _ in range(DRAWS)])
         names = [f"{place}.{part}.{key}" for part in _PARTS for key in ("base_s", "per_sample_s")]
-        intervals |= {name: interval for name, interval in intervals_90(names, np.array(draws), center).items() if interval[1] > 0}
+        intervals |= {name: interval for name, interval in intervals_90(names, draws, center).items() if interval[1] > 0}
         serial, parallel = Line(*center[:2]), Line(*center[2:])
         read = _read_per_sample([record for record in batches if record.epoch == epoch])
         works[place] = InputWork(serial=serial.affine(), parallel=parallel.affine(), read_bytes_per_sample=digits(read))
@@ -353,7 +348,7 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         residual = max(residual, apart)
         if doubt := epochs.doubt():
             weak.append(f"{place}: serial and parallel are badly told apart: {_UNACCOUNTED}, and {doubt}")
-        weak += _weakness(place, center, np.array(draws), settings)
+        weak += _weakness(place, center, draws, epochs)
         if apart > _WEAK:
             weak.append(f"{place}: serial and parallel parts miss a measured time by {apart:.0%}")
         notes |= _remarks(place, epochs, center, pipeline)
@@ -421,10 +416,10 @@ def _read_per_sample(batches: Sequence[Batches]) -> float:
     return float(np.median(each)) if 2 * len(each) > len(read) else 0.0
 
 
-def _weakness(place: str, center: Sequence[float], draws: Array, settings: _Settings) -> list[str]:
+def _weakness(place: str, center: Sequence[float], draws: Array, epochs: _Epochs) -> list[str]:
     """Parts whose interval at the largest batch is wide, over what a batch takes at all."""
-    batch = max(batch for batch, _ in settings)
-    takes = min(setting.mean_s for setting in _by_calls(settings, batch).values())
+    batch = max(epochs.sizes)
+    takes = min(setting.mean_s for setting in epochs.sizes[batch].values())
     weak = []
     for part, at in _PARTS.items():
         low, high = np.quantile(draws[:, at] + draws[:, at + 1] * batch, [0.05, 0.95])
@@ -447,9 +442,8 @@ def _remarks(place: str, epochs: _Epochs, center: Sequence[float], pipeline: Pip
         notes[f"{place}_parallel"] = "calls were the limit at no setting; by tf.data's own account of stages, not by the clock"
     if len(epochs.limited) == 1:
         notes[f"{place}_batch"] = f"measured at {batch} samples a batch alone: all time counts as the samples'"
-    by_calls = _by_calls(epochs.settings, batch)
-    all_s = math.fsum(center[at] + center[at + 1] * batch for at in _PARTS.values())
-    waits = 1.0 - by_calls[min(by_calls)].cpu_s / all_s
+    settings, all_s = epochs.sizes[batch], math.fsum(center[at] + center[at + 1] * batch for at in _PARTS.values())
+    waits = 1.0 - settings[settings.fewest].cpu_s / all_s
     if waits > _WAITS:
         notes[f"{place}_waits"] = f"{waits:.0%} of it is no CPU time, such as waiting for storage: it needs no core of cluster.host_cores"
     return notes

@@ -47,7 +47,7 @@ from calibrate.measurements import (
 )
 from simulator.base.errors import CalibrationError
 from simulator.base.text import digits, format_change
-from simulator.base.validation_errors import rule_of
+from simulator.base.validation_errors import fault_of
 from simulator.job.costs import longest_wait_s
 from simulator.spec.job import Duration, IteratorEnds, Overheads
 from simulator.spec.layers import Layer
@@ -136,10 +136,8 @@ def fit_workload(
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
         return _fitted(alone, table, together, name, facts, seed)
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        fault = ": ".join(filter(None, (".".join(map(str, problem["loc"])), rule_of(problem))))
         kind = MeasurementsError if stored else CalibrationError
-        raise kind(f"{measurements}: gives no valid workload ({fault}); measure again") from None
+        raise kind(f"{measurements}: gives no valid workload ({fault_of(error)}); measure again") from None
     except CalibrationError as error:
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
         kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError

@@ -17,6 +17,7 @@ import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -145,12 +146,12 @@ def _first_line(path: Path) -> str:
     return next((line for line in content.decode("utf-8-sig", "replace").splitlines() if line.strip() and not line.startswith("#")), "")
 
 
+@dataclass
 class WholeFile:
     """A source that does not grow, and is read once."""
 
-    def __init__(self, read: Callable[[], tuple[RecordedRun, ...]]) -> None:
-        self._read = read
-        self._runs: tuple[RecordedRun, ...] = ()
+    _read: Callable[[], tuple[RecordedRun, ...]]
+    _runs: tuple[RecordedRun, ...] = ()
 
     def more(self) -> None:
         """Read it, once.
@@ -196,12 +197,12 @@ _SLOWED = "steps of a profile are somewhat longer than others, since recording t
 # -- documents of JSON ---------------------------------------------------------------------
 #
 # Formats: the Trace Event Format of Chrome (``ts`` and ``dur`` in microseconds); Kineto's marks ``ProfilerStep#N``, ``distributedInfo``
-# and ``deviceProperties`` (``output_json.cpp``); ``timeline.json`` of TensorFlow 1 (``tensorflow/python/client/timeline.py``), which is
-# of one ``session.run``; Horovod's ``timeline.cc``, in which each tensor is a process of its own; ``TrainerState`` of transformers.
+# and ``deviceProperties`` (``output_json.cpp``); Horovod's ``timeline.cc``, in which each tensor is a process of its own;
+# ``TrainerState`` of transformers.
 
 _KNOWN = (
-    "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), the timeline of TensorFlow 1, Horovod's "
-    "timeline, trainer_state.json of Hugging Face, and the files of paceline.keras_callback.RecordSteps"
+    "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), Horovod's timeline, "
+    "trainer_state.json of Hugging Face, and the files of paceline.keras_callback.RecordSteps"
 )
 _MARK = re.compile(r"ProfilerStep#(\d+)")
 
@@ -236,7 +237,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _of_trace(path: Path, data: dict[str, Any], events: list[dict[str, Any]]) -> RecordedRun:
-    for read in (_profiler_steps, _all_reduces, _session_run):
+    for read in (_profiler_steps, _all_reduces):
         run = Growing(str(path), "profile", ended=True)
         read(run, data, events)
         if len(run):
@@ -290,19 +291,6 @@ def _all_reduces(run: Growing, _: dict[str, Any], events: list[dict[str, Any]]) 
     run.remark(f"steps are those between the all-reduces of {tensor} in Horovod's timeline")
     for step, (before_s, start_s) in enumerate(itertools.pairwise(starts[tensor]), 1):
         run.add(step, start_s - before_s, end_s=start_s)
-
-
-def _session_run(run: Growing, _: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """One call of ``session.run``, of which the timeline of TensorFlow 1 has the operations."""
-    spans = [
-        (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
-        for event in events
-        if event["ph"] == "X" and event.get("cat") == "Op"
-    ]
-    if spans:
-        begun, ended = min(spans)[0], max(end for _, end in spans)
-        run.remark("the step is the span of the operations of one session.run")
-        run.add(1, (ended - begun) * 1e-6, end_s=ended * 1e-6)
 
 
 _HEAD = struct.Struct("<QI")
@@ -383,13 +371,12 @@ _Point = tuple[int, float, float]
 """Step, wall time in seconds, value."""
 
 
-class _Stream:
+class _Stream(GrowingFile):
     """The scalars of one file, by their tags."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.points: dict[str, list[_Point]] = {}
-        self._file = GrowingFile(path)
-        self._path = path
         self._rest = b""
         self._records = 0
 
@@ -400,7 +387,7 @@ class _Stream:
             try:
                 event = Event.FromString(record)
             except Exception:  # protobuf has no common class for what it raises
-                raise InputError(f"{self._path}: record {self._records}: is no event; is this a file of TensorBoard?") from None
+                raise InputError(f"{self.path}: record {self._records}: is no event; is this a file of TensorBoard?") from None
             for value in event.summary.value:
                 scalar = _scalar(value)
                 if scalar is not None:
@@ -409,14 +396,14 @@ class _Stream:
     def _new(self) -> Iterator[bytes]:
         from tensorboardX.record_writer import masked_crc32c
 
-        while content := self._file.read():
+        while content := self.read():
             data = self._rest + content
             place = 0
             while len(data) - place >= _HEAD.size:
                 length, check = _HEAD.unpack_from(data, place)
                 if masked_crc32c(data[place : place + 8]) != check or length > _MOST_RECORD_BYTES:
                     raise InputError(
-                        f"{self._path}: record {self._records + 1}: does not match its check sum (damaged, or no file of TensorBoard)"
+                        f"{self.path}: record {self._records + 1}: does not match its check sum (damaged, or no file of TensorBoard)"
                     )
                 end = place + _HEAD.size + length + 4
                 if end > len(data):
@@ -424,7 +411,7 @@ class _Stream:
                 record = data[place + _HEAD.size : end - 4]
                 self._records += 1
                 if length <= _CHECKED_BYTES and masked_crc32c(record) != struct.unpack_from("<I", data, end - 4)[0]:
-                    raise InputError(f"{self._path}: record {self._records}: does not match its check sum (damaged)")
+                    raise InputError(f"{self.path}: record {self._records}: does not match its check sum (damaged)")
                 yield record
                 place = end
             self._rest = data[place:]

@@ -20,7 +20,7 @@ from simulator.base.errors import InputError
 from simulator.base.files import mistaken
 from simulator.base.text import did_you_mean, listed
 from simulator.base.units import without_separators
-from simulator.base.validation_errors import quoted, rule_of
+from simulator.base.validation_errors import fault_of, quoted
 
 COLUMNS = {
     "step": "number of the step; left out: the rows are counted",
@@ -301,10 +301,7 @@ class StepsFile:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in problem["loc"])
-            said = "is missing" if problem["type"] == "missing" else f"{quoted(problem['input'])} {rule_of(problem)}"
-            raise InputError(f"{self._path}:{number}: {place}: {said}; delete the line, or record again") from None
+            raise InputError(f"{self._path}:{number}: {fault_of(error)}; delete the line, or record again") from None
 
     def _check_first(self, number: int) -> None:
         if number == 1:

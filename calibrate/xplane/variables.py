@@ -25,7 +25,7 @@ from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
 from simulator.base.errors import InputError
-from simulator.base.validation_errors import rule_of
+from simulator.base.validation_errors import fault_of
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SCOPE = re.compile(r".*?(?:gradient_tape|gradients(?:_\d+)?)/")
@@ -191,9 +191,7 @@ def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     except OSError as error:
         raise InputError(f"{option}: cannot be read: {error.strerror or error}; check the path") from None
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"]) or "the file"
-        raise InputError(f"{option}: {place}: {rule_of(problem)}; give a list such as {example}") from None
+        raise InputError(f"{option}: {fault_of(error)}; give a list such as {example}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{option}: is no JSON; give a list such as {example}") from None
     if not rows:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from simulator.base.errors import ReadingWarning, ScenarioError
 from simulator.base.spec import QUANTITY_EXAMPLE, SI_NAME, Spec, Usual, keys_of, mark_of, parts_of, short_name
-from simulator.base.text import Kind, did_you_mean, format_interval, kind_of_setting, listed, nearest, written
+from simulator.base.text import Kind, did_you_mean, format_interval, kind_of_setting, listed, nearest, printable, written
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Tables = list[type[BaseModel]]
@@ -104,6 +104,16 @@ def rule_of(problem: Any) -> str:
         return rule.format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
     said = str(problem["msg"]).removeprefix("Value error, ")
     return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
+
+
+def fault_of(error: ValidationError) -> str:
+    """The first complaint about a record, in a clause: ``place: VALUE must be above 0``."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(printable(str(part))[:60] for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{place} is no field of this record"
+    said = problem["type"] == "missing" or isinstance(problem["input"], (dict, list)) or not place
+    return ": ".join(filter(None, (place, ("" if said else f"{printable(quoted(problem['input']))} ") + rule_of(problem))))
 
 
 def _kinds_by_short_name(tables: Tables) -> dict[str, str]:

@@ -33,7 +33,7 @@ def _with(synthetic: Any, line: str) -> Path:
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": Infinity}', "seconds: inf must"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": -0.1}', "seconds: -0.1 must be above 0"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0}', "seconds: 0 must be above 0"),
-        ('{"kind": "step", "batch": 16, "round": 0}', "seconds is missing"),
+        ('{"kind": "step", "batch": 16, "round": 0}', "seconds: is missing"),
         ('{"kind": "step", "batch": 0, "round": 0, "seconds": 0.1}', "batch: 0 must"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": "fast"}', "seconds: 'fast' must be a number; delete"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0.1, "x": 1}', "x is no field"),

@@ -549,14 +549,6 @@ TIMES: dict[str, tuple[str, list[int], list[int], list[float], Facts]] = {
         }, indent=2),
         [5, 6], [1, 1], [0.9905e-3] * 2, Facts(devices_in_all=2, devices=("A100",)),
     ),
-    "TensorFlow 1's timeline": (
-        json.dumps({"traceEvents": [
-            {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "/device:CPU:0 Compute"}},
-            {"ph": "X", "cat": "Op", "name": "MatMul", "pid": 0, "tid": 0, "ts": 1000, "dur": 500, "args": {}},
-            {"ph": "X", "cat": "Op", "name": "Add", "pid": 0, "tid": 0, "ts": 1600, "dur": 100, "args": {}},
-        ]}),
-        [1], [1], [0.7e-3], Facts(),
-    ),
     "Horovod's timeline, cut off": (
         '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grad/a"}},\n'
         + "".join(f'{{"name": "ALLREDUCE", "ph": "B", "pid": 1, "ts": {at * 500_000}}},\n' for at in range(3)),
