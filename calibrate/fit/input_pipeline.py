@@ -288,7 +288,7 @@ def stages_of(nodes: Sequence[StageNode]) -> tuple[float, float]:
     return slowest, parallel
 
 
-def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -> InputPipeline:
+def fit_input(measurements: Path, name: str, command: str = "") -> InputPipeline:
     """Fit an input pipeline to measured batches.
 
     Parameters
@@ -299,8 +299,6 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         Of the pipeline.
     command
         Command line that made it, for the provenance.
-    seed
-        Of the bootstrap.
 
     Returns
     -------
@@ -321,7 +319,7 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
     left_out, notes = _disturbed(measured)
     batches = [record for record in measured.of(Batches) if record.round not in left_out]
     table = _table(measured, batches, pipeline)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     works: dict[str, InputWork] = {}
     intervals: dict[str, tuple[float, float]] = {}
     residual = 0.0

@@ -38,7 +38,7 @@ _ALL_REDUCE = "all-reduce-"
 _DEVICE_PATHS = ("host-to-device", "device-to-host")
 
 
-def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) -> Cluster:
+def fit_link(measurements: Path, name: str, command: str = "") -> Cluster:
     """Fit latency and bandwidth of a link to measured transfers.
 
     Parameters
@@ -49,8 +49,6 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         Of the cluster.
     command
         Command line that made it, for the provenance.
-    seed
-        Of the bootstrap.
 
     Returns
     -------
@@ -64,7 +62,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         The file is damaged, or holds too little to be fitted.
     """
     measured = read_measurements(measurements, "links")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     network = "gloo" if measured.header.arguments.get("carrier") == "gloo" else "grpc"
     costs = _costs(measured, network)
     try:
@@ -83,14 +81,14 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     return cluster.model_copy(update={key: part for key, part in parts.items() if part is not None})
 
 
-def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, ranks: int | None = None) -> Cluster:
+def fit_link_table(path: Path, name: str, command: str = "", ranks: int | None = None) -> Cluster:
     """Fit latency and bandwidth of a link to what another tool printed of it.
 
     Parameters
     ----------
     path, ranks
         As for :func:`calibrate.fit.link.read_link_table`.
-    name, command, seed
+    name, command
         As for :func:`fit_link`.
 
     Returns
@@ -104,7 +102,7 @@ def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, rank
     InputError
         The file cannot be read, is of no tool that is known, or holds too little to be fitted.
     """
-    table, rng = read_link_table(path, ranks), np.random.default_rng(seed)
+    table, rng = read_link_table(path, ranks), np.random.default_rng(0)
     notes = {**made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
     costs = MessageCosts.of(
         {size: np.array([time_s for own, time_s in table.messages if own == size]) for size in sorted({size for size, _ in table.messages})}

@@ -51,6 +51,13 @@ class Norms:
     of_small: Array
     of_big: Array
 
+    @property
+    def noise_scale(self) -> float:
+        """At this moment; infinite where no signal is seen."""
+        norms = self.small, self.big, self.of_small.mean(), self.of_big.mean()
+        signal, noise = float(signal_of(*norms)), float(noise_of(*norms))
+        return max(noise, 0.0) / signal if signal > 0 else np.inf
+
 
 @dataclass(frozen=True)
 class NoiseFit:
@@ -84,7 +91,7 @@ def noise_of(small: float, big: float, of_small: ArrayLike, of_big: ArrayLike) -
     return np.asarray((np.asarray(of_small, float) - np.asarray(of_big, float)) / (1.0 / small - 1.0 / big))
 
 
-def noise_scale_of(moments: Sequence[Norms], batch: float, seed: int = 0) -> NoiseScale:
+def noise_scale_of(moments: Sequence[Norms], batch: float) -> NoiseScale:
     """The noise scale of a training whose moments stand for as many steps each.
 
     The 90% interval is that of the draws, of which each moment's are drawn again with replacement (percentile bootstrap). It knows
@@ -96,15 +103,13 @@ def noise_scale_of(moments: Sequence[Norms], batch: float, seed: int = 0) -> Noi
         At least one.
     batch
         Samples of each step.
-    seed
-        Of the bootstrap.
 
     Raises
     ------
     CalibrationError
         No signal is seen in the noise.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = np.array([_share(moment, batch, moment.of_small.mean(), moment.of_big.mean()) for moment in moments])
     share = float(shares.mean())
     if share <= 0:
@@ -131,7 +136,7 @@ def _samples(share: float, batch: float) -> float:
     return max(batch * (1.0 / share - 1.0), 0.0)
 
 
-def fit_noise_scale(measurements: Path, seed: int = 0) -> NoiseFit:
+def fit_noise_scale(measurements: Path) -> NoiseFit:
     """Fit the noise scale to a file that :func:`calibrate.profiling.profile_noise_scale` has written.
 
     Raises
@@ -153,20 +158,13 @@ def fit_noise_scale(measurements: Path, seed: int = 0) -> NoiseFit:
         moments.append(Norms(step, small.batch, big.batch, np.array(small.squares), np.array(big.squares)))
     batch = records[0].trained_batch
     try:
-        noise_scale = noise_scale_of(moments, batch, seed)
+        noise_scale = noise_scale_of(moments, batch)
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: {error}") from None
-    each = tuple(_at(moment) for moment in moments)
+    each = tuple(moment.noise_scale for moment in moments)
     began, ended = (f"{format_number(value)} samples" if np.isfinite(value) else "no end" for value in (each[0], each[-1]))
     text = (
         f"of {len(moments)} moments in {measured.header.arguments.get('epochs', 0):g} epochs at batch {batch}, "
         f"from {began} at the first to {ended} at the last; {measurements.name}"
     )
     return NoiseFit(noise_scale, tuple(moment.step for moment in moments), each, text)
-
-
-def _at(moment: Norms) -> float:
-    """The noise scale at one moment."""
-    norms = moment.small, moment.big, moment.of_small.mean(), moment.of_big.mean()
-    signal, noise = float(signal_of(*norms)), float(noise_of(*norms))
-    return max(noise, 0.0) / signal if signal > 0 else np.inf

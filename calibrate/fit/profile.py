@@ -34,9 +34,7 @@ products of the backward pass against one of the forward pass (Kaplan et al., ar
 _ROUNDS = 5
 
 
-def fit_profiles(
-    profiled: Profiled, model: ModelVariables, name: str, command: str = "", seed: int = 0, precision: str = "float32"
-) -> Workload:
+def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: str = "", precision: str = "float32") -> Workload:
     """Fit a workload to profiles.
 
     From two batch sizes on, forward and backward are affine functions of the batch, as
@@ -54,8 +52,6 @@ def fit_profiles(
         Of the workload.
     command
         Command line that made it, for the provenance.
-    seed
-        Of the bootstrap.
     precision
         ``float32`` or ``mixed_float16``, which a profile does not tell either.
 
@@ -65,7 +61,7 @@ def fit_profiles(
         A step takes no time.
     """
     table = _table(profiled)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     times = fit_steps(table, rng, few_steps=True)
     parameters = {key: digits(value) for key, value in times.parameters.items()}
     # rounded as the file has them, so that a draw and an interval's end that are the same number look the same

@@ -48,7 +48,7 @@ _OF_LINK = "link_"
 """Begins what the provenance says of the cluster that the server was put into."""
 
 
-def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", seed: int = 0) -> Cluster:
+def fit_server(measurements: Path, name: str, base: Cluster, command: str = "") -> Cluster:
     """Fit what pulls and pushes cost the two hosts to measurements, and put it into a cluster.
 
     Parameters
@@ -61,8 +61,6 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
         The cluster whose link and machines it has.
     command
         Command line that made it, for the provenance.
-    seed
-        Of the bootstrap.
 
     Returns
     -------
@@ -81,7 +79,7 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
     # between two processes of one machine there is no wire
     wire = link.wire if measured.header.arguments.get("peer") else lambda _: 0.0
     try:
-        fitted = _fitted(measured, wire, np.random.default_rng(seed))
+        fitted = _fitted(measured, wire, np.random.default_rng(0))
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: {error}") from None
     return _with_server(base, name, link, fitted, _facts(base, measured, command, link, fitted))

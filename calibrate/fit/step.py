@@ -61,7 +61,6 @@ def fit_workload(
     measurements: Path | Sequence[Path],
     name: str,
     command: str = "",
-    seed: int = 0,
     accept_disturbed: bool = False,
     stored: bool = False,
 ) -> Workload:
@@ -78,8 +77,6 @@ def fit_workload(
         Of the workload.
     command
         Command line that made it, for the provenance.
-    seed
-        Of the bootstrap.
     accept_disturbed
         Fit measurements that cannot be trusted too, with a warning in the provenance:
         ``disturbed``.
@@ -134,7 +131,7 @@ def fit_workload(
         beside = [run for run in runs if is_concurrent(run)]
         together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
-        return _fitted(alone, table, together, name, facts, seed)
+        return _fitted(alone, table, together, name, facts)
     except ValidationError as error:
         kind = MeasurementsError if stored else CalibrationError
         raise kind(f"{measurements}: gives no valid workload ({fault_of(error)}); measure again") from None
@@ -149,10 +146,10 @@ def fit_workload(
 
 
 def _fitted(
-    runs: Sequence[Measurements], table: StepTable, together: ConcurrentProcesses | None, name: str, facts: dict[str, str], seed: int
+    runs: Sequence[Measurements], table: StepTable, together: ConcurrentProcesses | None, name: str, facts: dict[str, str]
 ) -> Workload:
     measured = runs[0]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     times = fit_steps(table, rng)
     assert times.draws is not None
     names, draws = list(times.parameters), times.draws
