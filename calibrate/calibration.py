@@ -41,16 +41,14 @@ def calibrate_step(
 ) -> Workload:
     """Time steps in separate runs, and then in several processes at once where that is asked for and possible, and fit a workload.
 
-    Warns where processes at once are asked for, but not possible.
+    Warns where processes at once are asked for, but not possible. Progress counts steps, then launches at once.
 
     Parameters
     ----------
     target, name, options
-        As for :func:`calibrate.profiling.profile_step`; progress counts steps, then launches at once.
+        As for :func:`calibrate.profiling.profile_step`.
     command
         What made it, for the provenance.
-    runs
-        As for :func:`calibrate.profiling.profile_runs`.
     at_once, launches
         Processes at the same time, and how often they are started, as for :func:`calibrate.profiling.profile_at_once`; 1 measures none.
     accept_disturbed
@@ -75,13 +73,6 @@ def calibrate_step(
 def calibrate_again(files: Sequence[Path], name: str, command: str = "", *, accept_disturbed: bool = False) -> Workload:
     """Fit the measurement files of an earlier calibration: those of steps, and one of gradients where it is among them.
 
-    Parameters
-    ----------
-    files
-        Measurement files.
-    name, command, accept_disturbed
-        As for :func:`calibrate.fit.step.fit_workload`.
-
     Raises
     ------
     MeasurementsError
@@ -100,12 +91,8 @@ def calibrate_noise_scale(
 ) -> NoiseFit:
     """Measure gradients at two batch sizes while a model learns, and fit the gradient noise scale.
 
-    Parameters
-    ----------
-    problem
-        One of :data:`calibrate.learning.PROBLEMS`, or ``FILE.py:FUNCTION``.
-    name, batch, epochs, device, running
-        As for :func:`calibrate.profiling.profile_noise_scale`.
+    ``problem`` is one of :data:`calibrate.learning.PROBLEMS`, or ``FILE.py:FUNCTION``; the others are those of
+    :func:`calibrate.profiling.profile_noise_scale`.
     """
     target = target_of(problem, "noise_scale")
     running["progress"] = counting("moments of the training", running.get("progress"))

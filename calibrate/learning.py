@@ -137,20 +137,14 @@ def replay(
     timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[Curve, ...]:
-    """Replay runs, but for those that were replayed before.
+    """Replay runs of a problem, but for those that were replayed before; returns the curve of each.
 
     Parameters
     ----------
-    problem
-        One of :data:`PROBLEMS`, or ``FILE.py:FUNCTION``.
-    runs
-        What to replay.
     folder
         Where measurement files are, and are added.
     metric
         One that the model must have.
-    python
-        A Python that has TensorFlow and what the problem needs; None: this one.
     jobs
         Processes at once, each on one core: what is learned does not depend on how many there are.
     timeout_s
@@ -158,19 +152,12 @@ def replay(
     progress
         Called with updates done and in all, and what is going on.
 
-    Returns
-    -------
-    tuple
-        The curve of each run.
-
     Raises
     ------
     InputError
         The problem cannot be used, or has no such metric.
     CalibrationError
         The user's function or model failed.
-    KeyboardInterrupt
-        Ctrl-C; what was replayed is kept.
     """
     target = target_of(problem)
     keys = [_key(target, run) for run in runs]
@@ -208,19 +195,7 @@ def noise_scale_of(
 ) -> NoiseScale:
     """The gradient noise scale of a problem: measured now, or as it was measured before in the same way.
 
-    Parameters
-    ----------
-    problem, folder, python, timeout_s
-        As for :func:`replay`.
-    batch, epochs
-        Samples of a step, and passes over the training data.
-    progress
-        Called with moments done and in all, and what is counted.
-
-    Raises
-    ------
-    InputError, CalibrationError
-        As :func:`replay`.
+    ``batch`` are samples of a step, ``epochs`` passes over the training data; the others are those of :func:`replay`.
     """
     target = target_of(problem)
     name = f"noise-{hashlib.sha256(f'{_identity(target)} {batch} {epochs:g}'.encode()).hexdigest()[:12]}"

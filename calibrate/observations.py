@@ -72,14 +72,7 @@ class Observed(Spec):
         return ", ".join(parts)
 
     def scenario_of(self, told: Scenario, where: str = "what was observed") -> Scenario:
-        """A scenario with workers, servers, devices and batch as they were.
-
-        Parameters
-        ----------
-        told
-            What is told of the training.
-        where
-            What errors name.
+        """A scenario with workers, servers, devices and batch as they were, of one that tells the rest; errors name ``where``.
 
         Raises
         ------
@@ -195,19 +188,9 @@ class Figure:
 
 
 def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", epoch: str = "--epoch") -> Iterator[str]:
-    """Ask where figures seem to be in another unit.
+    """Ask where figures seem to be in another unit, a question each: what a figure may be instead, where it may also be right.
 
-    Parameters
-    ----------
-    figures
-        All that were given.
-    steps_per_s, epoch
-        How steps/s, and times of an epoch, are given there.
-
-    Yields
-    ------
-    str
-        A question: what a figure may be instead, where it may also be right.
+    ``steps_per_s`` and ``epoch`` say how steps/s, and times of an epoch, are given there.
 
     Raises
     ------

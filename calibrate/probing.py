@@ -43,22 +43,16 @@ def run_probe(
     timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Run a probe until it has written its measurements.
+    """Run a probe until it has written its measurements into ``out``, which must not exist yet.
 
     Parameters
     ----------
     probe
         Name of one in ``calibrate/probes``, or the path of a script elsewhere.
-    arguments
-        For the probe; ``--out`` is added.
-    out
-        Measurement file, which must not exist yet.
     python
         The user's Python; this one, if None.
     timeout_s
         Seconds after which the probe is stopped; None waits for ever.
-    progress
-        Called while it runs.
 
     Raises
     ------
@@ -79,21 +73,9 @@ def run_probes(
     timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """:func:`run_probe` for several processes at once; where one of them fails, all are stopped.
+    """Do as :func:`run_probe` for several processes at once: arguments and measurement file of each; progress is that of the first.
 
-    Parameters
-    ----------
-    probe
-        Name of one in ``calibrate/probes``, or the path of a script elsewhere.
-    runs
-        Arguments and measurement file of each process.
-    python, timeout_s, progress
-        As for :func:`run_probe`; progress is that of the first.
-
-    Raises
-    ------
-    InputError, CalibrationError, KeyboardInterrupt
-        As :func:`run_probe`.
+    Where one of them fails, all are stopped.
     """
     if timeout_s is not None and not timeout_s > 0:
         raise InputError(f"`timeout_s={timeout_s:g}`: must be above 0 seconds")
@@ -117,15 +99,6 @@ def run_probes(
 
 def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout_s: float | None) -> str:
     """What a probe that reads files writes; on its last line it says why it could not.
-
-    Parameters
-    ----------
-    probe, python
-        As for :func:`run_probe`.
-    arguments
-        For the probe; ``--out`` is added.
-    timeout_s
-        Seconds after which reading is given up; None waits for ever.
 
     Raises
     ------
@@ -154,21 +127,7 @@ def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout
 def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
     """Run a probe that serves until it is stopped; where it ends by itself, the last line that it printed.
 
-    Parameters
-    ----------
-    probe, python
-        As for :func:`run_probe`.
-    arguments
-        For the probe.
-    ready
-        Called when it can be reached.
-
-    Raises
-    ------
-    InputError
-        There is no such Python.
-    KeyboardInterrupt
-        Ctrl-C; the child is stopped first.
+    ``ready`` is called when it can be reached. At Ctrl-C the child is stopped first.
     """
     # the probe ends when its standard input is closed, so also when this process is killed
     with probing() as (_, environment), _child(probe, arguments, python, environment, stdin=subprocess.PIPE) as child:
@@ -207,19 +166,10 @@ def _child(
 
 @contextlib.contextmanager
 def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Around a process of TensorFlow or of the user's code: its environment, with a temporary folder of its own, in which nothing stays.
+    """Around a process of TensorFlow or of the user's code: a temporary folder, in which nothing stays, and its environment.
 
     TensorFlow writes a Python file for each function that it traces, and removes none where a process is killed or forks.
-
-    Parameters
-    ----------
-    *beside
-        What is removed afterwards too, as by :func:`~simulator.base.process.scratch`.
-
-    Yields
-    ------
-    Path, mapping
-        The folder, and the environment.
+    What is ``beside`` is removed afterwards too, as by :func:`~simulator.base.process.scratch`.
     """
     with scratch(*beside) as folder:
         # what a step is measured under is a flag of its probe, and all other probes run TensorFlow
@@ -236,15 +186,7 @@ def checkpoints_beside(out: Path) -> Path:
 
 
 def command_of(probe: str, arguments: Sequence[str], python: str | None = None) -> list[str]:
-    """The command that runs a probe.
-
-    Parameters
-    ----------
-    probe, python
-        As for :func:`run_probe`.
-    arguments
-        All of the probe's.
-    """
+    """The command that runs a probe with these arguments."""
     return [python or sys.executable, "-B", str(PROBES), probe, *arguments]
 
 

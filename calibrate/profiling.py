@@ -99,22 +99,10 @@ class StepOptions(Running, total=False):
 
 
 def profile_step(target: str, name: str, **options: Unpack[StepOptions]) -> Path:
-    """Time real training steps in the user's Python.
+    """Time real training steps of ``target`` in the user's Python; returns the measurement file, whose name begins with ``name``.
 
-    Parameters
-    ----------
-    target
-        ``FILE.py:FUNCTION``. FUNCTION() returns a Keras model or ``(model, loss, input_spec)``;
-        with ``custom``, FUNCTION(batch_size) returns a callable that does one training step.
-    name
-        Start of the measurement file's name.
-    options
-        As :class:`StepOptions` says.
-
-    Returns
-    -------
-    Path
-        The measurement file.
+    ``target`` is ``FILE.py:FUNCTION``. FUNCTION() returns a Keras model or ``(model, loss, input_spec)``; with ``custom``,
+    FUNCTION(batch_size) returns a callable that does one training step.
 
     Raises
     ------
@@ -168,22 +156,10 @@ def _different(values: Sequence[int]) -> bool:
 
 
 def profile_runs(target: str, name: str, *, runs: int = 3, **options: Unpack[StepOptions]) -> list[Path]:
-    """:func:`profile_step` several times, each in a process of its own.
+    """Time steps several times, each in a process of its own; returns a file for each, of which ``out`` is the first.
 
     Two processes on the same device differ in speed by more than the rounds of one do
     (memory layout, clocks, neighbours); without repeating, the fit cannot know.
-
-    Parameters
-    ----------
-    target, name, options
-        As for :func:`profile_step`; ``out`` is the first measurement file, and the others are called after it.
-    runs
-        How many.
-
-    Returns
-    -------
-    list of Path
-        The measurement files, one a run.
     """
     if runs < 1:
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
@@ -212,32 +188,11 @@ def obstacle_to_at_once(processes: int, device_kind: str) -> str:
 
 
 def profile_at_once(target: str, name: str, *, processes: int = 2, launches: int = 5, **options: Unpack[StepOptions]) -> list[Path]:
-    """Time plain steps in several processes at the same time, again and again.
+    """Time plain steps in several processes at the same time, again and again; returns a file for each, called after ``out``.
 
-    Each process has cores of its own, as many as the others, and all begin to time their
-    steps when the last has warmed up. From the files :func:`calibrate.fit.step.fit_workload` sees how
-    much of the spread between processes those of one machine have in common.
-
-    Parameters
-    ----------
-    processes
-        At the same time, at least 2; :func:`obstacle_to_at_once` says whether they can be.
-    launches
-        How often, at least 2.
-    target, name, options
-        As for :func:`profile_step`; the files are called after ``out``, and progress counts launches.
-
-    Returns
-    -------
-    list of Path
-        The measurement files, one a process.
-
-    Raises
-    ------
-    InputError
-        An argument cannot be used.
-    CalibrationError
-        A process failed; what was measured is kept.
+    Each process has cores of its own, as many as the others, and all begin to time their steps when the last has warmed up
+    (:func:`obstacle_to_at_once` says whether they can). From the files :func:`calibrate.fit.step.fit_workload` sees how much of the
+    spread between processes those of one machine have in common. Progress counts launches; ``timeout_s`` is that of one.
     """
     arguments, first, progress = _step_arguments(target, options), _first(name, options), options.get("progress")
     cores = sorted(os.sched_getaffinity(0))
@@ -283,27 +238,14 @@ def profile_link(
 
     Parameters
     ----------
-    name
-        Start of the measurement file's name.
     peer
         ``HOST:PORT`` where ``paceline calibrate-link --serve`` runs; None measures between
         two processes of this machine, on the loopback of a network namespace of their own.
     sizes
         Bytes of the messages; None: 1 KiB to 64 MiB.
-    rounds
-        How often each size is measured, in turn.
     logical_devices
         Above 1, on a machine without GPUs: all-reduce between as many logical devices of its
         processor too, which tells ``intra_device``; of TensorFlow alone.
-    carrier
-        What carries the bytes: TensorFlow's gRPC, or PyTorch's gloo.
-    running
-        As :class:`Running` says.
-
-    Returns
-    -------
-    Path
-        The measurement file.
     """
     if peer is not None:
         check_address(peer, "`peer`")
@@ -330,31 +272,12 @@ def profile_server(
 
     Parameters
     ----------
-    name
-        Start of the measurement file's name.
     peer
-        ``HOST:PORT`` where ``paceline calibrate-link --serve`` runs, which is the server then; None measures between
-        two processes of this machine, on the loopback of a network namespace of their own.
+        As for :func:`profile_link`; its host is the server.
     tensors
         How many variables are pulled or pushed at once, at least two different numbers.
     sizes
         Bytes of each variable, multiples of 4, at least two.
-    rounds
-        How often all of these are measured, in turn.
-    running
-        As :class:`Running` says.
-
-    Returns
-    -------
-    Path
-        The measurement file.
-
-    Raises
-    ------
-    InputError
-        An argument cannot be used.
-    CalibrationError
-        The probe failed; what was measured is kept.
     """
     if peer is not None:
         check_address(peer, "`peer`")
@@ -388,30 +311,12 @@ def profile_input(
     target
         ``FILE.py:NAME``: a ``tf.data.Dataset``, or a function that returns one and may take ``num_parallel_calls``,
         ``batch``, ``prefetch`` and ``cache``.
-    name
-        Start of the measurement file's name.
     batches
         Given to a function that takes ``batch``; None: 16, 32 and 64.
     calls
         Parallel calls to measure, or threads where it takes no ``num_parallel_calls``; None: 1, 2, 4 and so on up to the cores.
-    rounds
-        Turns over all of these.
     count
         Batches of a turn at one setting, which ends after 2 s.
-    running
-        As :class:`Running` says.
-
-    Returns
-    -------
-    Path
-        The measurement file.
-
-    Raises
-    ------
-    InputError
-        An argument cannot be used, there is no such object, it is empty, or it raises.
-    CalibrationError
-        The probe failed; what was measured is kept.
     """
     check_target(target, "`input`", "models/input_examples.py:images")
     for option, values in (("batches", batches), ("calls", calls)):
@@ -439,32 +344,12 @@ def profile_noise_scale(
     target
         ``FILE.py:FUNCTION``. FUNCTION() returns ``(model, (x, y), (x, y))``: a compiled Keras model with data to train on and to
         validate with.
-    name
-        Start of the measurement file's name.
     batch
         Samples of a step, and of the smaller of the two batches.
-    epochs
-        Passes over the data to train on.
     moments
         How often gradients are measured, in the middle of equal stretches of the training; progress counts them.
     seed
         Of first values, the order of the data, and the samples of each gradient.
-    device
-        As :class:`StepOptions` says.
-    running
-        As :class:`Running` says.
-
-    Returns
-    -------
-    Path
-        The measurement file.
-
-    Raises
-    ------
-    InputError
-        An argument cannot be used, the function returns something else, or there are too few data for the batch.
-    CalibrationError
-        The probe failed; what was measured is kept.
     """
     check_target(target, "`noise_scale`", "my_model.py:build")
     if batch < 1 or moments < 1 or not (math.isfinite(epochs) and epochs > 0):
@@ -483,21 +368,10 @@ def _measured(probe: str, kind: str, arguments: list[str], name: str, **running:
 def serve_link(
     address: str, python: str | None = None, ready: Callable[[], None] | None = None, carrier: Literal["grpc", "gloo"] = "grpc"
 ) -> None:
-    """Be the other end for ``profile_link(peer=address)`` on another host; returns only if it fails.
+    """Be the other end for ``profile_link(peer=address)`` on another host, until Ctrl-C; ``ready`` is called when it can be reached.
 
     TensorFlow's gRPC server listens on all interfaces of the host, whatever address it is
     given: use it in a trusted network only.
-
-    Parameters
-    ----------
-    address
-        ``HOST:PORT`` of this host, as the other one reaches it.
-    python
-        A Python that has TensorFlow; this one, if None.
-    ready
-        Called when it can be measured with.
-    carrier
-        As for :func:`profile_link`.
 
     Raises
     ------
@@ -505,8 +379,6 @@ def serve_link(
         The address is none, or there is no such Python.
     CalibrationError
         The server could not be started: the port is taken, say.
-    KeyboardInterrupt
-        Ctrl-C; the server is stopped first.
     """
     check_address(address, "`address`")
     raise CalibrationError(f"`address={address!r}`: {serve_probe('links', ['--carrier', carrier, 'serve', address], python, ready)}")

@@ -117,19 +117,8 @@ def read_tf_config(text: str) -> TfCluster:
 def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "ethernet-25g", devices_per_worker: int = 1) -> str:
     """A scenario in TOML with what the cluster tells, and remarks on what it does not.
 
-    Parameters
-    ----------
-    cluster
-        The tasks.
-    workload
-        Name of a workload, or path of its file.
-    batch
-        Samples that each replica takes a step.
-    link
-        Name of a cluster of the catalogue, or path of its file, for hardware and links, which
-        addresses do not tell.
-    devices_per_worker
-        Devices, so replicas, that each worker drives.
+    ``workload`` and ``link`` are names in the catalogue, or paths of files: of the latter come hardware and links, which addresses
+    do not tell. ``batch`` are the samples that each replica takes a step.
 
     Raises
     ------

@@ -68,17 +68,12 @@ def quantiles(values: ArrayLike) -> tuple[float, float, float]:
 def bootstrapped(fit: Callable[[], ArrayLike], noisy: str) -> Array:
     """Joint draws of what a fit learns, a row for each bootstrap sample that it can be fitted to.
 
-    Parameters
-    ----------
-    fit
-        Draws a sample and fits to it; a sample of few, noisy rounds may say too little: the others say how wide.
-    noisy
-        What is too noisy where more than half of the samples do, in the plural.
+    ``fit`` draws a sample and fits to it; a sample of few, noisy rounds may say too little: the others say how wide.
 
     Raises
     ------
     CalibrationError
-        More than half of the samples say too little.
+        More than half of the samples say too little: what is ``noisy`` (in the plural) is too much so.
     """
     draws = []
     for _ in range(DRAWS):
@@ -92,14 +87,8 @@ def bootstrapped(fit: Callable[[], ArrayLike], noisy: str) -> Array:
 def intervals_90(names: Sequence[str], draws: Array, around: Sequence[float] | None = None) -> dict[str, tuple[float, float]]:
     """The 90% interval of each parameter: from the 5th to the 95th percentile of its draws (Efron 1979, percentile bootstrap).
 
-    Parameters
-    ----------
-    names
-        Of the parameters, in the order of the draws' columns.
-    draws
-        One row for each bootstrap sample, one column for each parameter.
-    around
-        The fitted values, which each interval is widened to hold; None leaves intervals as the draws have them.
+    ``draws`` has a row for each bootstrap sample and a column for each parameter. Each interval is widened to hold the fitted
+    value that it lies ``around``, if that is given.
     """
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     if around is not None:
@@ -409,16 +398,7 @@ def drawn_distributions(
 
     So the choice of the kind is drawn with its parameter: with few steps, kinds whose tails
     differ describe them nearly as well. Nothing for a constant, which leaves nothing to
-    draw, and for an empirical one, whose sample the simulator draws itself.
-
-    Parameters
-    ----------
-    chosen
-        The distribution fitted to all factors.
-    samples
-        Factors of each bootstrap sample.
-    persistence
-        Of the steps of each.
+    draw, and for an empirical one, whose sample the simulator draws itself. ``persistence`` is that of the steps of each sample.
     """
     if isinstance(chosen, Constant | Empirical):
         return ()

@@ -289,16 +289,7 @@ def stages_of(nodes: Sequence[StageNode]) -> tuple[float, float]:
 
 
 def fit_input(measurements: Path, name: str, command: str = "") -> InputPipeline:
-    """Fit an input pipeline to measured batches.
-
-    Parameters
-    ----------
-    measurements
-        File written by :func:`calibrate.profiling.profile_input`.
-    name
-        Of the pipeline.
-    command
-        Command line that made it, for the provenance.
+    """Fit an input pipeline to batches that :func:`calibrate.profiling.profile_input` measured.
 
     Returns
     -------

@@ -39,16 +39,7 @@ _DEVICE_PATHS = ("host-to-device", "device-to-host")
 
 
 def fit_link(measurements: Path, name: str, command: str = "") -> Cluster:
-    """Fit latency and bandwidth of a link to measured transfers.
-
-    Parameters
-    ----------
-    measurements
-        File written by :func:`calibrate.profiling.profile_link`.
-    name
-        Of the cluster.
-    command
-        Command line that made it, for the provenance.
+    """Fit latency and bandwidth of a link to transfers that :func:`calibrate.profiling.profile_link` measured.
 
     Returns
     -------
@@ -82,14 +73,7 @@ def fit_link(measurements: Path, name: str, command: str = "") -> Cluster:
 
 
 def fit_link_table(path: Path, name: str, command: str = "", ranks: int | None = None) -> Cluster:
-    """Fit latency and bandwidth of a link to what another tool printed of it.
-
-    Parameters
-    ----------
-    path, ranks
-        As for :func:`calibrate.fit.link.read_link_table`.
-    name, command
-        As for :func:`fit_link`.
+    """Fit latency and bandwidth of a link to what another tool printed of it (:func:`read_link_table`).
 
     Returns
     -------
@@ -261,14 +245,9 @@ class LinkTable(NamedTuple):
 
 
 def read_link_table(path: Path, ranks: int | None = None) -> LinkTable:
-    """Read the output of a tool that timed a link.
+    """Read the output of a tool that timed a link; lines of anything else in it are skipped.
 
-    Parameters
-    ----------
-    path
-        File with what the tool printed; other lines in it are skipped.
-    ranks
-        Processes of a collective, where the table does not say it.
+    ``ranks`` are processes of a collective, where the table does not say it.
 
     Raises
     ------

@@ -92,17 +92,10 @@ def noise_of(small: float, big: float, of_small: ArrayLike, of_big: ArrayLike) -
 
 
 def noise_scale_of(moments: Sequence[Norms], batch: float) -> NoiseScale:
-    """The noise scale of a training whose moments stand for as many steps each.
+    """The noise scale of a training whose moments stand for as many steps each, of ``batch`` samples.
 
     The 90% interval is that of the draws, of which each moment's are drawn again with replacement (percentile bootstrap). It knows
     nothing of another run's path, or of what happens between moments.
-
-    Parameters
-    ----------
-    moments
-        At least one.
-    batch
-        Samples of each step.
 
     Raises
     ------

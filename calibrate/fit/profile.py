@@ -35,25 +35,12 @@ _ROUNDS = 5
 
 
 def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: str = "", precision: str = "float32") -> Workload:
-    """Fit a workload to profiles.
+    """Fit a workload to profiles, with the variables of a model and the precision of its numbers, which profiles do not tell.
 
     From two batch sizes on, forward and backward are affine functions of the batch, as
     those of :func:`calibrate.fit.step.fit_workload`. One batch size cannot tell what a step costs
     whatever the batch from what a sample costs: then all of forward and backward is
     counted as the samples', which ``provenance`` says and which holds at that batch only.
-
-    Parameters
-    ----------
-    profiled
-        The profiles' steps.
-    model
-        The model's variables, which profiles do not tell.
-    name
-        Of the workload.
-    command
-        Command line that made it, for the provenance.
-    precision
-        ``float32`` or ``mixed_float16``, which a profile does not tell either.
 
     Raises
     ------

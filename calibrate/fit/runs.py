@@ -69,14 +69,7 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
 
     The probe has judged each round by what it saw of the machine meanwhile. At least two
     rounds with 30 steps, and a third of all rounds, must be undisturbed, in at least two runs
-    if there are several.
-
-    Parameters
-    ----------
-    runs
-        Measurements of one step.
-    accept
-        Where too few are undisturbed, take all.
+    if there are several. Where too few are, ``accept`` takes all.
 
     Raises
     ------
@@ -102,24 +95,10 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
 
 
 def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -> str:
-    """That runs of the same step took about the same time.
+    """Check that runs of the same step took about the same time; with ``accept``, return what is wrong in place of raising it.
 
     Two runs are at different levels if their mean step times differ by a ratio above
     ``LEVELS_APART``, and by more than three standard errors of what their rounds scatter.
-
-    Parameters
-    ----------
-    table
-        Rounds of all runs.
-    names
-        Of the runs, by their number.
-    accept
-        Return what is wrong instead of raising it.
-
-    Returns
-    -------
-    str
-        "" if nothing is wrong; else a sentence for the provenance.
 
     Raises
     ------
@@ -266,16 +245,8 @@ def is_concurrent(measured: Measurements) -> bool:
 def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurements] = (), accept: bool = False) -> ConcurrentProcesses:
     """Estimate what processes share, and how they slow each other down, from the files of all launches.
 
-    A launch of which a process is missing, or was disturbed, is left out.
-
-    Parameters
-    ----------
-    files
-        Written by :func:`calibrate.profiling.profile_at_once`.
-    alone
-        Runs of one process, which the slowdown is counted against.
-    accept
-        Take disturbed rounds as well.
+    A launch of which a process is missing, or was disturbed, is left out. The slowdown is counted against runs of one process
+    ``alone``; ``accept`` takes disturbed rounds as well.
     """
     launches: dict[int, list[pd.DataFrame]] = defaultdict(list)
     for file in files:

@@ -49,18 +49,7 @@ _OF_LINK = "link_"
 
 
 def fit_server(measurements: Path, name: str, base: Cluster, command: str = "") -> Cluster:
-    """Fit what pulls and pushes cost the two hosts to measurements, and put it into a cluster.
-
-    Parameters
-    ----------
-    measurements
-        File written by :func:`calibrate.profiling.profile_server`.
-    name
-        Of the cluster.
-    base
-        The cluster whose link and machines it has.
-    command
-        Command line that made it, for the provenance.
+    """Fit what pulls and pushes cost the two hosts to measurements, and put it into a cluster, whose link and machines it has.
 
     Returns
     -------

@@ -69,12 +69,8 @@ def fit_workload(
     Parameters
     ----------
     measurements
-        File written by :func:`calibrate.profiling.profile_step`, or the files of several runs of the
-        same step, from which the spread between runs is seen; and the files written by
-        :func:`calibrate.profiling.profile_at_once`, from which is seen what processes of one machine
-        have in common.
-    name
-        Of the workload.
+        The file of a run of a step, or the files of several runs of the same step, from which the spread between runs is
+        seen; and those of processes at once, from which is seen what processes of one machine have in common.
     command
         Command line that made it, for the provenance.
     accept_disturbed
@@ -82,13 +78,6 @@ def fit_workload(
         ``disturbed``.
     stored
         The files were not measured just now, but given: what they lack is bad input, exit code 2.
-
-    Returns
-    -------
-    Workload
-        Forward, backward and apply as affine functions of the batch, the distribution of step times,
-        variables in the order in which their gradients become ready, 90% intervals and joint
-        bootstrap draws.
 
     Raises
     ------

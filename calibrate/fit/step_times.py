@@ -69,14 +69,7 @@ class StepTable:
 
     @classmethod
     def of(cls, *measured: Measurements, left_out: Collection[tuple[int, int]] = ()) -> StepTable:
-        """Arrange the records of runs.
-
-        Parameters
-        ----------
-        measured
-            One for each run.
-        left_out
-            Rounds that do not count, such as disturbed ones: number of the run, number of the round.
+        """Arrange the records of runs, one for each, without rounds that do not count (number of the run, number of the round).
 
         Raises
         ------
@@ -301,15 +294,8 @@ class StepFit(NamedTuple):
 def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False) -> StepFit:
     """Fit the steps of one batch size or more.
 
-    Parameters
-    ----------
-    table
-        The steps.
-    rng
-        Of the bootstrap.
-    few_steps
-        Take few steps as well, as a profile has them: from fewer than 10 the distribution is constant,
-        and from one round alone nothing is drawn. Else fewer than 10 are refused.
+    With ``few_steps`` few are taken as well, as a profile has them: from fewer than 10 the distribution is constant,
+    and from one round alone nothing is drawn.
 
     Raises
     ------

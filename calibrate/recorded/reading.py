@@ -60,8 +60,6 @@ def read_recorded(
         A regular expression with named groups by which the lines of logs tell steps; None: one of those that are known.
     samples
         Samples of a step of all workers together, where a source tells throughput and not them; None: not known.
-    python
-        A Python that has TensorFlow, which reads profiles; this one, if None.
 
     Raises
     ------

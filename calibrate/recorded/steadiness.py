@@ -60,18 +60,9 @@ class Level:
 
 
 def levels_of(times: Array, rows: Rows, persistence: float, total: int) -> tuple[Level, ...]:
-    """The levels of a series.
+    """The levels of a series of ``times`` above zero, whose indices among all rows are ``rows``; the last ends at ``total``.
 
-    Parameters
-    ----------
-    times
-        Of the rows that count, shape (n,), above zero.
-    rows
-        Their indices among all rows, ascending, shape (n,).
-    persistence
-        Autocorrelation of successive rows.
-    total
-        Of all rows, where the last level ends.
+    ``persistence`` is the autocorrelation of successive rows.
     """
     if not len(times):
         return ()
@@ -382,15 +373,7 @@ class Steadiness:
 
 
 def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadiness:
-    """Find what of a run is steady.
-
-    Parameters
-    ----------
-    run
-        The run, with at least one row.
-    expected_s
-        Seconds of a step as they are predicted, which times of another unit are told by; None: not predicted.
-    """
+    """Find what of a run of at least one row is steady; times of another unit are told by the step that is ``expected_s``, if it is."""
     times = run.duration_s
     usable = np.isfinite(times) & (times > 0)
     clock = ~usable | _turned_back(run)

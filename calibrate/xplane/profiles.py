@@ -196,16 +196,8 @@ def read_steps(
 ) -> Profiled:
     """Read profiles and find their steps.
 
-    Parameters
-    ----------
-    places
-        Pairs of a log directory, the folder of a run or a file, and the samples of a step in it.
-    run
-        Name of the profiling run in each log directory; None takes the newest.
-    python
-        A Python that has TensorFlow; this one, if None.
-    timeout_s
-        Seconds after which reading is given up.
+    ``places`` are pairs of a log directory, the folder of a run or a file, and the samples of a step in it; ``run`` is the name of the
+    profiling run in each log directory, None the newest.
 
     Raises
     ------

@@ -111,14 +111,8 @@ class Profile:
 def profile_files(place: Path, run: str | None = None) -> list[Path]:
     """The XPlane files of one profiling run, one for each host, sorted.
 
-    Parameters
-    ----------
-    place
-        A TensorBoard log directory (``plugins/profile/RUN/HOST.xplane.pb`` somewhere below
-        it), the folder of one run, or one file.
-    run
-        Name of the run's folder; None takes the newest, which is the last by name, as
-        TensorFlow names runs by their date.
+    ``place`` is a TensorBoard log directory (``plugins/profile/RUN/HOST.xplane.pb`` somewhere below it), the folder of one run, or one
+    file. ``run`` names the run's folder; None takes the last by name, which is the newest, as TensorFlow names runs by their date.
 
     Raises
     ------
@@ -149,16 +143,7 @@ def profile_files(place: Path, run: str | None = None) -> list[Path]:
 
 
 def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: float | None = None) -> list[Profile]:
-    """Read XPlane files.
-
-    Parameters
-    ----------
-    files
-        One for each host.
-    python
-        A Python that has TensorFlow, whose protobuf classes read the files; this one, if None.
-    timeout_s
-        Seconds after which reading is given up.
+    """Read XPlane files, one for each host, by TensorFlow's protobuf classes in ``python``; this one, if None.
 
     Raises
     ------

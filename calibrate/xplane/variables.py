@@ -90,8 +90,6 @@ def variables_of(
     listed
         A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]`` in
         the order of creation.
-    python, timeout_s
-        The user's Python, which builds the model or reads the checkpoint, and its time limit.
 
     Raises
     ------
@@ -150,24 +148,12 @@ def gradient_ops(steps: Iterable[MeasuredStep]) -> list[GradientOp]:
 
 
 def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, float]:
-    """Share of the backward pass after which each variable's gradient is ready.
+    """Share of the backward pass after which each variable's gradient is ready; variables for which no operation was found are left out.
 
     A scope matches a layer if it has the layer's name, or that name with a number added.
     Which of the two a model's scopes do is decided for the whole model: the reading that
     finds the most layers wins, for where there are layers ``norm`` and ``norm_1``, a scope
     ``norm_1`` could be of either.
-
-    Parameters
-    ----------
-    variables
-        Names such as ``net/dense/kernel``.
-    ops
-        Of the backward pass.
-
-    Returns
-    -------
-    dict
-        By name; a variable for which no operation was found is left out.
     """
     layers: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in variables:
