@@ -10,9 +10,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,9 +313,14 @@ def _nccl(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         turns, parts = 2 * (count - 1), count
     elif name in _NCCL_HALF or share < _ALMOST_1:
         turns, parts = count - 1, count
-    where = f"{counted(count, 'rank')} on {counted(len(set(hosts)), 'host')}" if hosts else counted(count, "rank")
-    messages = tuple((size / parts, us * 1e-6 / turns) for size, _, timed in rows for us, _, _ in timed)
-    return LinkTable(f"nccl-tests ({name}, {where})", messages, ranks=count)
+    where = f" on {counted(len(set(hosts)), 'host')}" if hosts else ""
+    timings = [(size, us * 1e-6) for size, _, timed in rows for us, _, _ in timed]
+    return _collective(f"nccl-tests ({name}, {counted(count, 'rank')}{where})", timings, count, turns, parts)
+
+
+def _collective(tool: str, timings: Iterable[tuple[float, float]], count: int, turns: float, parts: float) -> LinkTable:
+    """A collective of so many ranks, from bytes and seconds, whose messages are a part of its buffer and follow each other in turns."""
+    return LinkTable(tool, tuple((size / parts, seconds / turns) for size, seconds in timings), ranks=count)
 
 
 _NCCL_HALF = "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"
@@ -351,9 +356,8 @@ def _osu(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         return LinkTable("osu_latency", tuple((size, us * 1e-6) for size, us in rows))
     if rows := tables.get("Allreduce Latency"):
         count = _ranks(ranks, None, path, "osu_allreduce")
-        turns = 2 * (count - 1)
-        messages = tuple((size / count, us * 1e-6 / turns) for size, us in rows)
-        return LinkTable(f"osu_allreduce ({counted(count, 'rank')})", messages, ranks=count)
+        timings = [(size, us * 1e-6) for size, us in rows]
+        return _collective(f"osu_allreduce ({counted(count, 'rank')})", timings, count, 2 * (count - 1), count)
     if rows := tables.get("Bandwidth"):
         fastest = max(rate for _, rate in rows)
         return LinkTable("osu_bw", rates_bytes_per_s=tuple(rate * 1e6 for _, rate in rows if rate > _STREAM * fastest))
@@ -387,7 +391,7 @@ def _gloo(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         turns, parts = count - 1.0, 1.0
     elif "halving_doubling" in name:
         turns, parts = 2.0 * math.log2(count), count * math.log2(count) / (count - 1)
-    unit_s, messages = 1e-6 if heading[2] == "us" else 1e-9, []
+    unit_s, timings = 1e-6 if heading[2] == "us" else 1e-9, []
     for row in _GLOO_ROW.findall(text, heading.end()):
         *first, _, p50, _, _, rate = map(float, row.split())
         if not p50:
@@ -395,11 +399,10 @@ def _gloo(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         seconds, elements = p50 * unit_s, first[-1]
         said_bytes = rate * 2**30 * seconds / elements
         value_bytes = min(_VALUES, key=lambda each: abs(math.log(each / said_bytes))) if said_bytes else _VALUES[2]
-        size = first[0] if heading[1] else elements * value_bytes
-        messages.append((size / parts, seconds / turns))
-    if not messages:
+        timings.append((first[0] if heading[1] else elements * value_bytes, seconds))
+    if not timings:
         raise InputError(f"{path}: the table of gloo's benchmark has no rows: it ended before anything was timed")
-    return LinkTable(f"gloo's benchmark ({name}, {counted(count, 'rank')})", tuple(messages), ranks=count)
+    return _collective(f"gloo's benchmark ({name}, {counted(count, 'rank')})", timings, count, turns, parts)
 
 
 # -- iperf3 ------------------------------------------------------------------------------------
@@ -430,21 +433,16 @@ def _iperf_json(text: str, path: Path, _: int | None) -> LinkTable | None:
         return None
     if not isinstance(data, dict) or "intervals" not in data or "end" not in data:
         return None
-    try:
-        return _of_iperf_json(data, path)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise InputError(f"{path}: looks like iperf3's JSON, but is not what iperf3 --json prints; save all of its output") from None
-
-
-def _of_iperf_json(data: dict[str, Any], path: Path) -> LinkTable:
     if "error" in data:
         raise InputError(f"{path}: iperf3 ended with an error ({data['error']}): run it again")
-    sums = [each["sum"] for each in data["intervals"]]
-    rates = [float(each["bits_per_second"]) / 8.0 for each in sums
-             if not each.get("omitted") and each["seconds"] >= _WHOLE * sums[0]["seconds"]]  # fmt: skip
-    end = data["end"]
-    ends = [float(end[name]["bits_per_second"]) / 8.0 for name in ("sum_sent", "sum_received") if name in end]
-    rtts_s = [float(each["sender"]["min_rtt"]) * 1e-6 for each in end.get("streams", ()) if each.get("sender", {}).get("min_rtt")]
+    try:
+        sums, end = [each["sum"] for each in data["intervals"]], data["end"]
+        rates = [float(each["bits_per_second"]) / 8.0 for each in sums
+                 if not each.get("omitted") and each["seconds"] >= _WHOLE * sums[0]["seconds"]]  # fmt: skip
+        ends = [float(end[name]["bits_per_second"]) / 8.0 for name in ("sum_sent", "sum_received") if name in end]
+        rtts_s = [float(each["sender"]["min_rtt"]) * 1e-6 for each in end.get("streams", ()) if each.get("sender", {}).get("min_rtt")]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: looks like iperf3's JSON, but is not what iperf3 --json prints; save all of its output") from None
     return _stream(path, rates, ends)._replace(latency_s=min(rtts_s) / 2 if rtts_s else None)
 
 
