@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -47,29 +46,13 @@ _FEWEST_SHARE = 1 / 3
 _ACCEPT = "`accept_disturbed=True` fits them as they are, with a warning"
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is fitted of the rounds of all runs.
-
-    Attributes
-    ----------
-    left_out
-        Number of the run, number of the round.
-    remarks
-        For the provenance: ``load``, what the machine did besides; ``disturbed``, a loud
-        warning where disturbed rounds had to be accepted.
-    """
-
-    left_out: frozenset[tuple[int, int]]
-    remarks: dict[str, str]
-
-
-def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
-    """Leave disturbed rounds out, as long as enough others are there.
+def choose_rounds(runs: Sequence[Measurements], accept: bool, facts: dict[str, str]) -> frozenset[tuple[int, int]]:
+    """Leave disturbed rounds out, as long as enough others are there: number of the run, number of the round.
 
     The probe has judged each round by what it saw of the machine meanwhile. At least two
     rounds with 30 steps, and a third of all rounds, must be undisturbed, in at least two runs
-    if there are several. Where too few are, ``accept`` takes all.
+    if there are several. Where too few are, ``accept`` takes all. ``facts`` gets remarks for the provenance: ``load``, what the
+    machine did besides; ``left_out``; ``disturbed``, a loud warning where disturbed rounds had to be accepted.
 
     Raises
     ------
@@ -79,19 +62,21 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
     everything = {(number, record.round) for number, run in enumerate(runs) for record in run.of(StepTime)}
     reasons = {key: why for number, run in enumerate(runs) for key, why in _disturbed(number, run).items() if key in everything}
     calm = everything - set(reasons)
-    load = _load(runs)
-    remarks = {"load": load} if load else {}
+    if load := _load(runs):
+        facts["load"] = load
     if not reasons:
-        return Chosen(frozenset(), remarks)
+        return frozenset()
     whole = {number for number, _ in everything}
     fault = f"{len(reasons)} of {len(everything)} rounds were disturbed ({load or next(iter(reasons.values()))})"
     steps = sum((number, record.round) in calm for number, run in enumerate(runs) for record in run.of(StepTime))
     rounds_enough = len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and steps >= _FEWEST_STEPS
     if rounds_enough and len({number for number, _ in calm}) >= min(len(whole), 2):
-        return Chosen(frozenset(reasons), remarks | {"left_out": f"{fault} and are left out"})
-    if accept:
-        return Chosen(frozenset(), remarks | {"disturbed": f"{fault}; they are fitted as they are: times may be too long and too uneven"})
-    raise DisturbedError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
+        facts["left_out"] = f"{fault} and are left out"
+        return frozenset(reasons)
+    if not accept:
+        raise DisturbedError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
+    facts["disturbed"] = f"{fault}; they are fitted as they are: times may be too long and too uneven"
+    return frozenset()
 
 
 def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -> str:
@@ -281,7 +266,7 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
 def _undisturbed(measured: Measurements, accept: bool) -> pd.DataFrame:
     """The steps of a process without those of disturbed rounds; empty where all were disturbed."""
     try:
-        left_out = choose_rounds([measured], accept).left_out
+        left_out = choose_rounds([measured], accept, {})
     except CalibrationError:
         return pd.DataFrame()
     kept = [(step.batch, step.round, step.seconds) for step in measured.of(StepTime) if (0, step.round) not in left_out]

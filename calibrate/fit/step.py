@@ -111,11 +111,9 @@ def fit_workload(
         raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
     measurements = alone[0].path
     try:
-        chosen = choose_rounds(alone, accept_disturbed)
-        table = StepTable.of(*alone, left_out=chosen.left_out)
-        apart = check_levels(table, [run.path.name for run in alone], accept_disturbed)
-        remarks = dict(chosen.remarks)
-        if apart:
+        remarks: dict[str, str] = {}
+        table = StepTable.of(*alone, left_out=choose_rounds(alone, accept_disturbed, remarks))
+        if apart := check_levels(table, [run.path.name for run in alone], accept_disturbed):
             remarks["disturbed"] = "; ".join(filter(None, (remarks.get("disturbed"), apart)))
         beside = [run for run in runs if is_concurrent(run)]
         together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
@@ -155,8 +153,10 @@ def _fitted(
     variables = _variables(measured)
     sizes = [variable.size_bytes for variable in variables]
     created = sorted(record.created for record in measured.of(VariableRecord))
-    layers, of_layers = _layers(runs, table, {number: place for place, number in enumerate(created)})
-    overheads, of_overheads = _overheads(runs, table)
+    overheads = _overheads(runs, table, facts)
+    if together is not None:
+        facts["at_once"] = together.text
+    layers = _layers(runs, table, {number: place for place, number in enumerate(created)}, facts)
     fingerprint = measured.fingerprint
     device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
     model, batches = _model(measured), f"{table.batches[0]} to {table.batches[-1]}"
@@ -183,10 +183,7 @@ def _fitted(
             intervals_90=intervals,
             peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
         ),
-        provenance=facts
-        | of_overheads
-        | ({"at_once": together.text} if together is not None else {})
-        | ({"layers": of_layers} if layers else {}),
+        provenance=facts,
         counted=_counted(measured),
         layers=layers,
         overheads=overheads,
@@ -330,7 +327,7 @@ def _sparse_bytes_per_sample(measured: Measurements) -> dict[int, float]:
 # -- layers --------------------------------------------------------------------------------
 
 
-def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int]) -> tuple[tuple[Layer, ...], str]:
+def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[int, int], facts: dict[str, str]) -> tuple[Layer, ...]:
     """Layers with the time of each pass, what they hand on and keep, and their operations; empty where none were measured.
 
     Times are means over all steps with clocks between the layers, at the middle one of the
@@ -338,7 +335,7 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
     and operations for each sample are slopes between the smallest and the largest batch, so
     that what does not grow with the batch is no sample's.
 
-    Also how they were measured, and how far their sum is from forward and backward pass of the whole step, in words.
+    ``facts`` gets how they were measured, and how far their sum is from forward and backward pass of the whole step, in words.
     ``creation`` is the place of each variable in the workload's order of creation, by the order that the records tell.
 
     Raises
@@ -348,7 +345,7 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
     """
     records = runs[0].of(LayerRecord)
     if not records:
-        return (), ""
+        return ()
     times: dict[int, list[tuple[float, ...]]] = defaultdict(list)
     for step in _all(runs, LayerTimes):
         times[step.batch].append((*step.forward_s, *step.backward_s))
@@ -362,7 +359,15 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
     means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
     middle = table.batches[len(table.batches) // 2]
     forward, backward = means[middle][: len(small)], means[middle][len(small) :]
-    layers = tuple(
+    ratios = []
+    for batch in table.batches:
+        of_step = table.mean(batch) * table.shares(batch)[:2].sum()
+        ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
+    facts["layers"] = (
+        f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; "
+        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
+    )
+    return tuple(
         Layer(
             name=layer.name,
             forward=digits(float(forward[index])),
@@ -373,14 +378,6 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
             flops_per_sample=_slope(layer, large[index], "flops"),
         )
         for index, layer in small.items()
-    )
-    ratios = []
-    for batch in table.batches:
-        of_step = table.mean(batch) * table.shares(batch)[:2].sum()
-        ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
-    return layers, (
-        f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; "
-        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
     )
 
 
@@ -397,13 +394,12 @@ _JUDGED_S = 0.02
 """Time to the next turn from which on a wait for it can be distinguished from the work of ending an iterator, a millisecond or so."""
 
 
-def _overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
-    """What the runs measured beside steps, None where the files have none of it; and what the provenance says of it.
+def _overheads(runs: Sequence[Measurements], table: StepTable, facts: dict[str, str]) -> Overheads | None:
+    """What the runs measured beside steps, None where the files have none of it.
 
-    ``overheads``: how often it was measured; ``unmeasured``: what could not be, and why.
+    ``facts`` gets ``overheads``, how often it was measured, and ``unmeasured``, what could not be, and why.
     """
     startups, written = _all(runs, StartUpTime), _all(runs, CheckpointTime)
-    facts: dict[str, str] = {}
     if startups:
         checkpoints = f", {len(written)} checkpoints" if written else ""
         facts["overheads"] = f"{len(startups)} process{'es' if len(startups) > 1 else ''}{checkpoints}"
@@ -430,7 +426,7 @@ def _overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overhead
             "snapshot": duration_of([_mean(record.snapshot_s for record in own) for run in runs if (own := run.of(CheckpointTime))]),
         }
     known = {key: value for key, value in fields.items() if value is not None}
-    return (Overheads(**known) if known else None), facts
+    return Overheads(**known) if known else None
 
 
 def duration_of(values: Sequence[float]) -> Duration | None:
