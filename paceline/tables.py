@@ -248,7 +248,7 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
     """Every measured setting: with each prediction of it, and below them those without, with the reason."""
     scaling = {result.scenario_hash: result.scenario.scaling for result in results}
     rows = [{**vars(row), "scaling": scaling.get(row.scenario_hash), "repeats": len(row.repeats)} for row in measured.rows]
-    return Table.reading("Measured against predicted", _MEASURED_COLUMNS, [*rows, *measured.unmatched], "measured")
+    return Table.reading("Measured against predicted", _MEASURED_COLUMNS, [*rows, *map(vars, measured.unmatched)], "measured")
 
 
 def curve_errors_table(places: Sequence[tuple[int, Beside]], results: Sequence[Result], at: Coordinates) -> Table:

@@ -79,16 +79,26 @@ class Column:
         """Heading for a reader."""
         return self.heading or self.name
 
-    def read(self, item: object, facts: Mapping[str, Any] | None = None) -> Cell:
-        """The value for an item, which may be a mapping: one of the facts that follow from it, else its own; None where there is none.
+    @property
+    def path(self) -> str:
+        """Dotted name of the figure."""
+        return self.of or self.name
 
-        A dotted name ends where something is None.
+    def read(self, item: object, facts: Mapping[str, Any] | None = None) -> Cell:
+        """The value for an item: one of the facts that follow from it, else its own.
+
+        A dotted name ends where something is None; of a mapping, which may lack keys, where it has none.
+
+        Raises
+        ------
+        AttributeError
+            The item has nothing of this name.
         """
         if self.by is not None:
             return self.by(item)
-        first, *rest = (self.of or self.name).split(".")
+        first, *rest = self.path.split(".")
         known = facts if facts is not None else item if isinstance(item, Mapping) else {}
-        value: Any = known[first] if first in known else getattr(item, first, None)
+        value: Any = known.get(first) if first in known or isinstance(item, Mapping) else getattr(item, first)
         for part in rest:
             value = None if value is None else getattr(value, part)
         cell: Cell = value

@@ -202,7 +202,9 @@ class Failure(Outcome):
         yield f"{self.failed.kind}: {self.failed.text}"
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}
+        figures = [column.path.partition(".")[0] for column in COLUMNS.values()]
+        lacking = {name: None for name in figures if not hasattr(self, name)}
+        return lacking | super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}
 
 
 def _that_differ(settings: Sequence[Row]) -> list[str]:

@@ -16,7 +16,7 @@ from support.scenarios import scenario_table
 import paceline
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
-from simulator.base.table import Table, frame_of, html_of
+from simulator.base.table import Column, Table, frame_of, html_of
 from simulator.results.cost import cost_of_samples, time_of_samples_s
 from simulator.results.results import Failed, Failure
 from simulator.results.rows import COLUMNS
@@ -77,6 +77,11 @@ def test_every_column_is_of_something_that_results_have(result):
             assert rest[-1:] == [statistic[1]], column.name
         assert column.heading, column.name
         assert column.meaning, column.name
+
+
+def test_a_column_of_what_items_do_not_have_is_refused(result):
+    with pytest.raises(AttributeError, match="stap_mean_s"):
+        Table.reading("", [Column("stap_mean_s")], [result])
 
 
 def test_columns_have_the_types_of_what_they_hold(swept):
