@@ -13,13 +13,12 @@ Machine code counts numbers along (``simulator.engine.production.calendar``). In
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol
 
 NOTHING = -1
-"""In place of a number: no work that was recorded."""
-
-OWN, PEER = -1, -2
-"""In place of a rank's number, in what is said of all ranks: the rank's own, and that of the rank it sends to."""
+"""In place of the number of a piece of work, or of a bucket or micro-batch: there is none, or all are meant."""
+OWN, PEER = -2, -3
+"""In place of a rank's number in a :class:`Place`, in programs that all ranks share: the rank's own, and that of the rank it sends to."""
 
 _NAMES = {
     "worker": "worker {}",
@@ -197,7 +196,6 @@ def end_of(work: Work) -> float:
     return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
-@runtime_checkable
 class Observer(Protocol):
     """Receives the records of one replication, in the order in which they become known."""
 
