@@ -75,13 +75,13 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
         For each such setting, where they are to be said.
     """
     settings = list(settings)
+    own = set_in({}, settings, where)
     check_unset(settings, table, where)
     table, notes = without_displaced(table, settings, where)
     if say:
         for note in notes:
             warnings.warn(note, SettingWarning, stacklevel=2)
     result = set_in(table, settings, where)
-    own = set_in({}, settings, where)
     for section, value in result.items():
         if isinstance(value, Mapping) and "use" not in value:  # what a section ``use``s is overlaid later, when its file is read
             result[section] = unset(value)

@@ -37,11 +37,13 @@ def set_in(table: Mapping[str, Any], settings: Pairs, where: str = "") -> Table:
     Raises
     ------
     ScenarioError
-        A key leads into a value; ``where`` begins the message.
+        A key leads into a value, or a part of it is empty; ``where`` begins the message.
     """
     result = dict(table)
     for key, value in settings:
         head, _, rest = key.partition(".")
+        if not all(key.split(".")):
+            raise ScenarioError(f"{where}{quoted(key)} must be a dotted key whose parts are not empty, such as strategy.workers")
         if rest:
             inner = result.get(head)
             if inner is None:

@@ -414,7 +414,8 @@ class Cluster(
     def _is_a_share(cls, value: object) -> object:
         """Say what else a value above 1 may have meant: compute that takes twice as long."""
         if isinstance(value, (int, float)) and 1 < value < math.inf:
-            percent, longer = min(value, 100), f"compute that takes {value:g} times as long give {value - 1:g}"
+            percent = min(value, 100)
+            longer = f"compute that takes {percent:g} times as long give {percent - 1:g}"
             meant = longer if value <= 2 else f"{percent:g}% give {percent / 100:g}"
             raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}")
         return value

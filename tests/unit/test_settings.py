@@ -43,6 +43,13 @@ def test_a_key_of_another_kind_that_is_set_too_is_refused():
         load("ring", {"strategy.kind": "single", "strategy.workers": 4})
 
 
+@pytest.mark.parametrize("key", ["job.", ".x", "run..steps", ""])
+@pytest.mark.parametrize("value", [3, None])
+def test_a_key_with_an_empty_part_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ScenarioError, match=f"'{key}' must be a dotted key"):
+        load("ring", {key: value})
+
+
 def test_the_same_kind_again_drops_nothing(tmp_path: Path):
     assert loaded("ring", {"strategy.kind": "multi-worker-mirrored"}) == loaded("ring", {})
     wrong = tmp_path / "wrong.toml"

@@ -8,7 +8,9 @@ from functools import cached_property
 import pytest
 
 from simulator import load_scenario
-from simulator.base.spec import Spec
+from simulator.base.errors import ScenarioError
+from simulator.base.spec import Spec, Usual, mark_of, parts_of
+from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, Link, NodeClass
 from simulator.spec.distributions import Empirical
@@ -33,10 +35,15 @@ CASES: dict[tuple[type[Spec], str], tuple[Spec, dict[str, object], object]] = {
 """Of each value that is worked out once and kept: a specification, what is changed in a copy, and the value then."""
 
 
+def specs(kind: type[Spec] = Spec) -> Iterator[type[Spec]]:
+    for inner in kind.__subclasses__():
+        yield inner
+        yield from specs(inner)
+
+
 def kept_values(kind: type[Spec] = Spec) -> Iterator[tuple[type[Spec], str]]:
-    for its in kind.__subclasses__():
-        yield from ((its, name) for name, value in vars(its).items() if isinstance(value, cached_property))
-        yield from kept_values(its)
+    for spec in specs(kind):
+        yield from ((spec, name) for name, value in vars(spec).items() if isinstance(value, cached_property))
 
 
 def test_every_kept_value_is_looked_at() -> None:
@@ -89,3 +96,30 @@ def test_a_number_is_multiplied_with_its_draws() -> None:
     assert twice.inter_node.latency_s == 4e-3
     assert twice.inter_node.bandwidth_bytes_per_s == cluster.inter_node.bandwidth_bytes_per_s / 2
     assert twice.value_at("uncertainty.draws") == ((2e-3, 1e-4), (6e-3, 2e-4))
+
+
+def test_a_field_that_overrides_another_keeps_what_is_usual_there() -> None:
+    overriding = [
+        (spec, name, usual)
+        for spec in specs()
+        for name in spec.__annotations__.keys() & spec.model_fields.keys()
+        for parent in spec.__mro__[1:]
+        if issubclass(parent, Spec) and name in parent.model_fields and (usual := mark_of(parent.model_fields[name], Usual))
+    ]
+    assert overriding
+    lost = [f"{spec.__name__}.{name}" for spec, name, usual in overriding if mark_of(spec.model_fields[name], Usual) != usual]
+    assert not lost
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400)], ids=["large", "below 0"])
+def test_a_huge_number_is_refused_in_one_line(value: int) -> None:
+    problems: list[str] = []
+    for spec in specs():
+        for name, field in spec.model_fields.items():
+            if spec.__module__.startswith("simulator") and {int, float} & {*parts_of(field.annotation)}:
+                try:
+                    validated(spec, {name: value}, "file")
+                except ScenarioError as error:
+                    problems += error.problems
+    assert len(problems) > 300
+    assert not [problem for problem in problems if "\n" in problem]
