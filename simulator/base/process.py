@@ -105,7 +105,7 @@ class _Keeper:
             self._process.stdin.write(b"\n")  # a child that was forked may hold the pipe open
             self._process.stdin.close()
         self._process.wait()
-        _remove(_found(self._patterns, self._since_s))  # where somebody has killed it
+        _remove(_matching(self._patterns, self._since_s))  # where somebody has killed it
 
 
 def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
@@ -114,14 +114,14 @@ def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     said = sys.stdin.buffer.read(1)
-    _end_workers([place for place in _found(patterns, since_s) if place.is_dir()], {starter, os.getpid()})
+    _end_workers([place for place in _matching(patterns, since_s) if place.is_dir()], {starter, os.getpid()})
     deadline_s = time.monotonic() + (_OTHERS_S if since_s is not None and not said else 0.0)
-    while _found(patterns, since_s) and time.monotonic() < deadline_s:
+    while _matching(patterns, since_s) and time.monotonic() < deadline_s:
         time.sleep(_EACH_S)
-    _remove(_found(patterns, since_s))
+    _remove(_matching(patterns, since_s))
 
 
-def _found(patterns: Sequence[str], since_s: float | None) -> list[Path]:
+def _matching(patterns: Sequence[str], since_s: float | None) -> list[Path]:
     """Return what patterns fit; ``since_s`` as in :class:`_Keeper`."""
     places = [Path(place) for pattern in patterns for place in glob.glob(pattern)]
     return places if since_s is None else [place for place in places if _is_own(place, since_s)]

@@ -103,10 +103,10 @@ class Variable(Terse, only=("tensors", "columns")):
     @property
     def each(self) -> tuple[Variable, ...]:
         """The tensors that it stands for, of equal size, one after the other; itself alone, if it is one."""
-        return (self.one,) * self.tensors
+        return (self.single,) * self.tensors
 
     @property
-    def one(self) -> Variable:
+    def single(self) -> Variable:
         """One of the tensors that it stands for; itself, if it is one."""
         if self.tensors == 1:
             return self

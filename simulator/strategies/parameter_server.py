@@ -350,7 +350,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         if self.compression is None:
             return super().pushed_bytes(setup)
         return [
-            variable.tensors * math.fsum(self.compression.sent_bytes(variable.one, setup.batch)) for variable in setup.workload.variables
+            variable.tensors * math.fsum(self.compression.sent_bytes(variable.single, setup.batch)) for variable in setup.workload.variables
         ]
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:
@@ -372,7 +372,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
 
     def _tensors(self, workload: Workload) -> int:
         """Variables, or the shards that they are cut into."""
-        return sum(variable.tensors * shard_count(variable.one, self.partitioner) for variable in workload.variables)
+        return sum(variable.tensors * shard_count(variable.single, self.partitioner) for variable in workload.variables)
 
     def messages_a_step(self, setup: Setup) -> int:
         """Of variables to a worker, and of its gradients to the servers."""
@@ -415,7 +415,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
     def _served_s(self, setup: Setup) -> float:
         """Seconds of servers for a worker's gradients."""
         load = setup.workload
-        served_s = math.fsum(variable.tensors * load.server(variable.one.gradient_bytes(setup.batch)) for variable in load.variables)
+        served_s = math.fsum(variable.tensors * load.server(variable.single.gradient_bytes(setup.batch)) for variable in load.variables)
         return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
     # -- names -----------------------------------------------------------------------
