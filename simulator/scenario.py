@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from simulator.base.spec import DAY_S, Seconds, Terse, Usual, canonical
+from simulator.base.spec import DAY_S, PositiveSeconds, Terse, Usual, canonical
 from simulator.base.text import Short, counted, listed
 from simulator.base.validation_errors import is_valid
 from simulator.spec.cluster import Cluster
@@ -67,7 +67,7 @@ class Run(Terse, only=HOW_SIMULATED):
         "within one step; left out: as workers of that kind start (random-phase where each asynchronous "
         "worker drives itself, else together)",
     )
-    start_spread_s: Annotated[Seconds, Field(gt=0), Usual(1e-9, DAY_S)] | None = Field(
+    start_spread_s: Annotated[PositiveSeconds, Usual(1e-9, DAY_S)] | None = Field(
         default=None, description="with start = staggered: over how long workers begin"
     )
     seed: int = Field(

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import Rate, Seconds, Spec, Terse
+from simulator.base.spec import PositiveSeconds, PositiveShare, Rate, Seconds, Spec, Terse
 from simulator.spec.distributions import Constant, Distribution
 
 SYNTHETIC = ("ladder-1mb", "ladder-4mb", "ladder-16mb", "ladder-64mb")
@@ -65,7 +65,7 @@ class TestbedVariable(Spec):
     shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(description="its dimensions")
     dtype: str = Field(default="float32", description="TensorFlow's name of its numbers")
     rows: int | None = Field(default=None, ge=1, description="rows that a step touches, of a sparse one")
-    ready: Annotated[float, Field(gt=0, le=1)] = Field(description="share of the backward pass after which its gradient is there")
+    ready: PositiveShare = Field(description="share of the backward pass after which its gradient is there")
 
     @property
     def row_bytes(self) -> float:
@@ -81,12 +81,12 @@ class TestbedVariable(Spec):
 class ShapedLink(Spec):
     """Links between hosts, each a network namespace; every interface is shaped in both directions."""
 
-    bandwidth_bytes_per_s: Rate = Field(gt=0, description="of each interface, in each direction")
+    bandwidth_bytes_per_s: Rate = Field(description="of each interface, in each direction")
     sharing: Literal["fair", "tcp"] = Field(
         default="fair", description="fair: an htb class for each peer; tcp: one token bucket, behind which TCP shares as it decides"
     )
     congestion: str = Field(default="cubic", pattern=r"^[a-z0-9_-]{1,30}$", description="TCP's congestion control")
-    buffer_s: Seconds = Field(default=0.02, gt=0, le=10, description="what may queue at an interface, as time at its rate")
+    buffer_s: PositiveSeconds = Field(default=0.02, le=10, description="what may queue at an interface, as time at its rate")
 
     @model_validator(mode="before")
     @classmethod
@@ -131,7 +131,7 @@ class Compute(Spec):
     kind: Literal["emulated", "real"] = Field(
         default="emulated", description="emulated: a sleep drawn from a law; real: the model's forward and backward pass"
     )
-    mean_s: Seconds = Field(default=0.1, gt=0, description="emulated: mean of the sleep")
+    mean_s: PositiveSeconds = Field(default=0.1, description="emulated: mean of the sleep")
     law: Distribution = Field(default=Constant(), description="emulated: of the sleep around its mean")
 
 
@@ -140,11 +140,11 @@ class TestbedFault(Spec):
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
-    at_s: Seconds = Field(ge=0, description="time from the common start")
+    at_s: Seconds = Field(description="time from the common start")
     of: Literal["worker", "server"] = Field(default="worker", description="what is killed")
     number: int = Field(default=0, ge=0, description="which one, from 0 on")
     back_after_s: Seconds = Field(
-        ge=0, description="from its death until it is started again; where all have to start again, not before that has been noticed"
+        description="from its death until it is started again; where all have to start again, not before that has been noticed"
     )
 
 
@@ -182,7 +182,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     )
     steps: int = Field(default=50, ge=2, le=1_000_000, description="of each worker, on average")
     warm_up: int = Field(default=3, ge=1, description="steps of each worker before the common start; not measured")
-    start_spread_s: Seconds = Field(default=0.0, ge=0, description="asynchronous workers start at random within it; 0: all together")
+    start_spread_s: Seconds = Field(default=0.0, description="asynchronous workers start at random within it; 0: all together")
     threads: int = Field(default=1, ge=1, le=1024, description="TensorFlow's intra-op threads in each process")
     gpu_memory_mib: int = Field(default=4096, ge=64, description="mirrored on a GPU: memory of each logical device")
 

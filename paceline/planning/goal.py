@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from simulator.base.errors import InputError, UnitError
-from simulator.base.spec import Seconds, Spec
+from simulator.base.spec import PositiveSeconds, Spec
 from simulator.base.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
 from simulator.base.validation_errors import quoted, validated
 from simulator.catalogue.loading import Source, load_scenario, table_of
@@ -46,7 +46,7 @@ class Goal(Spec):
     target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
     samples: float | None = Field(default=None, gt=0, description="of the whole training; None where the goal is a rate")
     epochs: float = Field(default=1.0, gt=0, description="passes over the data set that these are")
-    deadline_s: Seconds | None = Field(default=None, gt=0)
+    deadline_s: PositiveSeconds | None = None
     budget_usd: float | None = Field(default=None, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
     prefer: Prefer = "cheapest"

@@ -119,13 +119,18 @@ def _quantity(dimension: Dimension, *marks: object) -> Any:
     return Annotated[float, Field(allow_inf_nan=False), _reader(dimension), _Quantity(dimension), *marks]
 
 
-Seconds = _quantity("time")
-"""A time in seconds."""
+_AT_LEAST_0, _ABOVE_0 = Field(ge=0), Field(gt=0)
+Time = _quantity("time")
+"""A time in seconds, for bounds of one's own."""
+Seconds = _quantity("time", _AT_LEAST_0)
+"""A time from zero on."""
+PositiveSeconds = _quantity("time", _ABOVE_0)
+"""A time above zero."""
 Bytes = _quantity("information")
 """A size in bytes."""
-Rate = _quantity("rate", Usual(1.25e3, 1.25e13))  # 10 kbit/s, 100 Tbit/s: above the memory of any device
+Rate = _quantity("rate", _ABOVE_0, Usual(1.25e3, 1.25e13))  # 10 kbit/s, 100 Tbit/s: above the memory of any device
 """A bandwidth in bytes per second."""
-Power = _quantity("power", Usual(1.0, 1e6))
+Power = _quantity("power", _AT_LEAST_0, Usual(1.0, 1e6))
 """A power in watts."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -134,24 +139,31 @@ Moderate = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_bearabl
 """A finite number that is neither so large nor so small that arithmetic would lose it."""
 Share = Annotated[float, Field(ge=0, le=1)]
 """A share from 0 to 1."""
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+"""A share above 0."""
+Machines = Annotated[int, Field(ge=1, le=10_000_000)]
+"""A number of nodes."""
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 """The smallest and the largest value that was calibrated."""
 
 DAY_S, YEAR_S = 86_400.0, 365.25 * 86_400.0
-Latency = _quantity("time", Usual(1e-9, 1.0))  # light goes 30 cm; round the earth and back it takes a fifth of a second
+Latency = _quantity("time", _AT_LEAST_0, Usual(1e-9, 1.0))  # light goes 30 cm; round the earth and back it takes a fifth of a second
 """Of a message."""
-Delay = _quantity("time", Usual(1e-9, 60.0))
+DELAY = Usual(1e-9, 60.0)
+Delay = _quantity("time", _AT_LEAST_0, DELAY)
 """In a queue, of storage, or of who hands out steps."""
-WorkTime = _quantity("time", Usual(1e-12, 3600.0))
+WorkTime = _quantity("time", _AT_LEAST_0, Usual(1e-12, 3600.0))
 """Of a step or a part of it."""
-Overhead = _quantity("time", Usual(1e-6, 7 * DAY_S))
+Overhead = _quantity("time", _AT_LEAST_0, Usual(1e-6, 7 * DAY_S))
 """Of what a job does now and then."""
-MeanLife = _quantity("time", Field(gt=0), Usual(1.0, 300 * YEAR_S))
+MeanLife = _quantity("time", _ABOVE_0, Usual(1.0, 300 * YEAR_S))
 """Until something fails."""
 EACH_BYTE = Usual(1e-15, 1e-3)
 PerByte = Annotated[Moderate, Field(ge=0), EACH_BYTE]
 """Seconds for a byte."""
-MESSAGE, MEMORY, SAMPLE_BYTES, STEP_FLOPS = Usual(1.0, 2.0**40), Usual(2.0**20, 2.0**53), Usual(1e-3, 2.0**43), Usual(1.0, 1e20)
+MessageBytes = _quantity("information", _ABOVE_0, Usual(1.0, 2.0**40))
+"""A size of what is sent at once."""
+MEMORY, SAMPLE_BYTES, STEP_FLOPS = Usual(2.0**20, 2.0**53), Usual(1e-3, 2.0**43), Usual(1.0, 1e20)
 
 
 def one_or_two(rule: str) -> WrapValidator:

@@ -19,7 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from simulator.base.spec import MEMORY, Bytes, Delay, Interval, Latency, Moderate, Rate, Seconds, Spec, Terse, Usual
+from simulator.base.spec import (
+    MEMORY,
+    Bytes,
+    Delay,
+    Interval,
+    Latency,
+    Machines,
+    Moderate,
+    PositiveSeconds,
+    PositiveShare,
+    Rate,
+    Seconds,
+    Share,
+    Spec,
+    Terse,
+    Time,
+    Usual,
+)
 from simulator.base.text import Short, counted, format_hourly, format_rate, format_seconds
 from simulator.spec.distributions import Distribution, Slowdown, SlowNodes
 from simulator.spec.paying import Price, Upgrade
@@ -33,8 +50,8 @@ Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 class Link(Terse, only=("sort",)):
     """A full-duplex link: each direction has the whole bandwidth to itself."""
 
-    bandwidth_bytes_per_s: Rate = Field(gt=0, description="bandwidth of each direction")
-    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message; it delays, but does not occupy the link")
+    bandwidth_bytes_per_s: Rate = Field(description="bandwidth of each direction")
+    latency_s: Latency = Field(default=0.0, description="latency added to each message; it delays, but does not occupy the link")
     sort: Sort = Field(
         default="given",
         description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
@@ -82,10 +99,10 @@ class Fabric(Terse, only=("rail_optimised", "sharp")):
     spine, chosen at random as equal-cost multi-path routing does.
     """
 
-    nodes_per_leaf: int = Field(ge=1, le=10_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
+    nodes_per_leaf: Machines = Field(description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
     spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves, over which these links spread")
-    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to a message that goes by a spine")
+    latency_s: Latency = Field(default=0.0, description="latency added to a message that goes by a spine")
     rail_optimised: bool = Field(
         default=False,
         description="a leaf for each rail: NIC i of all nodes_per_leaf nodes hangs on the same leaf; needs cluster.rails; "
@@ -108,7 +125,7 @@ class Islands(Terse):
 class Nvls(Terse):
     """NVSwitches add what the devices of a node or island send, and send copies of it (NVLink SHARP): Hopper and later."""
 
-    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+    efficiency: PositiveShare = Field(
         default=0.85,
         description="share of intra_node's bandwidth that such traffic gets; NCCL's tuner takes 0.85 on Hopper, 0.74 on Blackwell "
         "(nvlsEfficiency in src/graph/tuning.cc)",
@@ -118,8 +135,8 @@ class Nvls(Terse):
 class Protocol(Spec):
     """How a collective library moves bytes: what a message costs, and how many bytes cross the link for each byte of data."""
 
-    latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message between nodes")
-    intra_node_latency_s: Latency = Field(default=0.0, ge=0, description="latency added to each message inside a node")
+    latency_s: Latency = Field(default=0.0, description="latency added to each message between nodes")
+    intra_node_latency_s: Latency = Field(default=0.0, description="latency added to each message inside a node")
     wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of data")
 
 
@@ -156,7 +173,7 @@ class NodeClass(Spec):
     """Nodes that differ from what was measured: other devices, another link, stragglers."""
 
     name: str = Field(min_length=1, max_length=200, description="for readers; reports tell classes apart by it")
-    nodes: int = Field(ge=1, le=10_000_000, description="how many nodes of this class; classes fill the nodes in the order given")
+    nodes: Machines = Field(description="how many nodes of this class; classes fill the nodes in the order given")
     speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="speed of the devices, relative to the measured one")
     jitter: Distribution | None = Field(default=None, description="law of jitter in place of the workload's")
     slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while, in place of the cluster's")
@@ -175,9 +192,9 @@ class LinkPoint(Spec):
     """Times measured for one message size."""
 
     size_bytes: Bytes = Field(gt=0, description="size of the message")
-    median_s: Seconds = Field(gt=0, description="median time to send it")
-    p5_s: Seconds = Field(gt=0, description="5th percentile")
-    p95_s: Seconds = Field(gt=0, description="95th percentile")
+    median_s: PositiveSeconds = Field(description="median time to send it")
+    p5_s: PositiveSeconds = Field(description="5th percentile")
+    p95_s: PositiveSeconds = Field(description="95th percentile")
 
 
 class CalibrationFitLink(Spec):
@@ -191,11 +208,11 @@ class CalibrationFitLink(Spec):
 class HostCost(Spec):
     """What the two hosts of pulls, or of pushes, need for a tensor and for a byte."""
 
-    per_tensor_s: Seconds = Field(ge=0, description="work of each host on a tensor")
+    per_tensor_s: Seconds = Field(description="work of each host on a tensor")
     per_byte_s: Annotated[Moderate, Field(ge=0)] | None = Field(
         default=None, description="work of each host on a byte; left out: the link was slower, so it is not known"
     )
-    base_s: Seconds = Field(ge=0, description="what each call took besides, however many tensors it moved")
+    base_s: Seconds = Field(description="what each call took besides, however many tensors it moved")
 
 
 class ExchangePoint(Spec):
@@ -204,8 +221,8 @@ class ExchangePoint(Spec):
     direction: Literal["pull", "push"] = Field(description="from the server to the worker, or back")
     tensors: int = Field(ge=1, description="tensors that it moved")
     size_bytes: Bytes = Field(gt=0, description="size of each of them")
-    median_s: Seconds = Field(gt=0, description="median time")
-    fitted_s: Seconds = Field(gt=0, description="time by the fitted costs")
+    median_s: PositiveSeconds = Field(description="median time")
+    fitted_s: PositiveSeconds = Field(description="time by the fitted costs")
 
 
 class CalibrationFitHosts(Spec):
@@ -221,13 +238,11 @@ class CalibrationFitHosts(Spec):
 class Storage(Spec):
     """What data sets are read from and checkpoints are written to."""
 
-    bandwidth_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of reads by all nodes together; left out: no limit")
-    node_bandwidth_bytes_per_s: Rate | None = Field(
-        default=None, gt=0, description="rate of reads by one node; left out: no limit of its own"
-    )
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by all nodes together; left out: as of reads")
-    node_write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by one node; left out: as of reads")
-    latency_s: Delay = Field(default=0.0, ge=0, description="latency added to each batch that is read, and to each checkpoint")
+    bandwidth_bytes_per_s: Rate | None = Field(default=None, description="rate of reads by all nodes together; left out: no limit")
+    node_bandwidth_bytes_per_s: Rate | None = Field(default=None, description="rate of reads by one node; left out: no limit of its own")
+    write_bytes_per_s: Rate | None = Field(default=None, description="rate of writes by all nodes together; left out: as of reads")
+    node_write_bytes_per_s: Rate | None = Field(default=None, description="rate of writes by one node; left out: as of reads")
+    latency_s: Delay = Field(default=0.0, description="latency added to each batch that is read, and to each checkpoint")
     over_network: bool = Field(
         default=False, description="reads and writes cross the nodes' links (inter_node), which they share with gradients; else they do not"
     )
@@ -274,17 +289,12 @@ class Cluster(
         default="",
         description="name of the devices, as a device file has it; a workload that was measured on another device is moved to it",
     )
-    available: int | None = Field(
+    available: Machines | None = Field(
         default=None,
-        ge=1,
-        le=10_000_000,
         description="machines that there are: the most that a run can take; those that it leaves are not paid for; left out: no limit",
     )
-    nodes: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_000_000,
-        description="machines that a run takes and pays for, idle ones among them; left out: as many as the strategy needs",
+    nodes: Machines | None = Field(
+        default=None, description="machines that a run takes and pays for, idle ones among them; left out: as many as the strategy needs"
     )
     devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
@@ -321,14 +331,14 @@ class Cluster(
         "servers, the coordinator, input, and with device_is_host the replicas' compute, each on one core at a time; "
         "left out: nodes share none",
     )
-    time_slice_s: Annotated[Seconds, Usual(1e-6, 10.0)] = Field(
+    time_slice_s: Annotated[Time, Usual(1e-6, 10.0)] = Field(
         default=3e-3,
         ge=1e-6,
         description="with shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum "
         "granularity, some ms)",
     )
-    overlap_slowdown: float = Field(
-        default=0.0, ge=0, le=1, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
+    overlap_slowdown: Share = Field(
+        default=0.0, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
     )
     intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="link between the devices of a node")
     intra_device: Link | None = Field(

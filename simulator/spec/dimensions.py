@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.base.spec import Spec
+from simulator.base.spec import PositiveShare, Spec
 from simulator.spec.computed import DEFAULT_DEVICE, Block, Fused, Parameter, Pass, Product, attention_reach, known_device
 
 Count = Annotated[int, Field(ge=1, le=10**7)]
@@ -73,7 +73,7 @@ class Transformer(Spec):
         description="fused: what follows a product is one kernel: bias with activation, scale with mask and softmax, dropout with sum, as "
         "by XLA (jit_compile) or in Megatron-LM; separate: each is a kernel of its own, as in PyTorch or TensorFlow by themselves",
     )
-    predicted: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    predicted: PositiveShare | None = Field(
         default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
     )
     experts: ExpertsOf | None = Field(default=None, description="experts in place of feed-forward blocks; left out: none")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from simulator.base.spec import Positive, Spec, Terse, one_or_two
+from simulator.base.spec import Positive, Share, Spec, Terse, one_or_two
 
 Samples = NDArray[np.float64]
 Size: TypeAlias = int | tuple[int, ...]
@@ -53,10 +53,8 @@ class _Varying(Terse, only=("persistence",)):
     steps that are k apart have the autocorrelation persistence^k. 0 are independent steps; with 1 a device draws once a run.
     """
 
-    persistence: float = Field(
+    persistence: Share = Field(
         default=0.0,
-        ge=0,
-        le=1,
         description="chance that a step takes what the one before took, which is also the autocorrelation of successive steps; "
         "0: each is drawn by itself, 1: once a run",
     )
@@ -254,12 +252,12 @@ class SlowNodes(Terse):
     smaller one and others besides.
     """
 
-    share: float = Field(default=0.0, ge=0, le=1, description="chance of each node to be slow in a run")
+    share: Share = Field(default=0.0, description="chance of each node to be slow in a run")
     factor: TimesOrTwo = Field(
         default=1.0, description="by how much steps take longer on a slow node; two numbers: drawn for each, evenly between them"
     )
-    spread_cv: float = Field(
-        default=0.0, ge=0, le=1, description="standard deviation over mean of all nodes' step times, slow or not: lognormal around 1"
+    spread_cv: Share = Field(
+        default=0.0, description="standard deviation over mean of all nodes' step times, slow or not: lognormal around 1"
     )
 
     @model_validator(mode="after")

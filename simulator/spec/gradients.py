@@ -33,7 +33,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import MESSAGE, Bytes, PerByte, Spec, Terse
+from simulator.base.spec import MessageBytes, PerByte, PositiveShare, Spec, Terse
 from simulator.spec.workload import Variable, Workload
 
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
@@ -70,7 +70,7 @@ class Compression(Terse):
     kind: Literal["fp16", "int8", "1-bit", "top-k", "powersgd"] = Field(
         description="what is sent: values of 2 bytes, of 1, of 1 bit, the largest ones alone, or two thin matrices for each matrix"
     )
-    ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="top-k: share of the values that is sent")
+    ratio: PositiveShare | None = Field(default=None, description="top-k: share of the values that is sent")
     rank: int | None = Field(default=None, ge=1, le=10_000, description="powersgd: columns of the thin matrices")
     error_feedback: bool | None = Field(
         default=None,
@@ -270,7 +270,7 @@ class Partitioner(Spec):
     shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="with fixed-shards: how many shards; with the others: at most this number"
     )
-    shard_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
+    shard_size_bytes: MessageBytes | None = Field(
         default=None,
         description="with min-size: shards are about this large or larger (256 KiB if left out); with max-size: at most this large",
     )

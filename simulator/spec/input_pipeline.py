@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.base.spec import SAMPLE_BYTES, Interval, Moderate, Seconds, Spec, Terse
+from simulator.base.spec import SAMPLE_BYTES, Interval, Moderate, PositiveSeconds, Seconds, Share, Spec, Terse
 from simulator.base.text import Short, counted
 from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.workload import Affine
@@ -53,8 +53,8 @@ class InputPoint(Spec):
     batch: Annotated[float, Field(gt=0)] = Field(description="samples per batch")
     parallel_calls: Annotated[int, Field(ge=1)] = Field(description="calls that worked at a time")
     epoch: Literal["first", "later"] = Field(description="first: before anything is cached; later: what is cached is read")
-    mean_s: Seconds = Field(gt=0, description="mean time of a batch, at full speed")
-    cpu_s: Seconds = Field(ge=0, description="CPU time of the process for a batch")
+    mean_s: PositiveSeconds = Field(description="mean time of a batch, at full speed")
+    cpu_s: Seconds = Field(description="CPU time of the process for a batch")
     batches: Annotated[int, Field(ge=1)] = Field(description="batches that were timed")
 
 
@@ -78,7 +78,7 @@ class InputPipeline(Short, Terse):
     shuffle_buffer: int = Field(
         default=0, ge=0, le=10**12, description="samples that the shuffle buffer holds, filled when each epoch begins"
     )
-    shuffle_fill: Annotated[float, Field(ge=0, le=1)] = Field(
+    shuffle_fill: Share = Field(
         default=1.0,
         description="time to fill the shuffle buffer over that to prepare as many samples: below 1 where it stands before other stages",
     )

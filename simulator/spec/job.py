@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from simulator.base.spec import DAY_S, YEAR_S, Bytes, MeanLife, Moderate, Overhead, Rate, Seconds, Spec, Terse, Usual
+from simulator.base.spec import DAY_S, YEAR_S, Bytes, MeanLife, Moderate, Overhead, PositiveSeconds, Rate, Seconds, Spec, Terse, Usual
 from simulator.base.validation_errors import rule_of
 from simulator.spec.constants import Known
 
@@ -23,15 +23,15 @@ _CHECKPOINT = Usual(1.0, 2.0**53)
 class _Exact(Spec):
     """A time."""
 
-    value_s: Seconds = Field(ge=0, description="the time")
+    value_s: Seconds = Field(description="the time")
 
 
 class Duration(Spec):
     """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
 
-    value_s: Overhead = Field(ge=0, description="mean time")
-    low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
-    high_s: Seconds = Field(ge=0, description="high end of its 90% interval over runs")
+    value_s: Overhead = Field(description="mean time")
+    low_s: Seconds = Field(description="low end of its 90% interval over runs")
+    high_s: Seconds = Field(description="high end of its 90% interval over runs")
 
     @model_validator(mode="before")
     @classmethod
@@ -86,15 +86,14 @@ class Overheads(Terse):
     tracing: Duration | None = Field(default=None, description="by how much the first step takes longer than later ones")
     evaluation_tracing: Duration | None = Field(default=None, description="by how much the first step of the first evaluation takes longer")
     checkpoint_bytes: Annotated[Bytes, _CHECKPOINT] | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was written")
-    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was read again")
+    write_bytes_per_s: Rate | None = Field(default=None, description="rate at which a checkpoint was written")
+    restore_bytes_per_s: Rate | None = Field(default=None, description="rate at which a checkpoint was read again")
     snapshot: Duration | None = Field(
         default=None, description="time for which an asynchronous checkpoint stops the training, to copy what it then writes"
     )
     iterators: IteratorEnds | None = Field(default=None, description="how often the end of a tf.data iterator stops the training")
 
 
-Often = Annotated[Seconds, Field(gt=0)]
 Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
 """A limit of by how much a rate may differ."""
 
@@ -125,7 +124,7 @@ class Evaluation(Spec):
 class Checkpoint(Terse):
     """``[job.checkpoint]``: how often the state is written, and what that costs."""
 
-    every_s: Annotated[Often, Usual(1e-3, YEAR_S)] | None = Field(
+    every_s: Annotated[PositiveSeconds, Usual(1e-3, YEAR_S)] | None = Field(
         default=None, description="time of steps between checkpoints; this, every_steps or every_epochs"
     )
     every_steps: int | None = Field(default=None, ge=1, description="steps between checkpoints")
@@ -142,15 +141,15 @@ class Checkpoint(Terse):
     size_bytes: Annotated[Bytes, _CHECKPOINT] | None = Field(
         default=None, gt=0, description="size of a checkpoint; left out: as measured, or that of variables and optimizer slots"
     )
-    duration_s: Annotated[Often, Usual(1e-6, DAY_S)] | None = Field(
+    duration_s: Annotated[PositiveSeconds, Usual(1e-6, DAY_S)] | None = Field(
         default=None,
         description="time to write a checkpoint, in place of its size and rates; restoring takes as long unless restore is given",
     )
     write_bytes_per_s: Rate | None = Field(
-        default=None, gt=0, description="rate at which a checkpoint is written; left out: that of cluster.storage, or as measured"
+        default=None, description="rate at which a checkpoint is written; left out: that of cluster.storage, or as measured"
     )
     restore_bytes_per_s: Rate | None = Field(
-        default=None, gt=0, description="rate at which a checkpoint is read again; left out: as it is written"
+        default=None, description="rate at which a checkpoint is read again; left out: as it is written"
     )
     snapshot: Duration | None = Field(
         default=None,
@@ -173,7 +172,7 @@ class Checkpoint(Terse):
 class Fault(Spec):
     """One fault of a trace."""
 
-    at_s: Seconds = Field(ge=0, description="time from the start of the job")
+    at_s: Seconds = Field(description="time from the start of the job")
     of: Literal["worker", "server", "node"] = Field(
         description="what dies: a worker process, a parameter server, or a machine with all on it"
     )
@@ -183,7 +182,7 @@ class Fault(Spec):
 class Nodes(Spec):
     """A point of a trace: from when on how many nodes are to be had."""
 
-    at_s: Seconds = Field(ge=0, description="time from the start of the trace")
+    at_s: Seconds = Field(description="time from the start of the trace")
     nodes: int = Field(ge=0, le=10**7, description="nodes that are to be had from then on")
 
 
@@ -211,11 +210,9 @@ class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wa
         description="from how many times to how many times as often nodes may be taken as mtbf says, 90% sure; each run draws its own; "
         "left out: as it says",
     )
-    notice_s: Overhead = Field(
-        default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work"
-    )
-    wait_s: Overhead = Field(default=0.0, ge=0, description="mean time until another node is to be had, memoryless")
-    replacement_s: Overhead = Field(ge=0, description="time until a node that is to be had is there")
+    notice_s: Overhead = Field(default=0.0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
+    wait_s: Overhead = Field(default=0.0, description="mean time until another node is to be had, memoryless")
+    replacement_s: Overhead = Field(description="time until a node that is to be had is there")
     available: tuple[Nodes, ...] = Field(
         default=(), max_length=100_000, description="a trace of how many nodes are to be had when, in place of laws; its last point ends it"
     )
@@ -273,15 +270,14 @@ class Faults(Terse):
         default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
     )
     detection_s: Overhead = Field(
-        default=0.0, ge=0, description="time until a fault is noticed, such as a time-out of heartbeats or of a collective"
+        default=0.0, description="time until a fault is noticed, such as a time-out of heartbeats or of a collective"
     )
-    restart_s: Overhead = Field(default=0.0, ge=0, description="time until a crashed process runs again, before its start-up")
+    restart_s: Overhead = Field(default=0.0, description="time until a crashed process runs again, before its start-up")
     startup_s: Overhead | None = Field(
         default=None,
-        ge=0,
         description="start-up time of what starts again, such as a worker that returns alone; left out: the job's, with its tracing",
     )
-    replacement_s: Overhead = Field(default=0.0, ge=0, description="time until a crashed node is back or replaced, before its start-up")
+    replacement_s: Overhead = Field(default=0.0, description="time until a crashed node is back or replaced, before its start-up")
     retries: int | None = Field(default=None, ge=0, description="restarts after which the job is given up; left out: never")
     elastic: bool = Field(
         default=False, description="true: synchronous training goes on with fewer workers until the crashed one is back; false: all wait"

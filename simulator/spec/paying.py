@@ -82,7 +82,7 @@ class Owned(Terse):
     )
     residual_usd: Dollars = Field(default=0.0, description="US dollars that a node is worth at the end")
     power_w: Power | None = Field(
-        default=None, ge=0, description="power that a node draws while it works, all of its devices included; left out: not counted"
+        default=None, description="power that a node draws while it works, all of its devices included; left out: not counted"
     )
     pue: Annotated[Moderate, Field(ge=1, le=5)] = Field(
         default=1.0, description="power of the whole site for each watt of machines, cooling included (PUE)"
@@ -201,13 +201,10 @@ class Price(
         description="of a spot price: how often a node at this price is taken away (mtbf: its mean life, so that once in 20 hours is "
         '"20 h"), which a [job] lives through as with job.faults.preemption; left out: never',
     )
-    billing_minimum_s: Overhead = Field(default=0.0, ge=0, description="least time that is billed of each node that is taken")
-    billing_step_s: Overhead = Field(
-        default=0.0, ge=0, description="time is billed in steps of this length, each begun one whole; 0: exactly"
-    )
+    billing_minimum_s: Overhead = Field(default=0.0, description="least time that is billed of each node that is taken")
+    billing_step_s: Overhead = Field(default=0.0, description="time is billed in steps of this length, each begun one whole; 0: exactly")
     startup_s: Overhead = Field(
         default=0.0,
-        ge=0,
         description="time from when a node is billed until its first training step; a job's own start-up (job.startup) is a part of it and "
         "is not billed twice",
     )

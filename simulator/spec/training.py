@@ -106,7 +106,7 @@ class Passes(Spec):
         description="parts of the batch, one after the other; gradients are summed, and may be sent from the last one's backward pass on",
     )
     recomputed: Share = Field(default=0.0, description="share of the forward pass that is computed once more in the backward pass")
-    encoding_s: Seconds = Field(default=0.0, ge=0, description="time in which gradients are compressed before they are sent")
+    encoding_s: Seconds = Field(default=0.0, description="time in which gradients are compressed before they are sent")
 
     def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
         """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""

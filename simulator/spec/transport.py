@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.base.spec import EACH_BYTE, Delay, Latency, Moderate, Rate, Seconds, Terse, one_or_two
+from simulator.base.spec import DELAY, EACH_BYTE, Delay, Latency, Moderate, PositiveSeconds, Rate, Seconds, Share, Terse, one_or_two
 
 Carrier = Literal["grpc", "given"]
 """What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
@@ -59,11 +59,10 @@ class Transport(Terse, only=("software", "weights_of")):
     )
     queue_s: Delay | None = Field(
         default=None,
-        ge=0,
         description="with discipline = weighted: one queue for all, in which each message on its way keeps so much waiting before its "
         "sender's link, as time at the link's rate; a message that starts later waits behind it, and behind what waits at its receiver",
     )
-    buffer_s: Annotated[Delay, Field(gt=0)] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
+    buffer_s: Annotated[PositiveSeconds, DELAY] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
     requests_per_pull: int = Field(
         default=1, ge=0, le=100, description="with queue_s: short messages to a server, one after the other, that a pull waits for"
     )
@@ -71,7 +70,7 @@ class Transport(Terse, only=("software", "weights_of")):
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
     )
     cpu_per_message_s: Latency = Field(
-        default=0.0, ge=0, description="work of each of the two hosts on each tensor of a message, one at a time; 0: as software says"
+        default=0.0, description="work of each of the two hosts on each tensor of a message, one at a time; 0: as software says"
     )
     copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
         default=0.0,
@@ -81,13 +80,11 @@ class Transport(Terse, only=("software", "weights_of")):
     cpu_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
         default=0.0, description="work of each of the two hosts on a byte, sent or received, while it crosses the link"
     )
-    flow_cap_bytes_per_s: Annotated[Rate, Field(gt=0)] | None = Field(
+    flow_cap_bytes_per_s: Rate | None = Field(
         default=None, description="most that one connection gets, however free the link is (one TCP stream seldom fills a NIC)"
     )
-    incast_loss: float = Field(
+    incast_loss: Share = Field(
         default=0.0,
-        ge=0,
-        le=1,
         description="bandwidth into a node with k flows is divided by 1 + incast_loss x (k - incast_flows), for k above incast_flows",
     )
     incast_flows: int = Field(default=1, ge=1, le=100_000, description="flows into a node that cost nothing yet")
@@ -170,8 +167,8 @@ class Background(Terse):
         description="in place of load and flows, what others send from given times on; or the name of a CSV file with the columns "
         "at_s, load and flows",
     )
-    repeat_s: Seconds | None = Field(
-        default=None, gt=0, description="time after which the trace begins again; left out: its last point holds"
+    repeat_s: PositiveSeconds | None = Field(
+        default=None, description="time after which the trace begins again; left out: its last point holds"
     )
 
     @model_validator(mode="after")

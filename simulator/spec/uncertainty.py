@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
 
-from simulator.base.spec import Spec
+from simulator.base.spec import Share, Spec
 from simulator.base.text import format_share
 
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -190,7 +190,7 @@ class Deviation(Spec):
 class LeftOutRows(Spec):
     """How 90% intervals with this term did on runs that took no part in its estimate."""
 
-    inside: float = Field(ge=0, le=1, description="share of values inside the interval")
+    inside: Share = Field(description="share of values inside the interval")
     rows: int = Field(ge=1, description="settings")
     sources: int = Field(ge=1, description="tables or machines, each left out of the estimate that was held against it")
 

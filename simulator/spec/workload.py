@@ -23,6 +23,8 @@ from simulator.base.spec import (
     Interval,
     Moderate,
     PerByte,
+    PositiveSeconds,
+    PositiveShare,
     Seconds,
     Share,
     Spec,
@@ -46,10 +48,10 @@ from simulator.spec.uncertainty import Uncertainty
 class Affine(Terse):
     """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
 
-    base_s: WorkTime = Field(ge=0, description="time whatever the batch")
-    per_sample_s: WorkTime = Field(ge=0, description="time for each sample of the batch")
+    base_s: WorkTime = Field(description="time whatever the batch")
+    per_sample_s: WorkTime = Field(description="time for each sample of the batch")
     least_s: WorkTime = Field(
-        default=0.0, ge=0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
+        default=0.0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
     )
 
     def times(self, factor: float) -> Affine:
@@ -128,7 +130,7 @@ class Variable(Terse, only=("tensors", "columns")):
 class ServerCost(Spec):
     """Service time of a parameter server for one gradient tensor: per tensor and per byte."""
 
-    base_s: WorkTime = Field(default=0.0, ge=0, description="for each tensor")
+    base_s: WorkTime = Field(default=0.0, description="for each tensor")
     per_byte_s: PerByte = Field(default=0.0, description="for each of its bytes")
 
     def __call__(self, size_bytes: float) -> float:
@@ -153,13 +155,13 @@ class CalibrationPoint(Spec):
 
     batch: int = Field(ge=1, description="samples per step")
     steps: int = Field(ge=1, description="steps that were timed")
-    mean_s: Seconds = Field(gt=0, description="mean time of a step")
-    p5_s: Seconds = Field(gt=0, description="5th percentile")
-    median_s: Seconds = Field(gt=0, description="median")
-    p95_s: Seconds = Field(gt=0, description="95th percentile")
-    forward_s: Seconds = Field(ge=0, description="mean time of the forward pass")
-    backward_s: Seconds = Field(ge=0, description="mean time of the backward pass")
-    apply_s: Seconds = Field(ge=0, description="mean time of the optimizer's update")
+    mean_s: PositiveSeconds = Field(description="mean time of a step")
+    p5_s: PositiveSeconds = Field(description="5th percentile")
+    median_s: PositiveSeconds = Field(description="median")
+    p95_s: PositiveSeconds = Field(description="95th percentile")
+    forward_s: Seconds = Field(description="mean time of the forward pass")
+    backward_s: Seconds = Field(description="mean time of the backward pass")
+    apply_s: Seconds = Field(description="mean time of the optimizer's update")
 
 
 class LawScore(Spec):
@@ -306,7 +308,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         description="what a measured step held. device: computing alone, nothing was sent; servers: all that one worker does in a step "
         "with the strategy's parameter servers, so that its pull and push are in forward and backward, and are taken out once",
     )
-    apply_s: WorkTime = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
+    apply_s: WorkTime = Field(default=0.0, description="optimizer's update of all variables on the device")
     input: Affine = Field(
         default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
     )
@@ -320,11 +322,11 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     jitter_draws: tuple[Distribution, ...] = Field(
         default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
     )
-    jitter_least: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    jitter_least: PositiveShare | None = Field(
         default=None, description="fastest step that was seen over the mean; the law of jitter is cut there; left out: not cut"
     )
-    run_to_run_cv: float = Field(
-        default=0.0, ge=0, le=1, description="spread of the mean speed of one worker process from run to run, as a share of the mean"
+    run_to_run_cv: Share = Field(
+        default=0.0, description="spread of the mean speed of one worker process from run to run, as a share of the mean"
     )
     run_to_run_shared: Share | None = Field(
         default=None,

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from simulator.base.rng import Streams
-from simulator.base.spec import MESSAGE, Bytes, Seconds, Usual
+from simulator.base.spec import MessageBytes, Time, Usual
 from simulator.base.text import format_bytes, format_count, written
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.collectives.wire import exchanges_of
@@ -100,15 +100,15 @@ class AllReduceStrategy(Strategy, only=("compression",)):
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
     )
-    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] = Field(
+    pipeline_chunk_bytes: MessageBytes = Field(
         default=512 * 1024.0, description="pieces in which the double binary tree, and switches that add, pass a buffer on"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
+    bucket_size_bytes: MessageBytes | None = Field(
         default=None,
         description="gradients are fused into all-reduces of at least this size as they become ready "
         "(tf.distribute's bytes_per_pack); with fusion_cycle, of at most this size; left out: one all-reduce after the backward pass",
     )
-    fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6), Usual(1e-6, 60.0)] | None = Field(
+    fusion_cycle_s: Annotated[Time, Field(ge=1e-6), Usual(1e-6, 60.0)] | None = Field(
         default=None,
         description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME); "
         "cycles are counted from 0 s",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from simulator.base.rng import Streams
-from simulator.base.spec import MESSAGE, Bytes
+from simulator.base.spec import Bytes, MessageBytes
 from simulator.program.program import Program
 from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import AllReduceStrategy, program_together
@@ -147,7 +147,7 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
 
     kind: Literal["torch-ddp"] = Field(default="torch-ddp", description="this strategy")
     workers: Count | None = Field(default=None, description="processes, each with one device; left out: as many as fill the cluster")
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
+    bucket_size_bytes: MessageBytes | None = Field(
         default=_CAP_BYTES,
         description="bucket_cap_mb: gradients are fused into all-reduces of at least this size as they become ready, and reduced while the "
         "backward pass goes on; with fusion_cycle, of at most this size",
@@ -211,7 +211,7 @@ class KerasDataParallel(AllReduceStrategy):
     replicas_per_worker: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="devices of a process, all on one node; left out: all of its node"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
+    bucket_size_bytes: MessageBytes | None = Field(
         default=30.0 * 2**20,
         description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; "
         "left out of a file: 30 MiB; with fusion_cycle, of at most this size",

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.base.rng import Streams
-from simulator.base.spec import MESSAGE, Bytes
+from simulator.base.spec import MessageBytes, Share
 from simulator.base.text import format_share
 from simulator.program.program import Program
 from simulator.spec.cluster import Cluster
@@ -98,8 +98,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         description="where the model is cut; balanced: so that the compute of the slowest stage takes as few seconds as it can; even: as "
         "many on each of the layers that there are most of; or the number of the first layer of each stage but the first",
     )
-    weights_share: float = Field(
-        default=0.5, ge=0, le=1, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
+    weights_share: Share = Field(
+        default=0.5, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
     )
     sequence_parallel: bool = Field(
         default=False,
@@ -152,10 +152,10 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
     )
-    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] = Field(
+    pipeline_chunk_bytes: MessageBytes = Field(
         default=512 * 1024.0, description="pieces in which the double binary tree passes a buffer on"
     )
-    bucket_size_bytes: Annotated[Bytes, Field(gt=0), MESSAGE] | None = Field(
+    bucket_size_bytes: MessageBytes | None = Field(
         default=None,
         description="gradients are fused into buckets of at least this size, by layers, and reduced while the last backward pass goes on; "
         "left out: all of a stage's when it has ended",
