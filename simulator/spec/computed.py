@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -90,18 +90,8 @@ class Product(NamedTuple):
         return max(self.flops * (1.0 + _FILLING / self.inner) / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
 
 
-class Fused(NamedTuple):
-    """Matrix products inside a kernel that does more, such as a fused attention: operations per sample, and how fast they are.
-
-    ``reach`` is the speed as a share of that of long sequences without mask in the forward pass, with heads of 128 values.
-    """
-
-    flops: float
-    reach: float = 1.0
-
-
 def attention_reach(sequence: int, head: float, *, causal: bool, backward: bool) -> float:
-    """Speed of a fused attention as a share of its best (:attr:`Fused.reach`).
+    """Speed of a fused attention as a share of its best: of long sequences without mask in the forward pass, with heads of 128 values.
 
     Parameters
     ----------
@@ -127,37 +117,25 @@ class Pass(NamedTuple):
     moved_bytes: float = 0.0
     """Read and written by all other kernels, which the memory limits."""
     kernels: float = 0.0
-    fused: tuple[Fused, ...] = ()
-    """Matrix products inside kernels that do more."""
+    fused_flops: float = 0.0
+    """Operations of matrix products inside kernels that do more, such as a fused attention."""
+    fused_flops_at_best: float = 0.0
+    """Operations that would take, at the best speed of such kernels, as long as those."""
 
     def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
         assert isinstance(other, Pass)
-        products, fused = self.products + other.products, self.fused + other.fused
-        return Pass(products, self.moved_bytes + other.moved_bytes, self.kernels + other.kernels, fused)
-
-    def times(self, number: int) -> Pass:
-        """The same, repeated."""
-        return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused * number)
+        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
+        return Pass(*(mine + theirs for mine, theirs in pairs))
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
         """Seconds of its products, each at its roofline."""
         return math.fsum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
 
     @property
-    def flops(self) -> float:
-        """Operations of products that are kernels of their own."""
-        return math.fsum(each.flops for each in self.products)
-
-    @property
-    def fused_flops_at_best(self) -> float:
-        """Operations that would take, at the best speed, as long as those inside kernels that do more."""
-        return math.fsum(each.flops / each.reach for each in self.fused)
-
-    @property
     def all_flops(self) -> float:
-        """Operations of both kinds."""
-        return self.flops + math.fsum(each.flops for each in self.fused)
+        """Operations of all products."""
+        return math.fsum(each.flops for each in self.products) + self.fused_flops
 
     @property
     def all_bytes(self) -> float:
@@ -296,50 +274,48 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
     known = {**constants(), **(own or {})}
     used = {name: known[name].plain for name in dict.fromkeys((*dimensions.constants, *(NEWER if on.newer else ())))}
+    bandwidth = on.memory_bandwidth_bytes_per_s
     blocks = dimensions.blocks(value_bytes_of(precision))
-    parameters = [each for block in blocks for each in block.parameters]
-    count = sum(each.size for each in parameters)
-
-    device_times = _Times(peak, on.memory_bandwidth_bytes_per_s, 1.0, 1.0, 1.0, 1.0)
     each_bytes = parameter_bytes_of(precision)
+    variable_bytes = each_bytes * sum(each.size for block in blocks for each in block.parameters)
+    passes = {"forward": [block.forward for block in blocks], "backward": [block.backward for block in blocks]}
+    asked = [_asked(works, peak, bandwidth) for works in passes.values()]
+    names = [*(f"{which}.{part}" for which in passes for part in ("per_sample_s", "least_s")), "apply_s"]
 
-    def times(values: Mapping[str, float]) -> _Times:
-        products, moving, fused, start = (values[name] for name in dimensions.constants)
-        newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
-        if dimensions.constants[2] == dimensions.constants[0]:  # no kernels of their own
-            newer_fused = newer
-        return device_times._replace(product_share=products * newer, moving_share=moving, fused_share=fused * newer_fused, start_s=start)
+    def times(values: Mapping[str, float]) -> tuple[float, ...]:
+        """Seconds by these names, with the constants of those values."""
+        reached = _reached(dimensions.constants, values)
+        of_passes = (seconds for work in asked for seconds in (reached.per_sample_s(work), work.kernels * reached.start_s))
+        # Adam reads gradient, both moments and variable, and writes the last three
+        return *of_passes, 7 * variable_bytes / (bandwidth * reached.moving_share)
 
-    nominal = times({name: each.value for name, each in used.items()})
-    forward, backward = ([getattr(block, which) for block in blocks] for which in ("forward", "backward"))
-    asked = [device_times.asked(each) for each in (forward, backward)]
-    names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
-    draws = [
-        (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count * each_bytes))
-        for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
-    ]
+    values = {name: each.value for name, each in used.items()}
+    nominal = dict(zip(names, times(values), strict=True))
+    draws = [times(dict(zip(used, row, strict=True))) for row in _joint_draws(used)]
     draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
+    reached = _reached(dimensions.constants, values)
+
+    def seconds_of(work: Pass) -> float:
+        return reached.per_sample_s(_asked([work], peak, bandwidth))
+
     return {
-        "variables": _variables(blocks, nominal, each_bytes),
-        "layers": tuple(_layers(blocks, nominal)),
+        "variables": _variables(blocks, seconds_of, each_bytes),
+        "layers": tuple(_layers(blocks, seconds_of)),
         "counted": {
-            "flops_per_sample": math.fsum(each.all_flops for each in (*forward, *backward)),
-            "per_sample_bytes": math.fsum(each.all_bytes for each in (*forward, *backward)),
-            "kernels": round(math.fsum(each.kernels for each in asked)),
+            "flops_per_sample": math.fsum(work.all_flops for works in passes.values() for work in works),
+            "per_sample_bytes": math.fsum(work.all_bytes for works in passes.values() for work in works),
+            "kernels": round(math.fsum(work.kernels for work in asked)),
         },
-        **{
-            which: {"base_s": 0.0, "per_sample_s": nominal.of_asked(each), "least_s": nominal.least_of(each)}
-            for which, each in zip(("forward", "backward"), asked, strict=True)
-        },
-        "apply_s": nominal.apply_s(count * each_bytes),
-        "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
+        **{which: {"base_s": 0.0, **{part: nominal[f"{which}.{part}"] for part in ("per_sample_s", "least_s")}} for which in passes},
+        "apply_s": nominal["apply_s"],
+        "uncertainty": {"parameters": names, "draws": draws},
         "input_bytes_per_sample": dimensions.input_bytes_per_sample,
         "computed": {"device": on.name, "constants": used},
     }
 
 
 class _Asked(NamedTuple):
-    """What passes ask of one device: seconds at its full rates, and kernels."""
+    """What passes ask of one device, per sample: seconds at its full rates; and kernels."""
 
     products_s: float
     moving_s: float
@@ -347,38 +323,32 @@ class _Asked(NamedTuple):
     kernels: float
 
 
-class _Times(NamedTuple):
-    """A device's rates, what shares of them are reached, and what its host needs for a kernel."""
+def _asked(passes: Iterable[Pass], peak: float, bandwidth: float) -> _Asked:
+    asked = [(work.roofline_s(peak, bandwidth), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
+    products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True))
+    return _Asked(products_s, moved_bytes / bandwidth, fused_flops / peak, kernels)
 
-    peak_flops_per_s: float
-    bandwidth_bytes_per_s: float
+
+class _Reached(NamedTuple):
+    """What shares of a device's rates are reached, and what its host needs for a kernel."""
+
     product_share: float
     moving_share: float
     fused_share: float
     start_s: float
 
-    def asked(self, passes: Iterable[Pass]) -> _Asked:
-        """Sum up what some passes ask of the device."""
-        rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
-        asked = [(work.roofline_s(*rates), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
-        products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True)) if asked else (0.0,) * 4
-        return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
-
-    def of_asked(self, asked: _Asked) -> float:
+    def per_sample_s(self, asked: _Asked) -> float:
         """Seconds for each sample."""
         return asked.products_s / self.product_share + asked.moving_s / self.moving_share + asked.fused_s / self.fused_share
 
-    def of(self, work: Pass) -> float:
-        """Seconds for each sample of a pass."""
-        return self.of_asked(self.asked([work]))
 
-    def least_of(self, asked: _Asked) -> float:
-        """Seconds that passes take whatever the batch."""
-        return asked.kernels * self.start_s
-
-    def apply_s(self, parameter_bytes: int) -> float:
-        """Seconds of Adam's update of so many bytes of variables: gradient, both moments and variable read, the last three written."""
-        return 7 * parameter_bytes / (self.bandwidth_bytes_per_s * self.moving_share)
+def _reached(names: tuple[str, str, str, str], values: Mapping[str, float]) -> _Reached:
+    """Shares by the names of their constants; on a newer device less of those of products."""
+    products, moving, fused, start_s = (values[name] for name in names)
+    newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
+    if names[2] == names[0]:  # no kernels of their own
+        newer_fused = newer
+    return _Reached(products * newer, moving, fused * newer_fused, start_s)
 
 
 def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
@@ -391,10 +361,10 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list[dict[str, Any]]:
+def _variables(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_bytes: int) -> list[dict[str, Any]]:
     """List variables as their gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
     index = sum(len(block.parameters) for block in blocks)
-    work = [times.of(block.backward) for block in blocks]
+    work = [seconds_of(block.backward) for block in blocks]
     whole, done, variables = math.fsum(work), 0.0, []
     for block, of_block in zip(reversed(blocks), reversed(work), strict=True):
         size, seen = sum(each.size for each in block.parameters), 0
@@ -408,19 +378,19 @@ def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list
     return variables
 
 
-def _layers(blocks: Sequence[Block], times: _Times) -> Iterator[Layer]:
+def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Iterator[Layer]:
     """Yield layers whose work is the seconds that a sample takes."""
     names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
     first = 0
     for block in blocks:
         places = range(first, first + len(block.parameters))
         first += len(block.parameters)
-        forward_s = times.of(block.forward)
+        forward_s = seconds_of(block.forward)
         whole = block.whole
         split = experts = None
         if whole is not None:
             split = TensorSplit(
-                divided=1.0 - times.of(whole) / forward_s,
+                divided=1.0 - seconds_of(whole) / forward_s,
                 forward_bytes_per_sample=block.all_reduces[0],
                 backward_bytes_per_sample=block.all_reduces[1],
                 kept_whole=block.kept_whole_bytes / block.kept_bytes if block.kept_bytes else 0.0,
@@ -428,17 +398,17 @@ def _layers(blocks: Sequence[Block], times: _Times) -> Iterator[Layer]:
         if block.experts is not None:
             count, used, size = block.experts
             mine = tuple(index for index, each in zip(places, block.parameters, strict=True) if each.of_experts)
-            experts = Experts(count=count, used=used, work=times.of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
+            experts = Experts(count=count, used=used, work=seconds_of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
         yield Layer(
             name=block.name,
             forward=forward_s,
-            backward=times.of(block.backward),
+            backward=seconds_of(block.backward),
             variables=tuple(places),
             output_bytes_per_sample=block.output_bytes,
             kept_bytes_per_sample=block.kept_bytes,
             kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
             temporary_bytes_per_sample=block.temporary_bytes,
-            selective_work=times.of(block.again) / forward_s,
+            selective_work=seconds_of(block.again) / forward_s,
             tensor=split,
             tied=tuple(names.index(name) for name in block.tied),
             experts=experts,

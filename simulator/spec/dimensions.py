@@ -14,12 +14,14 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simulator.base.spec import PositiveShare, Spec
-from simulator.spec.computed import DEFAULT_DEVICE, Block, Fused, Parameter, Pass, Product, attention_reach, known_device
+from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, attention_reach, known_device
 
 Count = Annotated[int, Field(ge=1, le=10**7)]
+KnownDevice = Annotated[str, AfterValidator(lambda name: known_device(name).name)]
+"""A device by any of its names in ``models/devices``; read as the first of them."""
 _MASK_BYTES = 1
 """A value of dropout's mask."""
 _LOGIT_BYTES = 4
@@ -38,6 +40,16 @@ class ExpertsOf(Spec):
         if self.used > self.count:
             raise ValueError(f"used ({self.used}) must be at most count ({self.count})")
         return self
+
+
+class _Part(NamedTuple):
+    """Part of a layer: its passes, and whether it stays whole where the layer is split, is computed again selectively, is of experts."""
+
+    forward: Pass
+    backward: Pass
+    whole: bool = False
+    again: bool = False
+    of_experts: bool = False
 
 
 class Transformer(Spec):
@@ -77,14 +89,9 @@ class Transformer(Spec):
         default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
     )
     experts: ExpertsOf | None = Field(default=None, description="experts in place of feed-forward blocks; left out: none")
-    device: str = Field(
+    device: KnownDevice = Field(
         default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
     )
-
-    @field_validator("device")
-    @classmethod
-    def _of_models(cls, name: str) -> str:
-        return known_device(name).name
 
     @model_validator(mode="after")
     def _consistent(self) -> Transformer:
@@ -122,11 +129,6 @@ class Transformer(Spec):
     def inner(self) -> int:
         """Width of the feed-forward blocks."""
         return self.feed_forward or 4 * self.hidden
-
-    @property
-    def parameters(self) -> int:
-        """Trainable numbers in all."""
-        return sum(each.size for block in self.blocks(2) for each in block.parameters)
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """Embedding, layers and head."""
@@ -186,50 +188,56 @@ class Transformer(Spec):
         core = 4.0 * s * s * h * (0.5 if fused and causal else 1.0)
         dropped = drops * (2 * size + _MASK_BYTES)
         head = h // self.heads
-        there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
-        attending = Pass((), s * size * (2 * h + 2 * kv), 1, (Fused(core, there),))
-        attending_back = Pass((), 2 * s * size * (2 * h + 2 * kv), 1, (Fused(2.5 * core, back),))
-        if not fused:
-            of_scores, of_values = (Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
-            attending = Pass((of_scores, of_values), scores * (2 * size + dropped), 3 + drops)
-            attending_back = Pass((of_scores, of_values) * 2, scores * (3 * size + dropped), 5 + drops)
+        parts = [*self._apart(s, size, scores, used)]
         # query, key and value at once, and what comes of them
         projecting, projecting_back = _products(s, size, (h, h + 2 * kv), (h, h))
-        routing = Pass()
+        parts.append(_Part(Pass(projecting, 0.0, 4), Pass(projecting_back, 0.0, 8)))
+        if fused:
+            there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
+            moved = s * size * (2 * h + 2 * kv)
+            parts.append(_Part(Pass((), moved, 1, core, core / there), Pass((), 2 * moved, 1, 2.5 * core, 2.5 * core / back)))
+        else:
+            products = tuple(Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
+            attending = Pass(products, scores * (2 * size + dropped), 3 + drops)
+            parts.append(_Part(attending, Pass(products * 2, scores * (3 * size + dropped), 5 + drops), again=True))
         if experts is not None:
             routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
-        feeding_products, feeding_products_back = _products(used * s, size, *((h, f),) * (matrices - 1), (f, h))
-        feeding = Pass(feeding_products, used * s * f * size * matrices, matrices * copies + 1)
-        feeding_back = Pass(feeding_products_back, used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
+            parts.append(_Part(routing, routing + routing, whole=True))
+        feeding, feeding_back = _products(used * s, size, *((h, f),) * (matrices - 1), (f, h))
+        inside = used * s * f * size
+        parts.append(
+            _Part(
+                Pass(feeding, inside * matrices, matrices * copies + 1),
+                Pass(feeding_back, inside * (2 * matrices - 1), 2 * matrices * copies + 1),
+                of_experts=experts is not None,
+            )
+        )
         # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
         turned = rotated * 2 * s * (h + kv) * size
         around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
-        around_back = Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops)
-        summing = Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)
-        apart, apart_back, apart_scores, apart_scores_back, apart_whole = self._apart(s, size, scores, used)
-        attending, attending_back = attending + apart_scores, attending_back + apart_scores_back
-        around = around + apart_whole
+        parts.append(_Part(around, Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops), whole=True))
+        parts.append(_Part(Pass(), Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)))  # gradients of biases
         kept_whole = s * h * (4 * size + 2 * drops * _MASK_BYTES)
         kept_split = s * size * (2 * h + 2 * kv) + used * s * size * (f * (4 if self.gated else 2) + (h if experts is not None else 0))
         kept_scores = scores * (2 * size + _MASK_BYTES if drops else size) + fused * self.heads * s * _LOGIT_BYTES
         return Block(
             f"layer_{number}",
             tuple(self._parameters(experts)),
-            forward=Pass(projecting, 0.0, 4) + attending + routing + feeding + around + apart,
-            backward=Pass(projecting_back, 0.0, 8) + attending_back + routing.times(2) + feeding_back + around_back + summing + apart_back,
+            forward=sum((part.forward for part in parts), Pass()),
+            backward=sum((part.backward for part in parts), Pass()),
             output_bytes=s * h * size,
             kept_bytes=kept_whole + kept_split + kept_scores,
             kept_selectively_bytes=None if fused else kept_whole + kept_split,
             kept_whole_bytes=kept_whole,
-            whole=around + routing,
-            again=Pass() if fused else attending,
-            by_experts=feeding if experts is not None else Pass(),
+            whole=sum((part.forward for part in parts if part.whole), Pass()),
+            again=sum((part.forward for part in parts if part.again), Pass()),
+            by_experts=sum((part.forward for part in parts if part.of_experts), Pass()),
             all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
             experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
         )
 
-    def _apart(self, s: int, size: int, scores: int, used: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
-        """Count what separate kernels read and write besides, where what follows a product is not fused with it.
+    def _apart(self, s: int, size: int, scores: int, used: int) -> Iterator[_Part]:
+        """Yield what separate kernels read and write besides, where what follows a product is not fused with it.
 
         Biases are added to what products gave; heads of query, key, value and result are copied
         apart and together again, backward too; scores are scaled and masked, and backward
@@ -237,27 +245,19 @@ class Transformer(Spec):
         reads. Fusing most of these saves a fifth to a quarter of a layer's bytes, as Ivanov et al.
         found of BERT ("Data movement is all you need", MLSys 2021, arXiv:2007.00072); Megatron-LM
         does (Narayanan et al., SC 2021, section 4.2).
-
-        Returns
-        -------
-        tuple
-            Forward and backward of what is split with the layer, forward and backward of its
-            scores, and forward of what is not split.
         """
-        none = Pass()
         if self.kernels == "fused":
-            return none, none, none, none, none
+            return
         h, f, kv, biased, drops = self.hidden, self.inner, self.width, int(self.bias), int(self.dropout)
         copied = 2 * s * size * (2 * h + 2 * kv) if scores else 0
         added = biased * 2 * s * size * (h + 2 * kv + f)
         gated = int(self.gated) * used * s * f * size
-        return (
+        yield _Part(
             Pass((), copied + added + 2 * gated, 4 * bool(scores) + 4 * biased + self.gated),
             Pass((), copied + 3 * gated, 4 * bool(scores) + self.gated),
-            Pass((), 4 * size * scores, 2 * bool(scores)),
-            Pass((), 2 * size * scores, bool(scores)),
-            Pass((), 2 * s * h * 2 * size * (drops + biased), 2 * (drops + biased)),
         )
+        yield _Part(Pass((), 4 * size * scores, 2 * bool(scores)), Pass((), 2 * size * scores, bool(scores)), again=True)
+        yield _Part(Pass((), 2 * s * h * 2 * size * (drops + biased), 2 * (drops + biased)), Pass(), whole=True)
 
     def _parameters(self, experts: ExpertsOf | None) -> Iterator[Parameter]:
         """Yield variables in the order in which a forward pass meets them; experts' of a kind as one."""
@@ -342,14 +342,9 @@ class Residual(Spec):
         description="convolution of a stage's first block that halves the resolution: first, the 1x1 (v1, Keras); middle, the 3x3 (v1.5)",
     )
     bias: bool = Field(default=False, description="convolutions have biases, as in Keras")
-    device: str = Field(
+    device: KnownDevice = Field(
         default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
     )
-
-    @field_validator("device")
-    @classmethod
-    def _of_models(cls, name: str) -> str:
-        return known_device(name).name
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
@@ -360,11 +355,6 @@ class Residual(Spec):
     def input_bytes_per_sample(self) -> float:
         """Bytes of an image of three channels, as float32."""
         return 4.0 * 3 * self.image**2
-
-    @property
-    def parameters(self) -> int:
-        """Trainable numbers in all; averages of batch normalisation are none."""
-        return sum(each.size for block in self.blocks(2) for each in block.parameters)
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """First convolution with its pooling, blocks, and head."""
