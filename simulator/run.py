@@ -17,7 +17,7 @@ import numpy as np
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.records import Observer
 from simulator.base.rng import Streams
-from simulator.base.spec import canonical
+from simulator.base.spec import Itself, canonical
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
@@ -112,7 +112,7 @@ class _Alike:
         self.asked, self.progress = asked, progress
         digest = hashlib.sha256()
         for scenario in (asked.given, asked.resolved):
-            digest.update((scenario.model_dump_json(exclude={"workload"}) + canonical(scenario.workload)).encode())
+            digest.update((scenario.model_dump_json(exclude={"workload"}) + canonical(Itself(scenario.workload))).encode())
         self._content = digest.digest()
 
     def __eq__(self, other: object) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from simulator.base.spec import DAY_S, PositiveSeconds, Terse, Usual, canonical
+from simulator.base.spec import DAY_S, Itself, PositiveSeconds, Terse, Usual, canonical
 from simulator.base.text import Short, counted, listed
 from simulator.base.validation_errors import is_valid
 from simulator.spec.cluster import Cluster
@@ -349,7 +349,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         content = self.model_dump(mode="json", exclude={"workload", "cluster"})
-        return hash_of(content, {"workload": canonical(self.workload), "cluster": canonical(self.cluster)})
+        return hash_of(content, {"workload": canonical(Itself(self.workload)), "cluster": canonical(Itself(self.cluster))})
 
 
 def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -11,21 +12,17 @@ from numpy.typing import NDArray
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
-_WAITING = 1 << 16
-"""Values that are kept until they are counted together, at least."""
 
 
 class CountHistogram:
-    """Exact histogram of whole numbers, such as staleness: 16 bytes for each distinct value."""
+    """Exact histogram of whole numbers, such as staleness."""
 
     def __init__(self) -> None:
-        self._values = self._times = np.zeros(0, dtype=np.int64)
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # values, and how often each of them came
-        self._waiting_size = 0
+        self._times: Counter[int] = Counter()
 
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
-        self._add(np.array([value]), np.array([times]))
+        self._times[value] += times
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
@@ -35,53 +32,31 @@ class CountHistogram:
         if int(values.max()) - least < len(values) + (1 << 13):
             times = np.bincount(values - least)
             distinct = np.flatnonzero(times)
-            self._add(distinct + least, times[distinct])
+            distinct, times = distinct + least, times[distinct]
         else:
-            self._add(*np.unique(values, return_counts=True))
+            distinct, times = np.unique(values, return_counts=True)
+        self._times.update(dict(zip(distinct.tolist(), times.tolist(), strict=True)))
 
     def merge(self, other: CountHistogram) -> None:
         """Take all that another histogram has taken."""
-        self._add(*other.table)
-
-    def _add(self, values: NDArray[np.int64], times: NDArray[np.int64]) -> None:
-        self._waiting.append((values, times))
-        self._waiting_size += len(values)
-        if self._waiting_size > max(_WAITING, len(self._values)):
-            self._settle()
-
-    def _settle(self) -> None:
-        """Count what is waiting."""
-        values, times = (np.concatenate(parts) for parts in zip((self._values, self._times), *self._waiting, strict=True))
-        self._values, places = np.unique(values, return_inverse=True)
-        self._times = np.zeros(len(self._values), dtype=np.int64)
-        np.add.at(self._times, places, times)
-        self._waiting, self._waiting_size = [], 0
-
-    @property
-    def table(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The values that came, in order, and how often each did."""
-        if self._waiting:
-            self._settle()
-        return self._values, self._times
+        self._times.update(other._times)
 
     @property
     def counts(self) -> dict[int, int]:
         """Number of times that each value came, values in order."""
-        values, times = self.table
-        return dict(zip(values.tolist(), times.tolist(), strict=True))
+        return dict(sorted(self._times.items()))
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        counts = self.counts
-        return sum(value * times for value, times in counts.items()) / sum(counts.values()) if counts else 0.0
+        return sum(value * times for value, times in self._times.items()) / self._times.total() if self._times else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        values, times = self.table
-        if not len(values):
+        counts = self.counts
+        if not counts:
             return 0
-        reached = np.cumsum(times)
-        return int(values[np.searchsorted(reached, max(share * int(reached[-1]), 1))])
+        reached = np.cumsum([*counts.values()])
+        return [*counts][np.searchsorted(reached, max(share * int(reached[-1]), 1))]
 
 
 class TimeSketch:
@@ -121,9 +96,9 @@ class TimeSketch:
         """Quantiles in seconds, each to half a percent; zeros of nothing."""
         if not self.count:
             return [0.0 for _ in shares]
-        bins, times = self._bins.table
-        places: NDArray[np.intp] = np.searchsorted(np.cumsum(times), np.asarray(shares) * self.count)
-        values = np.exp(bins[np.minimum(places, len(bins) - 1)] * _GROWTH)
+        counts = self._bins.counts
+        places: NDArray[np.intp] = np.searchsorted(np.cumsum([*counts.values()]), np.asarray(shares) * self.count)
+        values = np.exp(np.array([*counts])[np.minimum(places, len(counts) - 1)] * _GROWTH)
         return [0.0 if value <= _LEAST_S * 1.01 else float(value) for value in values]
 
 

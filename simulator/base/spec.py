@@ -77,14 +77,8 @@ _SMALLEST, _LARGEST = 1e-100, 1e100
 
 def _bearable(value: object, given: object = None) -> object:
     """The value, if products and quotients of a few such numbers neither overflow nor vanish."""
-    if (
-        not isinstance(value, (int, float))
-        or isinstance(value, bool)
-        or not value
-        or (isinstance(value, float) and not math.isfinite(value))
-    ):
-        return value  # what is no number is refused later
-    if not _SMALLEST <= abs(value) <= _LARGEST:
+    # what is no number, or not finite, is refused later
+    if isinstance(value, (int, float)) and 0 < abs(value) < math.inf and not _SMALLEST <= abs(value) <= _LARGEST:
         size = "large" if abs(value) > 1 else "small"
         rule = f"is too {size} to compute with: it must lie between {_SMALLEST:g} and {_LARGEST:g}, or be 0 where that is allowed"
         raise PydanticCustomError("magnitude", "{rule}", {"rule": rule, "given": value if given is None else given})
@@ -178,6 +172,7 @@ def one_or_two(rule: str) -> WrapValidator:
     return WrapValidator(read)
 
 
+@lru_cache(maxsize=4096)
 def short_name(field: str) -> str:
     """The name of a dimensional field without its unit: ``latency_s`` -> ``latency``."""
     return _SUFFIX.sub("", field)
@@ -325,12 +320,6 @@ class Spec(BaseModel):
         marks = {name: mark_of(field, _Quantity) for name, field in cls.model_fields.items()}
         return {name: mark.dimension for name, mark in marks.items() if mark is not None}
 
-    @classmethod
-    @cache
-    def _short_names(cls) -> list[tuple[str, str]]:
-        """Return the name of each quantity, with and without its unit."""
-        return [(name, short) for name in cls.quantities() if (short := short_name(name)) != name]
-
     @model_validator(mode="before")
     @classmethod
     def _accept_short_names(cls, data: Any) -> Any:
@@ -342,12 +331,11 @@ class Spec(BaseModel):
             plain = _plain(cls, name)
             if plain and (plain == "truth" or type(value) is not float):
                 renamed[name] = _as_given(value, plain)
-        for name, short in cls._short_names():
-            if short not in renamed:
-                continue
-            if name in renamed:
-                raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})
-            renamed[name] = _WithUnit(renamed.pop(short))
+        for name in cls.quantities():
+            if (short := short_name(name)) in data:
+                if name in data:
+                    raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})
+                renamed[name] = _WithUnit(renamed.pop(short))
         return renamed
 
     @classmethod
@@ -357,8 +345,6 @@ class Spec(BaseModel):
         required = schema.get("required", [])
         for name, dimension in cls.quantities().items():
             short = short_name(name)
-            if name not in properties or short == name:
-                continue
             properties[short] = {
                 "type": "string",
                 "title": short,
@@ -391,13 +377,9 @@ class Itself(Generic[SpecT]):
         return isinstance(other, Itself) and other.spec is self.spec
 
 
-def canonical(spec: Spec) -> str:
-    """A specification as JSON with its keys in alphabetical order, as hashes take it; made once of one that many scenarios have."""
-    return _canonical(Itself(spec))
-
-
 @lru_cache(maxsize=256)
-def _canonical(this: Itself[Spec]) -> str:
+def canonical(this: Itself[SpecT]) -> str:
+    """A specification as JSON with its keys in alphabetical order, as hashes take it; made once of one that many scenarios have."""
     return json.dumps(this.spec.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 
