@@ -6,14 +6,13 @@ The run is simulated in simulated.py, the chart drawn in figures.py. Critical pa
 
 from __future__ import annotations
 
-import bisect
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, Work, begin_of
 from simulator.base.text import digits, format_bytes, format_seconds
@@ -50,31 +49,19 @@ class Piece:
         return self.end_s - self.start_s
 
 
-class Spans:
-    """Intervals of time, those that overlap joined."""
+def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Intervals of time in their order, those that overlap or touch as one; empty ones are left out."""
+    joint: list[tuple[float, float]] = []
+    for start_s, end_s in sorted(interval for interval in intervals if interval[1] > interval[0]):
+        if joint and start_s <= joint[-1][1]:
+            joint[-1] = joint[-1][0], max(joint[-1][1], end_s)
+        else:
+            joint.append((start_s, end_s))
+    return joint
 
-    def __init__(self, intervals: Iterable[tuple[float, float]]) -> None:
-        self._starts: list[float] = []
-        self._ends: list[float] = []
-        for start_s, end_s in sorted(intervals):
-            if end_s <= start_s:
-                continue
-            if self._ends and start_s <= self._ends[-1]:
-                self._ends[-1] = max(self._ends[-1], end_s)
-            else:
-                self._starts.append(start_s)
-                self._ends.append(end_s)
 
-    def covers(self, time_s: float) -> bool:
-        """Whether a moment lies inside one of them."""
-        index = bisect.bisect_right(self._starts, time_s) - 1
-        return index >= 0 and time_s < self._ends[index]
-
-    def cuts(self, start_s: float, end_s: float) -> list[float]:
-        """Their ends strictly between two times."""
-        return [
-            at for ends in (self._starts, self._ends) for at in ends[bisect.bisect_right(ends, start_s) : bisect.bisect_left(ends, end_s)]
-        ]
+def _covered(intervals: Iterable[tuple[float, float]], time_s: float) -> bool:
+    return any(start_s <= time_s < end_s for start_s, end_s in intervals)
 
 
 def clipped(pieces: Iterable[Piece], start_s: float, end_s: float) -> list[Piece]:
@@ -268,95 +255,128 @@ def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = ""
     if not measured:
         return None
     path = critical_path(recording, median_step(measured))
+    steps: dict[int, list[Step]] = defaultdict(list)
+    for step in recording.steps:
+        steps[step.replica].append(step)
     if stages := recording.beside(path.step.replica):
-        return _staged(recording, name, path, stages, note)
-    own = [step for step in recording.steps if step.replica == path.step.replica]
-    first = max(0, min(path.number - 1 - _STEPS // 2, len(own) - _STEPS))
-    last = min(first + _STEPS, len(own)) - 1
-    window = _Window(recording, path, own[first].start_s, own[last].end_s)
-    drawn = _Drawn(window, path)
-    steps = f"Step {first + 1}" if first == last else f"Steps {first + 1} to {last + 1}"
-    parts = (f"{steps} of {path.name} in the first replication.", *drawn.left_out, note)
-    return Timeline(name, tuple(lane.name for lane in drawn.lanes), drawn.bars, bound_of_step(path), " ".join(filter(None, parts)))
+        # from when the first stage begins the step to when the last one has ended it
+        drawn = [own[min(path.number, len(own)) - 1] for stage in stages if (own := steps[stage])]
+        count = len(stages)
+        told = f"Step {path.number} of one copy of the model in the first replication, with what goes on beside it."
+        if count > _MOST_STAGES:
+            stages = _spread(stages, _MOST_STAGES)
+            told += f" {len(stages)} of {count} stages are drawn."
+    else:
+        own = steps[path.step.replica]
+        first = max(0, min(path.number - 1 - _STEPS // 2, len(own) - _STEPS))
+        drawn = own[first : first + _STEPS]
+        last = first + len(drawn)
+        told = f"{f'Step {last}' if len(drawn) == 1 else f'Steps {first + 1} to {last}'} of {path.name} in the first replication."
+    chart = _Chart(recording, path, steps, (min(step.start_s for step in drawn), max(step.end_s for step in drawn)), stages)
+    lanes = tuple(lane.name for lane in chart.lanes)
+    whole = " ".join(filter(None, (told, *chart.left_out, note)))
+    return Timeline(name, lanes, chart.bars(), bound_of_step(path), whole, chart.arrows() if stages else ())
 
 
-def _staged(recording: Recording, name: str, path: CriticalPath, stages: Sequence[int], note: str) -> Timeline:
-    """One step of a pipeline, from when its first stage begins it to when its last one has ended it; some stages where there are many."""
-    steps = {stage: [step for step in recording.steps if step.replica == stage] for stage in stages}
-    these = [own[min(path.number, len(own)) - 1] for own in steps.values() if own]
-    start_s, end_s = min(step.start_s for step in these), max(step.end_s for step in these)
-    window = _Window(recording, path, start_s, end_s)
-    count, last = len(stages), len(stages) - 1
-    shown = [stages[at] for at in sorted({round(place * last / (_MOST_STAGES - 1)) for place in range(_MOST_STAGES)})]
-    drawn = _Drawn(window, path, shown if count > _MOST_STAGES else stages)
-    of = "" if count <= _MOST_STAGES else f" {len(shown)} of {count} stages are drawn."
-    text = f"Step {path.number} of one copy of the model in the first replication, with what goes on beside it."
-    parts = (text + of, *drawn.left_out, note)
-    lanes = tuple(lane.name for lane in drawn.lanes)
-    return Timeline(name, lanes, drawn.bars, bound_of_step(path), " ".join(filter(None, parts)), drawn.arrows)
+ItemT = TypeVar("ItemT")
 
 
-class _Drawn:
-    """The lanes that are drawn, and what is left out."""
+def _spread(items: Sequence[ItemT], most: int) -> list[ItemT]:
+    """At most so many of them, evenly, the first and the last included."""
+    last = len(items) - 1
+    return [items[at] for at in sorted({round(place * last / (most - 1)) for place in range(most)})]
 
-    def __init__(self, window: _Window, path: CriticalPath, stages: Sequence[int] = ()) -> None:
-        self._window = window
-        self._path = path
-        self._stages = stages
+
+class _Chart:
+    """The lanes that are drawn of a run between two times, and sentences on what is left out.
+
+    Parameters
+    ----------
+    recording
+        The run.
+    path
+        Of one of its steps.
+    steps
+        By replica.
+    window_s
+        The two times, in the run's seconds.
+    stages
+        Those that are drawn of a pipeline; empty without one.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        path: CriticalPath,
+        steps: Mapping[int, list[Step]],
+        window_s: tuple[float, float],
+        stages: Sequence[int],
+    ) -> None:
+        self._recording, self._path, self._steps, self._stages = recording, path, steps, stages
+        self._start_s, self._end_s = window_s
+        self._critical = {id(segment.record) for segment in path.segments}
+        self._spans: dict[int, list[Span]] = defaultdict(list)
+        for span in sorted(recording.spans, key=lambda span: (span.start_s, span.end_s)):
+            self._spans[span.replica].append(span)
+        self._work = recording.by_number()
+        self._stood: dict[Step, list[Stood]] = dict(zip(recording.steps, waits_for_others(recording, self._work), strict=True))
+        self._services = [service for service in recording.services if self._shows(service.start_s, service.end_s)]
+        self._transfers = [transfer for transfer in recording.transfers if self._shows(begin_of(transfer), transfer.arrived_s)]
         self.left_out: list[str] = []
-        marked = _Lane("critical path", (path.place,), f"critical path of step {path.number}")
-        self.lanes: dict[_Lane, list[Piece]] = {marked: window.path()}
+        self.lanes: dict[_Lane, list[Piece]] = {
+            _Lane("critical path", (path.place,), f"critical path of step {path.number}"): self._marked_path()
+        }
         through = {place for segment in path.segments for place in segment.places}
-        shown = list(stages) or self._replicas({place.replica for place in through})
-        self.lanes |= {_lane_of("replica", window.place(replica)): window.of_replica(replica) for replica in shown}
+        replicas = list(stages) or self._replicas({place.replica for place in through})
+        self.lanes |= {_lane_of("replica", replica_place(recording, replica)): self._of_replica(replica) for replica in replicas}
         if stages:
-            self.lanes |= window.collectives(set(stages))
-        carried = {} if stages else window.connections()
-        near = {lane: pieces for lane, pieces in carried.items() if any(_touches(piece, set(shown)) for piece in pieces)}
-        mine = {lane for lane, pieces in near.items() if any(_touches(piece, {path.step.replica}) for piece in pieces)}
-        self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
-        served = window.servers()
+            self.lanes |= self._grouped(self._collectives())
+        else:
+            carried = self._grouped(self._connections())
+            near = {lane: pieces for lane, pieces in carried.items() if any(_touches(piece, set(replicas)) for piece in pieces)}
+            mine = {lane for lane, pieces in near.items() if any(_touches(piece, {path.step.replica}) for piece in pieces)}
+            self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
+        served = self._grouped(
+            (
+                _lane_of("server", Place("server", service.server)),
+                self._piece(service, service.start_s, service.end_s, "apply", service.name),
+            )
+            for service in self._services
+        )
         self._add(served, {lane for lane in served if through.issuperset(lane.places)}, _MOST_SERVERS, len(served), "servers")
-        window_s = window.end_s - window.start_s
-        for lane, pieces in self.lanes.items():
-            most = _MOST_PASSES if stages else _MOST_BARS
-            if len(pieces) > most and lane.kind != "critical path":
-                self.lanes[lane] = coarse(pieces, window_s / most)
-                merged = f"Pieces shorter than {format_seconds(window_s / most)} are joined to those beside them."
-                self.left_out = [*(note for note in self.left_out if note != merged), merged]
+        most = _MOST_PASSES if stages else _MOST_BARS
+        smallest_s = (self._end_s - self._start_s) / most
+        crowded = [lane for lane, pieces in self.lanes.items() if len(pieces) > most and lane.kind != "critical path"]
+        self.lanes |= {lane: coarse(self.lanes[lane], smallest_s) for lane in crowded}
+        if crowded:
+            self.left_out.append(f"Pieces shorter than {format_seconds(smallest_s)} are joined to those beside them.")
 
-    @property
     def bars(self) -> tuple[Bar, ...]:
-        start_s = self._window.start_s
-        labels = {id(piece): _label(piece) for pieces in self.lanes.values() for piece in pieces}
-        if not set(labels.values()) - {"", "0"}:  # a batch that is not cut
-            labels = dict.fromkeys(labels, "")
+        """Every piece in its lane."""
+        labels = [[_label(piece) for piece in pieces] for pieces in self.lanes.values()]
+        cut = {label for own in labels for label in own} - {"", "0"}  # else a batch that is not cut
         return tuple(
             Bar(
-                lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece), labels[id(piece)]
+                lane.name, piece.start_s - self._start_s, piece.end_s - self._start_s, piece.kind, piece.critical, _text(lane, piece),
+                label if cut else "",
             )
-            for lane, pieces in self.lanes.items()
-            for piece in pieces
-        )
+            for (lane, pieces), own in zip(self.lanes.items(), labels, strict=True)
+            for piece, label in zip(pieces, own, strict=True)
+        )  # fmt: skip
 
-    @property
     def arrows(self) -> tuple[Arrow, ...]:
-        """Between stages that are drawn."""
-        start_s = self._window.start_s
-        lanes = {stage: self._window.place(stage) for stage in self._stages}
+        """What stages that are drawn hand on to each other."""
+        lanes: dict[int | None, str] = {stage: str(replica_place(self._recording, stage)) for stage in self._stages}
+        ways = ((transfer, lanes.get(transfer.source.replica), lanes.get(transfer.target.replica)) for transfer in self._transfers)
         return tuple(
-            Arrow(str(lanes[sent]), str(lanes[came]), message.sent_s - start_s, message.arrived_s - start_s)
-            for message in self._window.messages()
-            if (sent := message.source.replica) in lanes
-            and (came := message.target.replica) in lanes
-            and sent is not None
-            and came is not None
+            Arrow(source, target, transfer.sent_s - self._start_s, transfer.arrived_s - self._start_s)
+            for transfer, source, target in ways
+            if transfer.target != EVERYBODY and source is not None and target is not None
         )
 
     def _replicas(self, through: set[int | None]) -> list[int]:
         """All replicas where they are few; else that of the path, those that it leads through, the slowest, the fastest, and some."""
-        steps = self._window.steps
-        replicas = sorted(steps)
+        replicas = sorted(self._steps)
         if len(replicas) <= _MOST_REPLICAS:
             return replicas
         length = {
@@ -364,14 +384,15 @@ class _Drawn:
                 digits(statistics.fmean(step.end_s - step.start_s for step in own), 9),
                 statistics.fmean(step.compute_s for step in own),
             )
-            for replica, own in steps.items()
+            for replica, own in self._steps.items()
         }
         fastest = min(replicas, key=lambda replica: (length[replica], replica))
         slowest = max(replicas, key=lambda replica: (length[replica], -replica))
         others = [replica for replica in replicas if replica in through]
-        spread = [replicas[round(place * (len(replicas) - 1) / (_MOST_REPLICAS - 1))] for place in range(_MOST_REPLICAS)]
+        spread = _spread(replicas, _MOST_REPLICAS)
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
-        who, several = ("copy", "copies") if self._window.place(0).name else (self._window.place(0).kind, f"{self._window.place(0).kind}s")
+        first = replica_place(self._recording, 0)
+        who, several = ("copy", "copies") if first.name else (first.kind, f"{first.kind}s")
         self.left_out.append(
             f"{len(shown)} of {len(replicas):,} {several} are drawn: {who} {slowest} is the slowest of all, {who} {fastest} the fastest."
         )
@@ -384,6 +405,118 @@ class _Drawn:
         self.lanes |= {lane: lanes[lane] for lane in shown}
         if len(shown) < of:
             self.left_out.append(f"{len(shown)} of {of:,} {what} are drawn.")
+
+    # -- pieces --------------------------------------------------------------------------
+
+    def _shows(self, start_s: float, end_s: float) -> bool:
+        return end_s > self._start_s and start_s < self._end_s
+
+    def _piece(self, record: Work, start_s: float, end_s: float, kind: Kind, what: str) -> Piece:
+        return Piece(start_s, end_s, kind, what, id(record) in self._critical, [record])
+
+    def _grouped(self, pieces: Iterable[tuple[_Lane, Piece]]) -> dict[_Lane, list[Piece]]:
+        """Pieces by their lanes, those joined between which nobody sees a gap in print."""
+        held: dict[_Lane, list[Piece]] = defaultdict(list)
+        for lane, piece in pieces:
+            held[lane].append(piece)
+        gap_s = (self._end_s - self._start_s) / 1000
+        return {lane: clipped(joined(own, gap_s), self._start_s, self._end_s) for lane, own in held.items()}
+
+    def _marked_path(self) -> list[Piece]:
+        """The critical path from the step's start to its end; neighbours that differ in the tensor alone are one piece."""
+        pieces = []
+        for segment in self._path.segments:
+            kind = "apply" if segment.name == "apply" and segment.kind == "compute" else PATH_KINDS[segment.kind]
+            if isinstance(segment.record, Span):
+                kind = _PASSES.get(segment.record.kind, kind)
+            works = [segment.record] if segment.record is not None else []
+            pieces.append(Piece(segment.start_s, segment.end_s, kind, f"{segment.name}, {segment.where}", True, works))
+        return joined(pieces, 0.0)
+
+    def _of_replica(self, replica: int) -> list[Piece]:
+        """What a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
+        pieces: list[Piece] = []
+        for step in self._steps[replica]:
+            if self._shows(step.start_s, step.end_s):
+                own = [span for span in self._spans[replica] if step.start_s < span.end_s and span.start_s < step.end_s]
+                for span in own:
+                    kind: Kind = "apply" if span.name == "apply" else _PASSES.get(span.kind, "compute")
+                    pieces.append(self._piece(span, span.start_s, span.end_s, kind, span.name))
+                pieces += self._between(step, own)
+        if any(piece.kind in _PASSES.values() for piece in pieces):  # of a pass that is made layer by layer the whole
+            pieces = joined(pieces, 0.0)
+        return clipped(pieces, self._start_s, self._end_s)
+
+    def _between(self, step: Step, spans: Sequence[Span]) -> list[Piece]:
+        """The parts of a step in which the replica computes nothing, by what it waits for."""
+        ends = [step.start_s, *(end for span in spans for end in (span.start_s, span.end_s)), step.end_s]
+        causes = [*(span.cause for span in spans), step.cause]
+        first_s = spans[0].start_s if spans else step.end_s
+        held = self._stood[step]
+        # with all workers' gradients together a server works for everybody
+        served = [service for service in self._services if service.worker in (step.replica, _EVERYBODYS)]
+        carried = [transfer for transfer in self._transfers if step.replica in (transfer.source.replica, transfer.target.replica)]
+        here = (replica_place(self._recording, step.replica),)
+        marked = [segment for segment in self._path.segments if segment.kind in ("input", "wait") and segment.places == here]
+        waits: dict[Kind, list[tuple[float, float]]] = {
+            "input": [(max(step.start_s, first_s - step.input_s), first_s)],
+            "waiting": merged((wait.start_s, wait.end_s) for wait in held),
+            "communication": merged(
+                (begin_of(transfer), transfer.arrived_s)
+                for transfer in carried
+                if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s
+            ),
+            "apply": merged((service.start_s, service.end_s) for service in served),
+        }
+        critical = merged((segment.start_s, segment.end_s) for segment in marked)
+        every = {at for intervals in (*waits.values(), critical) for interval in intervals for at in interval}
+        pieces = []
+        for start_s, end_s, cause in zip(ends[::2], ends[1::2], causes, strict=True):
+            start_s, end_s = max(start_s, self._start_s), min(end_s, self._end_s)
+            cuts = sorted({start_s, end_s, *(at for at in every if start_s < at < end_s)}) if start_s < end_s else []
+            for low, high in pairwise(cuts):
+                middle = (low + high) / 2
+                kind = next((kind for kind, intervals in waits.items() if _covered(intervals, middle)), self._last(cause))
+                what = _WAITS[kind]
+                if kind == "waiting":
+                    kind = "bubble" if self._recording.beside(step.replica) else kind
+                    what = next((f"waits for {self._whom(wait)}" for wait in held if wait.start_s <= middle < wait.end_s), what)
+                pieces.append(Piece(low, high, kind, what, _covered(critical, middle)))
+        return joined(pieces, 0.0)
+
+    def _last(self, cause: int) -> Kind:
+        """What a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
+        match self._work.get(cause):
+            case Service():
+                return "apply"
+            case Transfer() | Wait(name="send"):
+                return "communication"
+            case _:
+                return "waiting"
+
+    def _whom(self, stood: Stood) -> str:
+        return "the coordinator" if stood.whom is None else str(replica_place(self._recording, stood.whom))
+
+    def _collectives(self) -> Iterator[tuple[_Lane, Piece]]:
+        """What stages that are drawn do with others of their groups, a lane for each kind."""
+        for transfer in self._transfers:
+            if transfer.target == EVERYBODY and transfer.source.replica in self._stages:
+                lane = _Lane("connection", (transfer.target,), transfer.kind)
+                yield lane, self._piece(transfer, begin_of(transfer), transfer.arrived_s, "communication", transfer.kind)
+
+    def _connections(self) -> Iterator[tuple[_Lane, Piece]]:
+        """What each connection carries; an all-reduce of which no messages are recorded is one connection."""
+        for transfer in self._transfers:
+            together = transfer.target == EVERYBODY
+            ends = (transfer.target,) if together else (transfer.source, transfer.target)
+            every = transfer.kind if self._recording.name_of(transfer.source.number) else "all-reduce"
+            name = every if together else " → ".join(str(self._recording.named(end)) for end in ends)
+            piece = self._piece(transfer, begin_of(transfer), transfer.arrived_s, "communication", transfer.kind)
+            # the path leads through an all-reduce if it does through any replica's part in it
+            piece.critical |= together and any(
+                segment.kind == "all-reduce" and segment.start_s < transfer.arrived_s <= segment.end_s for segment in self._path.segments
+            )
+            yield _Lane("connection", ends, name), piece
 
 
 def _touches(piece: Piece, replicas: set[int]) -> bool:
@@ -410,193 +543,3 @@ def _label(piece: Piece) -> str:
 
 def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:
     return _Lane(kind, (place,), str(place))
-
-
-class _Window:
-    """The records of a run between two times, and which of them lie on a critical path.
-
-    Parameters
-    ----------
-    recording
-        The run.
-    path
-        Of one of its steps.
-    start_s, end_s
-        The two times, in the run's seconds.
-    """
-
-    def __init__(self, recording: Recording, path: CriticalPath, start_s: float, end_s: float) -> None:
-        self.start_s, self.end_s = start_s, end_s
-        self._recording = recording
-        self._path = path
-        self._critical = {id(segment.record) for segment in path.segments}
-        self.steps: dict[int, list[Step]] = defaultdict(list)
-        for step in recording.steps:
-            self.steps[step.replica].append(step)
-        self._spans: dict[int, list[Piece]] = defaultdict(list)
-        for span in recording.spans:
-            kind: Kind = "apply" if span.name == "apply" else _PASSES.get(span.kind, "compute")
-            self._spans[span.replica].append(Piece(span.start_s, span.end_s, kind, span.name, id(span) in self._critical, [span]))
-        self._work = recording.by_number()
-        self._stood: dict[Step, list[Stood]] = dict(zip(recording.steps, waits_for_others(recording, self._work), strict=True))
-        self._services: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for service in recording.services:
-            self._services[service.worker].append((service.start_s, service.end_s))
-        self._messages: dict[int, list[Transfer]] = defaultdict(list)
-        for transfer in recording.transfers:
-            for replica in {transfer.source.replica, transfer.target.replica}:
-                if replica is not None:
-                    self._messages[replica].append(transfer)
-
-    def place(self, replica: int) -> Place:
-        """A replica as the records call it."""
-        return replica_place(self._recording, replica)
-
-    def path(self) -> list[Piece]:
-        """The critical path from the step's start to its end; neighbours that differ in the tensor alone are one piece."""
-        pieces = []
-        for segment in self._path.segments:
-            kind = "apply" if segment.name == "apply" and segment.kind == "compute" else PATH_KINDS[segment.kind]
-            if isinstance(segment.record, Span):
-                kind = _PASSES.get(segment.record.kind, kind)
-            works = [segment.record] if segment.record is not None else []
-            pieces.append(Piece(segment.start_s, segment.end_s, kind, f"{segment.name}, {segment.where}", True, works))
-        return joined(pieces, 0.0)
-
-    # -- replicas ------------------------------------------------------------------------
-
-    def of_replica(self, replica: int) -> list[Piece]:
-        """What a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
-        spans = clipped(self._spans[replica], float("-inf"), float("inf"))
-        pieces: list[Piece] = []
-        index = 0
-        for step in self.steps[replica]:
-            if step.end_s <= self.start_s or step.start_s >= self.end_s:
-                continue
-            while index < len(spans) and spans[index].end_s <= step.start_s:
-                index += 1
-            own = []
-            while index < len(spans) and spans[index].start_s < step.end_s:
-                own.append(spans[index])
-                index += 1
-            pieces += [*own, *self._between(step, own)]
-        if any(piece.kind in _PASSES.values() for piece in pieces):  # of a pass that is made layer by layer the whole
-            pieces = joined(pieces, 0.0)
-        return clipped(pieces, self.start_s, self.end_s)
-
-    def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
-        """The parts of a step in which the replica computes nothing, by what it waits for."""
-        ends = [step.start_s, *(end for span in spans for end in (span.start_s, span.end_s)), step.end_s]
-        causes = [*(work.cause for span in spans for work in span.works[:1]), step.cause]
-        gaps = [(low, high, cause) for low, high, cause in zip(ends[::2], ends[1::2], causes, strict=True) if high > low]
-        if not gaps:
-            return []
-        first_s = spans[0].start_s if spans else step.end_s
-        fed = Spans([(max(step.start_s, first_s - step.input_s), first_s)])
-        carried = Spans(self._carried(step))
-        # with all workers' gradients together a server works for everybody
-        served = Spans(
-            (start_s, end_s)
-            for worker in (step.replica, _EVERYBODYS)
-            for start_s, end_s in self._services[worker]
-            if end_s > step.start_s and start_s < step.end_s
-        )
-        here = (self.place(step.replica),)
-        critical = Spans(
-            (segment.start_s, segment.end_s)
-            for segment in self._path.segments
-            if segment.kind in ("input", "wait") and segment.places == here
-        )
-        held = self._stood[step]
-        stood = Spans((wait.start_s, wait.end_s) for wait in held)
-        waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("waiting", stood), ("communication", carried), ("apply", served))
-        pieces = []
-        for start_s, end_s, cause in gaps:
-            last = self._last(cause)
-            cuts = sorted({start_s, end_s, *(at for some in (fed, stood, carried, served, critical) for at in some.cuts(start_s, end_s))})
-            for low, high in pairwise(cuts):
-                middle = (low + high) / 2
-                kind: Kind = next((kind for kind, spans in waits if spans.covers(middle)), last)
-                what = _WAITS[kind]
-                if kind == "waiting":
-                    kind = "bubble" if self._recording.beside(step.replica) else kind
-                    what = next((f"waits for {self._whom(wait)}" for wait in held if wait.start_s <= middle < wait.end_s), what)
-                pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
-        return joined(pieces, 0.0)
-
-    def _last(self, cause: int) -> Kind:
-        """What a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
-        match self._work.get(cause):
-            case Service():
-                return "apply"
-            case Transfer() | Wait(name="send"):
-                return "communication"
-            case _:
-                return "waiting"
-
-    def _whom(self, stood: Stood) -> str:
-        return "the coordinator" if stood.whom is None else str(self.place(stood.whom))
-
-    def _carried(self, step: Step) -> Iterable[tuple[float, float]]:
-        """When messages from or to a replica are under way during a step."""
-        for transfer in self._messages[step.replica]:
-            if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
-                yield begin_of(transfer), transfer.arrived_s
-
-    def collectives(self, replicas: set[int]) -> dict[_Lane, list[Piece]]:
-        """What some replicas do with others of their groups, a lane for each kind."""
-        held: dict[_Lane, list[Piece]] = defaultdict(list)
-        for transfer in self._within():
-            if transfer.target == EVERYBODY and transfer.source.replica in replicas:
-                lane = _Lane("connection", (transfer.target,), transfer.kind)
-                critical = id(transfer) in self._critical
-                held[lane].append(Piece(begin_of(transfer), transfer.arrived_s, "communication", transfer.kind, critical, [transfer]))
-        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
-
-    def messages(self) -> Iterator[Transfer]:
-        """From one replica to another."""
-        return (transfer for transfer in self._within() if transfer.target != EVERYBODY)
-
-    def _within(self) -> Iterator[Transfer]:
-        for transfer in self._recording.transfers:
-            if transfer.arrived_s > self.start_s and begin_of(transfer) < self.end_s:
-                yield transfer
-
-    # -- connections and servers ---------------------------------------------------------
-
-    def connections(self) -> dict[_Lane, list[Piece]]:
-        """What each connection carries; an all-reduce of which no messages are recorded is one connection."""
-        held: dict[_Lane, list[Piece]] = defaultdict(list)
-        for transfer in self._recording.transfers:
-            begun_s = begin_of(transfer)
-            if transfer.arrived_s <= self.start_s or begun_s >= self.end_s:
-                continue
-            together = transfer.target == EVERYBODY
-            ends = (transfer.target,) if together else (transfer.source, transfer.target)
-            named = [self._recording.named(end) for end in ends]
-            every = transfer.kind if self._recording.name_of(transfer.source.number) else "all-reduce"
-            lane = _Lane("connection", ends, every if together else " → ".join(map(str, named)))
-            held[lane].append(Piece(begun_s, transfer.arrived_s, "communication", transfer.kind, self._on_path(transfer), [transfer]))
-        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
-
-    def servers(self) -> dict[_Lane, list[Piece]]:
-        """What each parameter server works on."""
-        held: dict[_Lane, list[Piece]] = defaultdict(list)
-        for service in self._recording.services:
-            if service.end_s > self.start_s and service.start_s < self.end_s:
-                piece = Piece(service.start_s, service.end_s, "apply", service.name, id(service) in self._critical, [service])
-                held[_lane_of("server", Place("server", service.server))].append(piece)
-        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
-
-    @property
-    def _unseen_s(self) -> float:
-        """A gap that nobody sees in print."""
-        return (self.end_s - self.start_s) / 1000
-
-    def _on_path(self, transfer: Transfer) -> bool:
-        """Whether the path leads through a message; through an all-reduce if it does through any replica's part in it."""
-        if id(transfer) in self._critical:
-            return True
-        return transfer.target == EVERYBODY and any(
-            segment.kind == "all-reduce" and segment.start_s < transfer.arrived_s <= segment.end_s for segment in self._path.segments
-        )

@@ -16,7 +16,7 @@ from support.scenarios import scenario_table
 
 from paceline.reporting.figures import timeline_figure
 from paceline.reporting.simulated import records_a_step, shortened, timeline_of
-from paceline.reporting.timeline import PATH_KINDS, Bar, Piece, Spans, Timeline, coarse, joined
+from paceline.reporting.timeline import PATH_KINDS, Bar, Piece, Timeline, coarse, joined, merged
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.observing.recording import bound_of_step, critical_path, median_step
 
@@ -315,10 +315,8 @@ def test_small_pieces_become_part_of_what_they_touch() -> None:
     assert coarse([pieces[0], pieces[2]], 0.5) == [pieces[0], pieces[2]]  # they do not touch
 
 
-def test_spans_cover_what_their_intervals_do() -> None:
-    spans = Spans([(4.0, 5.0), (0.0, 2.0), (1.0, 3.0), (7.0, 7.0)])
-    assert [spans.covers(at) for at in (-1.0, 0.0, 2.9, 3.0, 4.5, 7.0)] == [False, True, True, False, True, False]
-    assert sorted(spans.cuts(0.0, 4.5)) == [3.0, 4.0]
+def test_intervals_that_overlap_or_touch_are_merged() -> None:
+    assert merged([(4.0, 5.0), (0.0, 2.0), (1.0, 3.0), (7.0, 7.0), (5.0, 6.0)]) == [(0.0, 3.0), (4.0, 6.0)]
 
 
 def test_local_sgd_is_shortened_to_a_whole_averaging_period() -> None:
