@@ -62,7 +62,7 @@ def validate_published(
     ('Published trainings moved to another device', True)
     """
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
+    files = ValidationFiles({"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows)}, path_of(tables), force=force)
     files.check(published.outlines_of(regimes, only))
     with local_workers(0) as workers:
         found = published.validate_published(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
@@ -156,7 +156,7 @@ def validate_hybrids(
     simulator.base.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
+    files = ValidationFiles({"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows)}, path_of(tables), force=force)
     files.check((hybrid_validation.outline_of(only),))
     with local_workers(0) as workers:
         found = hybrid_validation.validate_hybrids(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep), force=force)

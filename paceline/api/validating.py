@@ -135,7 +135,7 @@ def validate(
     from paceline.reporting.validation import ValidationFiles
 
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
+    files = ValidationFiles({"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows)}, path_of(tables), force=force)
     case = _points_case(scenario, measured, settings, unit, files, agree)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
     files.write(validation)
@@ -211,7 +211,8 @@ def refit(
     from paceline.sweeping.backends import local_workers
 
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
+    paths = {"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows), "out_scenario": path_of(out_scenario)}
+    files = ValidationFiles(paths, path_of(tables), force=force)
     case = _points_case(scenario, measured, settings, unit, files, agree)
     command = command or "paceline.refit"
     with local_workers(0) as workers:
@@ -371,9 +372,8 @@ def validate_matrix(
     limits = thresholds_of(thresholds or {})
     chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count)
     target = path_of(out_matrix)
-    files = ValidationFiles(
-        path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
-    )
+    paths = {"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows), "out_matrix": target, "platform": path_of(platform)}
+    files = ValidationFiles(paths, path_of(tables), force=force)
     files.check((outline_of(chosen),))
     seed = None if target is None else _seed_of(chosen)
     chosen = with_models(chosen, python=python)

@@ -111,7 +111,7 @@ def test_tables_go_where_they_were_announced_and_replace_their_like(tmp_path):
     moved = FOUND.model_copy(update={"rows": FOUND.rows[2:3]})
     for validation, outlines in ((FOUND.validation, outlines_of()), (moved.validation, outlines_of(["moved"]))):
         for _ in range(2):
-            files = ValidationFiles(tables=tmp_path)
+            files = ValidationFiles({}, tmp_path)
             files.check(outlines)
             files.write(validation)
     assert sorted(file.name for file in tmp_path.iterdir()) == [

@@ -11,13 +11,14 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
 from simulator.base.errors import InputError
-from simulator.base.table import Cell, Column, Table
+from simulator.base.table import Column, Table
 from simulator.base.text import clean, digits, format_interval, format_number, format_share, written
 
 _MOST_LISTED, _DIGITS = 4, 8
@@ -31,15 +32,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 def summary(validation: Validation) -> list[str]:
     """How good, and how sure: two or three sentences of each headline."""
-    return [sentence for paragraph in _paragraphs(validation) for sentence in paragraph]
+    return [sentence for paragraph in paragraphs(validation) for sentence in paragraph]
 
 
-def summaries(validation: Validation) -> list[str]:
-    """The same as a paragraph for each headline."""
-    return [" ".join(paragraph) for paragraph in _paragraphs(validation)]
-
-
-def _paragraphs(validation: Validation) -> list[list[str]]:
+def paragraphs(validation: Validation) -> list[list[str]]:
+    """The same sentences, headline by headline."""
     if not validation.headlines:
         return [["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]]
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
@@ -117,92 +114,76 @@ def details_file(key: str, table: Table) -> str:
 def scores_table(validation: Validation) -> Table:
     """A row for each group, a column for each measure; measures that no group has are left out."""
     rules = sorted({name for score in validation.scores for name in score.baselines})
-    columns = [*_MEASURES, *(column for rule in rules for column in (Column(rule, "share"), Column(f"{rule}, worst", "error")))]
+    columns = [*_MEASURES, *(column for rule in rules for column in _of_rule(rule))]
     note = (
         "Of throughput, over the settings that took no part in the fit. Errors are predicted over measured, less one; interval widths and "
         "scores are shares of what was measured; errors of staleness are in updates."
     )
     if rules:
         note += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors, and the worst one."
-    rows = tuple(_measures(score, rules) for score in validation.scores)
-    return Table("Scores", tuple(columns), rows, "scores", note).without_empty_columns()
+    return Table.reading("Scores", columns, validation.scores, "scores", note).without_empty_columns()
 
 
 _MEASURES = (
     Column("group", "text"),
     Column("settings", "count"),
-    Column("median error (bias)", "error"),
-    Column("median size of error", "share"),
-    Column("worst error", "error"),
-    Column("worst setting", "text"),
-    Column("noise floor", "share"),
-    Column("inside 90% interval", "share"),
-    Column("interval width", "share"),
-    Column("width over noise", "number"),
-    Column("interval score", "share"),
-    Column("staleness error", "updates"),
-    Column("worst staleness error", "difference"),
-    Column("worst staleness distance", "updates"),
+    Column("median error (bias)", "error", of="median_error"),
+    Column("median size of error", "share", of="median_absolute_error"),
+    Column("worst error", "error", of="worst_error"),
+    Column("worst setting", "text", of="worst_setting"),
+    Column("noise floor", "share", of="noise_floor"),
+    Column("inside 90% interval", "share", of="inside"),
+    Column("interval width", "share", of="median_relative_width"),
+    Column("width over noise", "number", of="width_over_noise"),
+    Column("interval score", "share", of="median_interval_score"),
+    Column("staleness error", "updates", of="median_absolute_staleness_error"),
+    Column("worst staleness error", "difference", of="worst_staleness_error"),
+    Column("worst staleness distance", "updates", of="worst_staleness_distance"),
 )
 
 
-def _measures(score: Score, rules: Sequence[str]) -> tuple[Cell, ...]:
+def _of_rule(rule: str) -> tuple[Column, Column]:
+    """What a simpler rule gives: the median size of its errors, and the worst one."""
     return (
-        score.group, score.settings, score.median_error, score.median_absolute_error, score.worst_error, score.worst_setting,
-        score.noise_floor, score.inside, score.median_relative_width, score.width_over_noise, score.median_interval_score,
-        score.median_absolute_staleness_error, score.worst_staleness_error, score.worst_staleness_distance,
-        *(value for rule in rules for value in (score.baselines.get(rule), score.worst_of_baselines.get(rule))),
-    )  # fmt: skip
+        Column(rule, "share", by=lambda score: score.baselines.get(rule)),
+        Column(f"{rule}, worst", "error", by=lambda score: score.worst_of_baselines.get(rule)),
+    )
 
 
 def rows_table(validation: Validation) -> Table:
     """A row for each setting, numbered as in the figures; columns that are empty throughout are left out."""
-    several = len({row.unit for row in validation.rows}) > 1
-    rules = sorted({name for row in validation.rows for name in row.baselines})
-    columns = (*_OF_ROWS, *(Column(rule, "error") for rule in rules), Column("note", "text"))
-    unit = "" if several or not validation.rows else f" Throughput in {validation.rows[0].unit}."
-    fitted = " A star marks what took part in a fit, which scores leave out." if any(row.fitted for row in validation.rows) else ""
+    rows = validation.rows
+    several = len({row.unit for row in rows}) > 1
+    rules = sorted({name for row in rows for name in row.baselines})
+    columns = [column for column in _OF_ROWS if several or column.name != "unit"]
+    columns += [Column(rule, "error", by=partial(_error_of, rule)) for rule in rules]
+    unit = "" if several or not rows else f" Throughput in {rows[0].unit}."
+    fitted = " A star marks what took part in a fit, which scores leave out." if any(row.fitted for row in rows) else ""
     note = f"Measured is the mean of the repeats; noise is their relative standard deviation.{unit}{fitted}"
-    rows = tuple((number, *_cells(row, several, rules)) for number, row in enumerate(validation.rows, start=1))
-    return Table("Every setting", columns, rows, "rows", note).without_empty_columns()
+    table = Table.reading("Every setting", (*columns, Column("note", "text")), rows, "rows", note)
+    numbered = tuple((number, *row) for number, row in enumerate(table.rows, start=1))
+    return replace(table, columns=(Column("number", "count", "No."), *table.columns), rows=numbered).without_empty_columns()
 
 
 _OF_ROWS = (
-    Column("number", "count", "No."),
-    Column("setting", "text"),
+    Column("setting", "text", by=lambda row: f"{row.name} *" if row.fitted else row.name),
     Column("group", "text"),
     Column("unit", "text"),
-    Column("measured", "throughput"),
-    Column("repeats", "text", left=False),
-    Column("predicted", "throughput"),
-    Column("90% interval", "text", left=False, short="90%"),
+    Column("measured", "throughput", of="mean"),
+    Column("repeats", "text", left=False, by=lambda row: _repeats(row.measured)),
+    Column("predicted", "throughput", of="predicted.mean"),
+    Column("90% interval", "text", left=False, short="90%", by=lambda row: format_interval(row.predicted.low, row.predicted.high)),
     Column("error", "error"),
     Column("noise", "share"),
-    Column("staleness", "updates"),
-    Column("predicted staleness", "updates"),
-    Column("error of staleness", "difference", short="stale"),
-    Column("distance", "updates"),
+    Column("staleness", "updates", by=lambda row: statistics.fmean(row.staleness_measured) if row.staleness_measured else None),
+    Column("predicted staleness", "updates", of="staleness_predicted"),
+    Column("error of staleness", "difference", short="stale", of="staleness_error"),
+    Column("distance", "updates", of="staleness_distance"),
 )
 
 
-def _cells(row: Compared, several: bool, rules: Sequence[str]) -> tuple[Cell, ...]:
-    return (
-        f"{row.name} *" if row.fitted else row.name,
-        row.group,
-        row.unit if several else None,
-        row.mean,
-        _repeats(row.measured),
-        row.predicted.mean,
-        format_interval(row.predicted.low, row.predicted.high),
-        row.error,
-        row.noise,
-        statistics.fmean(row.staleness_measured) if row.staleness_measured else None,
-        row.staleness_predicted,
-        row.staleness_error,
-        row.staleness_distance,
-        *(row.baseline_error(rule) if rule in row.baselines else None for rule in rules),
-        row.note,
-    )
+def _error_of(rule: str, row: Compared) -> float | None:
+    return row.baseline_error(rule) if rule in row.baselines else None
 
 
 def _repeats(values: Sequence[float]) -> str:
@@ -224,7 +205,7 @@ def section(validation: Validation, links: Mapping[str, str] | None = None) -> s
         Where the file of each of :func:`csv_tables` lies; the section then has links in place of
         what these hold.
     """
-    parts = [f"## {_text(validation.title)}", *(_text(each, 2000) for each in summaries(validation))]
+    parts = [f"## {_text(validation.title)}", *(_text(" ".join(each), 2000) for each in paragraphs(validation))]
     if validation.wanted:
         met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
         parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]
@@ -309,20 +290,19 @@ def as_data(validation: Validation) -> dict[str, Any]:
         "machine": validation.machine,
         "summary": summary(validation),
         "scores": [{**score.model_dump(mode="json"), "width_over_noise": score.width_over_noise} for score in validation.scores],
-        "rows": [_row(row) for row in validation.rows],
+        "rows": [{**row.model_dump(mode="json"), **{key: getattr(row, name) for key, name in _DERIVED.items()}} for row in validation.rows],
         "notes": list(validation.notes),
         "thresholds": {"wanted": validation.wanted, "missed": list(validation.missed)},
         **validation.extra,
     }
 
 
-def _row(row: Compared) -> dict[str, Any]:
-    return {
-        **row.model_dump(mode="json"),
-        "measured_mean": row.mean,
-        "error": row.error,
-        "noise": row.noise,
-        "repeats_inside": row.inside,
-        "interval_score": row.interval_score,
-        "staleness_error": row.staleness_error,
-    }
+_DERIVED = {
+    "measured_mean": "mean",
+    "error": "error",
+    "noise": "noise",
+    "repeats_inside": "inside",
+    "interval_score": "interval_score",
+    "staleness_error": "staleness_error",
+}
+"""What follows of a row from what it holds, under the names of JSON."""

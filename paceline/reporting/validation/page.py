@@ -10,8 +10,9 @@ import csv
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,11 @@ from paceline.reporting.validation.content import (
     check_document,
     csv_tables,
     details_file,
+    paragraphs,
     place_section,
     rows_table,
     scores_table,
     settings_file,
-    summaries,
 )
 from paceline.tables import write_tables
 from simulator.base.errors import InputError
@@ -76,39 +77,29 @@ def write_validation(validation: Validation, out: Path, *, force: bool = False) 
 
 def render_validation(validation: Validation) -> str:
     """The page as text: the same for the same validation, byte for byte."""
-    curves, lines = curves_of(validation), lines_of(validation)
-    drawn = {"scatter": scatter_figure(validation), "ratios": ratios_figure(lines, validation.groups)} if validation.rows else {}
+    curves, lines, rows = curves_of(validation), lines_of(validation), validation.rows
+    drawn = {"scatter": scatter_figure(validation), "ratios": ratios_figure(lines, validation.groups)} if rows else {}
     if curves:
         drawn["overlay"] = overlay_figure(curves)
-    every, tables = rows_table(validation), brief_tables(validation)
-    details = [_detail(validation, table) for table in validation.details if table.rows]
-    contents = [("ratios", "Predicted over measured")] if validation.rows else []
-    contents += [("runs", "Runs that were measured, over what was predicted")] if curves else []
-    contents += [("scatter", "Predicted against measured")] if validation.rows else []
-    contents += [(f"table-{number}", table.title) for number, table in enumerate(tables, start=1)]
-    contents += [(f"detail-{number}", each["table"].title) for number, each in enumerate(details, start=1)]
-    contents += [("rows", every.title)] if validation.rows else []
+    every, single = rows_table(validation), are_settings(lines)
     return (
         environment()
         .get_template("validation.html")
         .render(
             validation=validation,
-            summaries=summaries(validation),
-            titles=_titles(validation, lines) if validation.rows else {},
-            contents=[*contents, ("how-to-read-it", "How to read it")],
-            tables=tables,
-            details=details,
+            paragraphs=paragraphs(validation),
+            titles=_titles(validation, lines) if rows else {},
+            tables=brief_tables(validation),
+            details=[_detail(validation, table) for table in validation.details if table.rows],
             every=every,
-            parts=[] if are_settings(lines) else _parts(validation, every),
+            parts=[] if single else _parts(validation, every),
             headlines=[(what, _figures_of(validation, score)) for what, score in validation.headlines],
-            groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
-            rules=[(clean(rule), RULES[number % len(RULES)][1]) for number, rule in enumerate(rules_of(validation.rows))],
-            curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
-            single=are_settings(lines),
-            beyond=any(_is_beyond(row) for row in validation.rows),
+            rules=[(clean(rule), RULES[number % len(RULES)][1]) for number, rule in enumerate(rules_of(rows))],
+            curves=curves,
+            single=single,
+            beyond=any(_is_beyond(row) for row in rows),
             cut=is_cut(lines),
-            fitted=any(row.fitted for row in validation.rows),
-            ratios_px=drawn["ratios"]["layout"]["height"] if validation.rows else 0,
+            fitted=any(row.fitted for row in rows),
             needed=what_scripts_need(),
             figures=drawn,
             generator=Markup(_GENERATOR),  # noqa: S704
@@ -161,10 +152,6 @@ def _titles(validation: Validation, lines: Sequence[Line]) -> dict[str, str]:
     }
 
 
-_NEAR = 1.1
-"""The ratio that the dotted lines mark."""
-
-
 def _figures_of(validation: Validation, score: Score) -> dict[str, str]:
     """What the cards of a headline show, by the name of the measure; ``simpler``: what simpler rules are off by; ``cause`` of the worst."""
     table = scores_table(Validation("", "", (), (score,)))
@@ -180,6 +167,8 @@ def _figures_of(validation: Validation, score: Score) -> dict[str, str]:
 _SMALLEST_SHOWN = 1e-3
 _MOST_CURVES = 7
 _SPAN_FOR_LOG = 10.0
+_NEAR = 1.1
+"""The ratio that the dotted lines mark."""
 
 
 def scatter_figure(validation: Validation) -> Figure:
@@ -194,23 +183,19 @@ def scatter_figure(validation: Validation) -> Figure:
             ends, [end * factor for end in ends], mode="lines", line={"color": MUTED, "width": 1.25, "dash": dash}, hovertext=[text] * 2,
             legendgroup="lines",
         )
-        for factor, text, dash in ((1.0, "predicted = measured", "solid"), (1.1, "10% too fast", "dot"), (1 / 1.1, "10% too slow", "dot"))
+        for factor, text, dash in (
+            (1.0, "predicted = measured", "solid"), (_NEAR, "10% too fast", "dot"), (1 / _NEAR, "10% too slow", "dot")
+        )
     ]  # fmt: skip
     for index, group in enumerate(validation.groups):
         own = [row for row in rows if row.group == group]
         measured, predicted = [row.mean for row in own], [row.predicted.mean for row in own]
         look = series_colour(index), 1.25, 0
-        drawn.append(
-            scatter(
-                measured,
-                predicted,
-                **_named(index, group),
-                hovertext=[_hover(row) for row in own],
-                error_x=whiskers(measured, [min(row.measured) for row in own], [max(row.measured) for row in own], *look),
-                error_y=whiskers(predicted, [_above_zero(row) for row in own], [row.predicted.high for row in own], *look),
-                marker=_marker(index, [(row,) for row in own]),
-            )
-        )
+        across = whiskers(measured, [min(row.measured) for row in own], [max(row.measured) for row in own], *look)
+        up = whiskers(predicted, [_above_zero(row) for row in own], [row.predicted.high for row in own], *look)
+        told = [_hover(row) for row in own]
+        marker = _marker(index, [(row,) for row in own])
+        drawn.append(scatter(measured, predicted, **_named(index, group), hovertext=told, error_x=across, error_y=up, marker=marker))
     units = {row.unit for row in rows}
     unit = plot_text(next(iter(units))) if len(units) == 1 else "each in its own unit"
     axes = {
@@ -243,6 +228,45 @@ class Line:
     name: str
     group: int
     rows: tuple[Compared, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is of one setting."""
+        return len(self.rows) == 1
+
+    @cached_property
+    def span(self) -> tuple[float, ...]:
+        """Low end, middle and high end of what is drawn as ratios: of a setting its interval; of several 10%, median, 90%, the worst."""
+        if self.single:
+            (row,) = self.rows
+            return row.predicted.low / row.mean, row.predicted.mean / row.mean, row.predicted.high / row.mean
+        quantiles = np.quantile([row.predicted.mean / row.mean for row in self.rows], (0.1, 0.5, 0.9))
+        return (*quantiles.tolist(), self.worst.error + 1.0)
+
+    @property
+    def worst(self) -> Compared:
+        """The setting whose error is largest in size."""
+        return max(self.rows, key=lambda row: abs(row.error))
+
+    @cached_property
+    def by_rules(self) -> dict[str, float]:
+        """The median ratio that each simpler rule gives that predicts all its settings."""
+        shared = [rule for rule in rules_of(self.rows) if all(rule in row.baselines for row in self.rows)]
+        return {rule: statistics.median(row.baselines[rule] / row.mean for row in self.rows) for rule in shared}
+
+    @property
+    def told(self) -> str:
+        """What its point tells: of several settings their errors, and the worst with what is known of it."""
+        if self.single:
+            return _hover(self.rows[0])
+        low, middle, high, *_ = (written(ratio - 1.0, "error") for ratio in self.span)
+        lines = [
+            f"<b>{plot_text(self.name)}</b>",
+            f"median error {middle}, 10% to 90%: {low} to {high}",
+            f"worst {written(self.worst.error, 'error')}: {plot_text(self.worst.name)}",
+            plot_text(self.worst.note),
+        ]
+        return "<br>".join(lines if self.worst.note else lines[:-1])
 
 
 def lines_of(validation: Validation) -> tuple[Line, ...]:
@@ -281,14 +305,43 @@ def ratios_figure(lines: Sequence[Line], groups: Sequence[str]) -> Figure:
     pale. What lies beyond the axis is drawn at its edge.
     """
     edge = edge_of(lines)
-    drawn = [*(_noise(lines, edge) if are_settings(lines) else ()), *_rules(lines, edge)]
+
+    def at(ratio: float) -> float:
+        return min(max(ratio, 1 / edge), edge)
+
+    drawn, several = [], "" if are_settings(lines) else " in the median"
+    noises = [(place, line.rows[0].noise) for place, line in enumerate(lines)] if are_settings(lines) else []
+    noisy = {place: at(1.0 + noise) for place, noise in noises if noise is not None}
+    if noisy:
+        marker: dict[str, Any] = {"color": "var(--grid)", "line": {"width": 0}}
+        widths, lows = [high - 1 / high for high in noisy.values()], [1 / high for high in noisy.values()]
+        drawn.append(bars(widths, list(noisy), base=lows, width=1.0, hoverinfo="skip", legendgroup="noise", marker=marker))
+    for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
+        ratios = {place: line.by_rules[rule] for place, line in enumerate(lines) if rule in line.by_rules}
+        texts = [
+            f"<b>{plot_text(lines[place].name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}"
+            for place, ratio in ratios.items()
+        ]
+        marker = {"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED}
+        look = {"name": plot_text(rule), "legendgroup": f"rule{number}", "opacity": 0.6, "marker": marker}
+        drawn.append(scatter([at(ratio) for ratio in ratios.values()], list(ratios), hovertext=texts, **look))
     for index, group in enumerate(groups):
-        own = {place: line for place, line in enumerate(lines) if line.group == index}
-        missed = {place: line for place, line in own.items() if len(line.rows) == 1 and not line.rows[0].inside}
-        drawn += _points({place: line for place, line in own.items() if place not in missed}, edge, group, series_colour(index))
-        drawn += _points(missed, edge, group, INK)
+        for dark in (False, True):
+            own = {
+                place: line for place, line in enumerate(lines) if line.group == index and dark == (line.single and not line.rows[0].inside)
+            }
+            if not own:
+                continue
+            spans = [[at(ratio) for ratio in line.span] for line in own.values()]
+            low, middle, high = ([span[end] for span in spans] for end in range(3))
+            common = {**_named(index, group), "hovertext": [line.told for line in own.values()]}
+            errors = whiskers(middle, low, high, *((INK, 2.5) if dark else (series_colour(index), 1.5)), 0)
+            drawn.append(scatter(middle, list(own), **common, error_x=errors, marker=_marker(index, [line.rows for line in own.values()])))
+            if not all(line.single for line in own.values()):
+                marker = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
+                drawn.append(scatter([span[-1] if len(span) > 3 else None for span in spans], list(own), marker=marker, **common))
     ticks = [tick for tick in next(some for some in _RATIO_TICKS if edge <= 1.3 * some[-1]) if 1 / edge <= tick <= edge]
-    texts = {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    labels = {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
     inside = {"ticklabelposition": "inside top", "tickfont": {"size": 11, "color": INK}, "range": [len(lines) - 0.5, -0.75]}
     return figure(
         drawn,
@@ -297,14 +350,14 @@ def ratios_figure(lines: Sequence[Line], groups: Sequence[str]) -> Figure:
         height=_FRAME_PX + _LINE_PX * len(lines),
         margin={"l": 8, "r": 12, "t": 6, "b": 46},
         shapes=[{**upright(1, color=MUTED), "layer": "below"}],
-        xaxis={**log_axis([1 / edge, edge], "Predicted over measured"), **texts, "fixedrange": True},
+        xaxis={**log_axis([1 / edge, edge], "Predicted over measured"), **labels, "fixedrange": True},
         yaxis={**rows_axis([_shortened(line.name) for line in lines]), **inside},
     )
 
 
 def are_settings(lines: Sequence[Line]) -> bool:
     """Whether each line is of one setting."""
-    return all(len(line.rows) == 1 for line in lines)
+    return all(line.single for line in lines)
 
 
 def size_of(ratio: float) -> float:
@@ -314,63 +367,12 @@ def size_of(ratio: float) -> float:
 
 def edge_of(lines: Sequence[Line]) -> float:
     """The ratio at the end of the axis, which begins at its inverse: that of what is drawn of predictions, up to :data:`FARTHEST`."""
-    return min(FARTHEST, 1.05 * max(_NARROWEST, *(size_of(end) for line in lines for end in _span(line))))
+    return min(FARTHEST, 1.05 * max(_NARROWEST, *(size_of(end) for line in lines for end in line.span)))
 
 
 def is_cut(lines: Sequence[Line]) -> bool:
     """Whether something that is drawn lies beyond the axis."""
-    edge = edge_of(lines)
-    return any(size_of(end) > edge for line in lines for end in (*_span(line), *_of_rules(line).values()))
-
-
-def _at(ratio: float, edge: float) -> float:
-    return min(max(ratio, 1 / edge), edge)
-
-
-def _noise(lines: Sequence[Line], edge: float) -> Iterator[dict[str, Any]]:
-    """The noise of each setting's repeats, behind what is drawn of it."""
-    noisy = {place: _at(1.0 + line.rows[0].noise, edge) for place, line in enumerate(lines) if line.rows[0].noise is not None}
-    if noisy:
-        marker = {"color": "var(--grid)", "line": {"width": 0}}
-        widths, lows = [high - 1 / high for high in noisy.values()], [1 / high for high in noisy.values()]
-        yield bars(widths, list(noisy), base=lows, width=1.0, hoverinfo="skip", legendgroup="noise", marker=marker)
-
-
-def _rules(lines: Sequence[Line], edge: float) -> Iterator[dict[str, Any]]:
-    """What simpler rules give, pale."""
-    several = "" if are_settings(lines) else " in the median"
-    for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
-        ratios = {place: _of_rules(line)[rule] for place, line in enumerate(lines) if rule in _of_rules(line)}
-        texts = [
-            f"<b>{plot_text(lines[place].name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}"
-            for place, ratio in ratios.items()
-        ]
-        yield scatter(
-            [_at(ratio, edge) for ratio in ratios.values()], list(ratios), name=plot_text(rule), legendgroup=f"rule{number}",
-            hovertext=texts, marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED}, opacity=0.6,
-        )  # fmt: skip
-
-
-def _of_rules(line: Line) -> dict[str, float]:
-    """The median ratio that each rule gives that predicts all settings of a line."""
-    shared = [rule for rule in rules_of(line.rows) if all(rule in row.baselines for row in line.rows)]
-    return {rule: statistics.median(row.baselines[rule] / row.mean for row in line.rows) for rule in shared}
-
-
-def _points(own: Mapping[int, Line], edge: float, group: str, whisker: str) -> Iterator[dict[str, Any]]:
-    """Lines of a group by their places, with whiskers of a colour."""
-    if not own:
-        return
-    index = next(iter(own.values())).group
-    spans = [[_at(ratio, edge) for ratio in _span(line)] for line in own.values()]
-    low, middle, high = ([span[end] for span in spans] for end in range(3))
-    texts = [_hover(line.rows[0]) if len(line.rows) == 1 else _hover_of_several(line) for line in own.values()]
-    common = {**_named(index, group), "hovertext": texts}
-    errors = whiskers(middle, low, high, whisker, 2.5 if whisker == INK else 1.5, 0)
-    yield scatter(middle, list(own), **common, error_x=errors, marker=_marker(index, [line.rows for line in own.values()]))
-    if any(len(line.rows) > 1 for line in own.values()):
-        short = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
-        yield scatter([span[-1] if len(span) > 3 else None for span in spans], list(own), marker=short, **common)
+    return any(size_of(end) > edge_of(lines) for line in lines for end in (*line.span, *line.by_rules.values()))
 
 
 FARTHEST = 8.0
@@ -399,32 +401,6 @@ _LONGEST_NAME = 54
 def rules_of(rows: Sequence[Compared]) -> list[str]:
     """Simpler rules that some rows have predictions of."""
     return sorted({rule for row in rows for rule in row.baselines})
-
-
-def _span(line: Line) -> tuple[float, ...]:
-    """Low end, middle and high end of what is drawn as ratios: of a setting its interval; of several 10%, median, 90%, and the worst."""
-    if len(line.rows) == 1:
-        (row,) = line.rows
-        return row.predicted.low / row.mean, row.predicted.mean / row.mean, row.predicted.high / row.mean
-    low, middle, high = np.quantile([row.predicted.mean / row.mean for row in line.rows], (0.1, 0.5, 0.9)).tolist()
-    return low, middle, high, worst_of(line.rows).error + 1.0
-
-
-def worst_of(rows: Sequence[Compared]) -> Compared:
-    """Whose error is largest in size."""
-    return max(rows, key=lambda row: abs(row.error))
-
-
-def _hover_of_several(line: Line) -> str:
-    """What a source tells: its errors, and the worst with what is known of it."""
-    low, middle, high, *_ = _span(line)
-    worst = worst_of(line.rows)
-    lines = [
-        f"<b>{plot_text(line.name)}</b>",
-        f"median error {written(middle - 1.0, 'error')}, 10% to 90%: {written(low - 1.0, 'error')} to {written(high - 1.0, 'error')}",
-        f"worst {written(worst.error, 'error')}: {plot_text(worst.name)}",
-    ]
-    return "<br>".join([*lines, plot_text(worst.note)] if worst.note else lines)
 
 
 def _marker(index: int, some: Sequence[Sequence[Compared]]) -> dict[str, Any]:
@@ -531,31 +507,21 @@ def _plain(value: float | str) -> str:
 
 @dataclass(frozen=True)
 class ValidationFiles:
-    """What is to be written of a validation; None: not that.
+    """What is to be written of a validation.
 
     Attributes
     ----------
-    out
-        A page, HTML.
-    markdown
-        A Markdown file whose section of this kind of validation is replaced.
-    rows
-        CSV.
+    paths
+        By the argument that names a file, None where it is not wanted: ``out``, a page; ``markdown``, in which the section of this kind of
+        validation is replaced; ``rows``, CSV; and files that somebody else writes beside these.
     tables
         A folder of CSV files, which the section in ``markdown`` then has links to.
-    scenario, platform, matrix
-        Files that are written beside these, by somebody else.
     force
         Whether files may be replaced that are something else.
     """
 
-    out: Path | None = None
-    markdown: Path | None = None
-    rows: Path | None = None
+    paths: Mapping[str, Path | None]
     tables: Path | None = None
-    scenario: Path | None = None
-    platform: Path | None = None
-    matrix: Path | None = None
     force: bool = False
     _tables: dict[str, Output] = field(default_factory=dict, init=False, repr=False)
 
@@ -574,31 +540,18 @@ class ValidationFiles:
         InputError
             One cannot, or two are the same.
         """
-        for name, path in self._paths():
-            self._output(name, path, reads)
+        named = [(name, path) for name, path in self.paths.items() if path is not None]
+        for name, path in named:
+            Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
         if self.tables is not None:
             check_folder(self.tables, "tables")
             for outline in outlines:
                 for name, kind in kinds_of_tables(outline).items():
                     self._tables[name] = Output(self.tables / name, kind, force=self.force, argument="tables", reads=reads)
-        if self.markdown is not None:
-            check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
-        tables = [("tables", output.path) for output in self._tables.values()]
-        check_apart((f"`{name}`", path) for name, path in (*self._paths(), *tables))
-
-    def _paths(self) -> Iterator[tuple[str, Path]]:
-        named = (
-            ("out", self.out),
-            ("markdown", self.markdown),
-            ("rows", self.rows),
-            ("out_scenario", self.scenario),
-            ("out_matrix", self.matrix),
-            ("platform", self.platform),
-        )
-        yield from ((name, path) for name, path in named if path is not None)
-
-    def _output(self, name: str, path: Path, reads: Sequence[Path] = ()) -> Output:
-        return Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
+        if (document := self.paths.get("markdown")) is not None:
+            check_document(_document(document), f"`markdown`: {str(document)!r}")
+        named += [("tables", output.path) for output in self._tables.values()]
+        check_apart((f"`{name}`", path) for name, path in named)
 
     def write(self, validation: Validation) -> None:
         """Write what was asked for, and :meth:`check` found to be possible, but the files of somebody else; the tables last.
@@ -609,14 +562,15 @@ class ValidationFiles:
             A file cannot be written, or something else has come to lie there.
         """
         made = {} if self.tables is None else csv_tables(validation)
-        if self.out is not None:
-            write_validation(validation, self.out, force=self.force)
-        if self.markdown is not None:
-            links = {name: Path(os.path.relpath(self._tables[name].path, self.markdown.parent)).as_posix() for name in made}
-            section = place_section(_document(self.markdown), validation, links if made else None)
-            self._output("markdown", self.markdown).write(section)
-        if self.rows is not None:
-            self._output("rows", self.rows).write(rows_to_csv(validation.rows))
+        out, markdown, rows = (self.paths.get(name) for name in ("out", "markdown", "rows"))
+        if out is not None:
+            write_validation(validation, out, force=self.force)
+        if markdown is not None:
+            links = {name: Path(os.path.relpath(self._tables[name].path, markdown.parent)).as_posix() for name in made}
+            section = place_section(_document(markdown), validation, links if made else None)
+            Output(markdown, _KINDS["markdown"], force=self.force, argument="markdown").write(section)
+        if rows is not None:
+            Output(rows, _KINDS["rows"], force=self.force, argument="rows").write(rows_to_csv(validation.rows))
         write_tables(made, self._tables)
 
 
