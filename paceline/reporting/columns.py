@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.comparing import NOTHING, compare, is_condition, over_whole_job, rivals_of
+from paceline.comparing import NOTHING, compare, is_condition, over_whole_job, rank, rivals_of
 from paceline.gain_bounds import NO_BOUNDS, bounds_between, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key, setting_name, settings_of
@@ -33,6 +33,8 @@ PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 
 _PAIR_DIGITS = 5
 """Of gains, of which a page may hold many thousand."""
+_MOST_PAIRS, _FEWEST_OF_EACH = 8_000, 8
+"""Of different curves, that a page holds (some 40 bytes each): of each result as many as that allows, and no fewer than these."""
 
 MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
@@ -148,9 +150,9 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             with its interval, whether the least is the best, and what is compared run by run, in words.
         ``histograms``
             Of each result none, or [first staleness, width of a bin, counts].
-        ``pairs``, ``nothing``
+        ``pairs``, ``most_compared``, ``nothing``
             Of each result those that are compared with it: [index, gain, its low and its high end, wins, runs that share their draws];
-            the change that reads as none.
+            with how many of other curves, the best, where they are too many for all, else 0; the change that reads as none.
         ``formats``, ``none``, ``formula``, ``style``, ``words``
             How it is written, drawn and said.
     """
@@ -158,6 +160,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     jobs = results[chosen].job is not None
     known = {**COLUMNS, **_FURTHER}
     shown = _shown_tables(jobs=any(result.job is not None for result in results))
+    pairs, most_compared = _pairs(results, at, jobs=jobs)
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
     columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
     computed = {name: [_heading(column) for column in columns] for name, columns in _COMPUTED.items()}
@@ -189,7 +192,8 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "ranked": {"columns": _RANKED[jobs], "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
-        "pairs": _pairs(results, at, jobs=jobs),
+        "pairs": pairs,
+        "most_compared": most_compared,
         "nothing": NOTHING,
         **what_scripts_need(),
         "formula": "".join(FORMULA),
@@ -369,8 +373,10 @@ def _beginning(results: Sequence[Result], at: Coordinates, chosen: int) -> list[
     return [next((at.places[index][key] for index in order if at.places[index][key] != ABSENT), 0) for key in range(len(at.keys))]
 
 
-def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> list[list[list[Any]]]:
+def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> tuple[list[list[list[Any]]], int]:
     """Of each result those that the page compares with it, each with the gain, its interval, and in how many of how many runs it is faster.
+
+    And with how many of other curves at most, where some are left out for their number, the slowest first; else 0.
 
     They are those of other curves with the same settings, and the neighbours on its own curve in each key; a setting that one of the
     two has not is no matter of them.
@@ -386,10 +392,13 @@ def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> list[li
 
     places, curves = np.array(at.places), np.array(at.curve_of)
     pairs: list[list[list[Any]]] = [[] for _ in results]
+    most, cut = max(_FEWEST_OF_EACH, _MOST_PAIRS // len(results)), False
     for here in range(len(results)):
         apart = (places != places[here]) & (places != ABSENT) & (places[here] != ABSENT)
         others = np.flatnonzero(~apart.any(axis=1) & (curves != curves[here])).tolist()
-        pairs[here] += [compared(here, other) for other in others]
+        cut = cut or len(others) > most
+        best = sorted(others, key=lambda index: rank(results[index]))[:most]
+        pairs[here] += [compared(here, other) for other in sorted(best)]
         for key in range(len(at.keys)):
             alike = ~np.delete(apart, key, axis=1).any(axis=1) & (curves == curves[here]) & (places[:, key] != ABSENT)
             for side in (places[:, key] < places[here, key], places[:, key] > places[here, key]):
@@ -398,7 +407,7 @@ def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> list[li
                     nearest = np.abs(places[:, key] - places[here, key]) == np.abs(places[beside, key] - places[here, key]).min()
                     for other in np.flatnonzero(beside & nearest).tolist():
                         pairs[other].append(compared(other, here))
-    return pairs
+    return pairs, most if cut else 0
 
 
 def _asynchronous(result: Result) -> bool:

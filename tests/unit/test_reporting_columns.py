@@ -49,6 +49,17 @@ def read(held: dict, name: str, index: int) -> Any:  # type: ignore[type-arg]
     return [column["texts"][each] for each in value] if isinstance(value, list) else column["texts"][value]
 
 
+def test_of_very_many_curves_each_is_compared_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [plausible(scenario_of(RING, 4, workload={"batch_per_replica": 8}, name=f"model {number}")) for number in range(6)]
+    whole = columns(results)
+    assert (whole["most_compared"], [len(pairs) for pairs in whole["pairs"]]) == (0, [5] * 6)
+    for name, value in (("_MOST_PAIRS", 12), ("_FEWEST_OF_EACH", 1)):
+        monkeypatch.setattr(f"paceline.reporting.columns.{name}", value)
+    bounded = columns(results)
+    assert (bounded["most_compared"], [len(pairs) for pairs in bounded["pairs"]]) == (2, [2] * 6)
+    assert all(pair in every for every, kept in zip(whole["pairs"], bounded["pairs"], strict=True) for pair in kept)
+
+
 def test_what_does_not_apply_is_none() -> None:
     held = columns([plausible(scenario_of(RING, 4)), plausible(scenario_of(ASYNC, 4))])
     assert held["columns"]["servers"]["values"] == [None, 4]

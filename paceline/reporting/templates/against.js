@@ -5,7 +5,7 @@ const ONE_LINE_PX = 620;
 const RATIOS = [1, 0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1000];
 
 function opponents(view) {
-  const others = view.chosen.filter((each) => view.here >= 0 && each.curve !== view.focus);
+  const others = view.chosen.filter((each) => view.here >= 0 && each.curve !== view.focus && pairOf(view.here, each.chosen));
   return ascending(others.map(({ chosen, name, curve }) => ({ ...compared(view.here, chosen), name, curve })), (each) => each.gain);
 }
 

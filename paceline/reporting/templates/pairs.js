@@ -2,8 +2,13 @@
 
 // throughput of one point over that of another, or samples over the time of their whole jobs, less 1; of how many pairs of runs, in how many of which it is the faster
 function compared(point, other) {
-  const [, gain, low, high, wins, runs] = data.pairs[point].find(([each]) => each === other);
+  const [, gain, low, high, wins, runs] = pairOf(point, other);
   return { gain, low, high, wins, runs };
+}
+
+// of very many the data hold those with the best
+function pairOf(point, other) {
+  return data.pairs[point].find(([each]) => each === other);
 }
 
 function hasEffect(each) {
