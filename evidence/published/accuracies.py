@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evidence.published.trainings import GRADIENTS, published, switched, trainings_of
-from paceline.learning import Contender, Target, contenders_of
+from paceline.learning import Contender, Course, Target, contenders_of
 from paceline.learning import learn as replayed
 from paceline.sweeping.grid import axes_of
 
@@ -119,11 +119,11 @@ def learnt(
 def _learnt(
     named: Sequence[tuple[str, Contender]], rate: float, measurements: Path, seeds: int, epochs: float, progress: Any
 ) -> Iterator[Learnt]:
-    its = replayed(
-        [contender for _, contender in named], PROBLEM, Target.of("accuracy=0.95"), batch=None, epochs=epochs, seeds=seeds, rates=(rate,),
-        rate_scaling="same", by_staleness=False, checkpoints=4, folder=measurements, python=None, jobs=1, timeout_s=3600.0,
-        progress=progress,
+    course = Course(
+        PROBLEM, Target.of("accuracy=0.95"), measurements, epochs, seeds, (rate,), checkpoints=4, timeout_s=3600.0,
+        progress=progress or (lambda *_: None),
     )  # fmt: skip
+    its = replayed([contender for _, contender in named], course)
     for (name, _), way in zip(named, its.ways, strict=True):
         for run in way.runs:
             last = run.points[-1].metrics

@@ -159,20 +159,19 @@ def learn(
     """
     from paceline.learning import Target, contenders_of, recorded_of
     from paceline.learning import learn as run
-    from paceline.learning.learning import Files
+    from paceline.learning.learning import Course, LearnedFiles
     from paceline.sweeping import axes_of
     from simulator.catalogue.loading import pairs_of
     from simulator.spec.prices import parse_prices
 
-    aim = Target.of(target)
-    files = Files(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
+    course = Course(
+        problem, Target.of(target), Path(measurements), epochs, seeds, rates, batch, rate_scaling, staleness_aware, checkpoints, python,
+        processes_of(jobs), timeout_s, progress or (lambda *_: None),
+    )  # fmt: skip
+    files = LearnedFiles(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
     contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
     contenders += [recorded_of(Path(file)) for file in recorded]
-    learned = run(
-        contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, rate_scaling=rate_scaling,
-        by_staleness=staleness_aware,
-        checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
-    )  # fmt: skip
+    learned = run(contenders, course)
     files.write(learned)
     return learned
 
@@ -262,6 +261,7 @@ def plan_to_target(
         The function or its model failed.
     """
     from paceline.learning import Target
+    from paceline.learning.learning import Course
     from paceline.learning.planning import Limits
     from paceline.learning.planning import plan_to_target as search
     from paceline.lengthy import agree_to_plan
@@ -279,7 +279,8 @@ def plan_to_target(
         servers=servers, batches=batches, prices=parse_prices(prices),
     )  # fmt: skip
     agree_to_plan(space.searched_together, agree, jobs=jobs)
-    return search(
-        space, Target.of(target), limits, problem=problem, epochs=epochs, seeds=seeds, rates=rates, folder=Path(measurements),
-        out=writable(out, scenario), force=force, python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
+    course = Course(
+        problem, Target.of(target), Path(measurements), epochs, seeds, rates, python=python, jobs=processes_of(jobs), timeout_s=timeout_s,
+        progress=progress or (lambda *_: None),
     )  # fmt: skip
+    return search(space, limits, course, out=writable(out, scenario), force=force)

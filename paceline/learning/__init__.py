@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from paceline.learning.learned import Learned, Target
-from paceline.learning.learning import Contender, contenders_of, learn, recorded_of
+from paceline.learning.learning import Contender, Course, contenders_of, learn, recorded_of
 
-__all__ = ["Contender", "Learned", "Target", "contenders_of", "learn", "recorded_of"]
+__all__ = ["Contender", "Course", "Learned", "Target", "contenders_of", "learn", "recorded_of"]

@@ -320,7 +320,7 @@ class Learned(Short, Spec):
 
     def table(self) -> Table:
         """A row for each way at its best rate, and below it one for each other rate that was tried."""
-        rows = [row for way in self.ways for row in (_row(way), *_other_rates(way))]
+        rows = [row for way in self.ways for row in _rows(way)]
         cells = tuple(tuple(row.get(column.name) for column in _COLUMNS) for row in rows)
         return Table(f"Time, cost and samples to {self.target.in_words}", _COLUMNS, cells, "learned")
 
@@ -337,7 +337,7 @@ class Learned(Short, Spec):
     @classmethod
     def rows_of(cls, items: Sequence[Learned]) -> list[Row]:  # type: ignore[override]
         """A row for each way of each answer."""
-        return [_row(way) for learned in items for way in learned.ways]
+        return [next(_rows(way)) for learned in items for way in learned.ways]
 
     def _in_short(self) -> Iterator[str]:
         yield f"{self.problem} to {self.target.in_words}, {counted(len(self.ways), 'way')} of training"
@@ -348,44 +348,34 @@ class Learned(Short, Spec):
 
 
 _COLUMNS = (
-    Column("way", "text", "Way"),
+    Column("way", "text", "Way", of="name"),
     Column("workers", "count", "Workers"),
     Column("staleness", "number", "Staleness"),
     Column("rate", "number", "Rate x"),
-    Column("reached", "text", "Reached"),
-    Column("time_s", "seconds", "Time"),
+    Column("reached", "text", "Reached", by=lambda way: _reached(way, len(way.runs))),
+    Column("time_s", "seconds", "Time", of="time_s.median"),
     Column("time_low_s", "seconds", "At least"),
     Column("time_high_s", "seconds", "At most"),
-    Column("cost_usd", "usd", "Cost"),
-    Column("samples", "count", "Samples"),
-    Column("last", "number", "At the end"),
+    Column("cost_usd", "usd", "Cost", of="cost_usd.median"),
+    Column("samples", "count", "Samples", by=lambda way: int(way.samples.median) if way.samples else None),
+    Column("last", "number", "At the end", of="last.median"),
     Column("samples_per_s", "throughput", "Samples/s"),
 )
 
 
-def _row(way: LearnedWay) -> Row:
-    return {
-        **_rate_row(way, way),
-        "time_s": way.time_s.median if way.time_s else None,
-        "time_low_s": way.time_low_s,
-        "time_high_s": way.time_high_s,
-        "cost_usd": way.cost_usd.median if way.cost_usd else None,
-        "samples": int(way.samples.median) if way.samples else None,
-        "last": way.last.median if way.last else None,
-        "samples_per_s": way.samples_per_s,
-    }
-
-
-def _other_rates(way: LearnedWay) -> Iterator[Row]:
+def _rows(way: LearnedWay) -> Iterator[Row]:
+    """A way at its best rate, then at each other one that was tried."""
+    own = {column.name: column.read(way) for column in _COLUMNS}
+    yield own
     for tried in sorted(way.tried, key=lambda tried: -tried.rate):
         if tried.rate != way.rate:
             samples = None if tried.samples is None else int(tried.samples)
-            yield {**_rate_row(way, tried), "time_s": tried.time_s, "samples": samples, "last": tried.last}
+            figures: Row = {"rate": tried.rate, "reached": _reached(tried, len(way.runs)), "time_s": tried.time_s, "samples": samples}
+            yield {name: own[name] for name in ("way", "workers", "staleness")} | figures | {"last": tried.last}
 
 
-def _rate_row(way: LearnedWay, tried: LearnedWay | TriedRate) -> Row:
-    reached = f"{tried.reached} of {len(way.runs)}" + (f", {tried.diverged} diverged" if tried.diverged else "")
-    return {"way": way.name, "workers": way.workers, "staleness": way.staleness, "rate": tried.rate, "reached": reached}
+def _reached(tried: LearnedWay | TriedRate, runs: int) -> str:
+    return f"{tried.reached} of {runs}" + (f", {tried.diverged} diverged" if tried.diverged else "")
 
 
 def _capital(text: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
+from calibrate.probing import Progress
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.scenarios import scenario_of
@@ -44,7 +45,7 @@ _CURVES = OutputKind(
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
 
-class Files:
+class LearnedFiles:
     """What is to be written, made sure of before the work.
 
     Parameters
@@ -83,7 +84,6 @@ class Files:
                 self._runs.write(name, ((point.time_s, point.updates, point.metrics) for point in run.points))
 
 
-Progress = Callable[[int, int, str], None]
 _HOUR_S = 3600.0
 _MOST_NAMED = 3
 RateScaling = Literal["same", "sqrt", "linear"]
@@ -164,7 +164,7 @@ def contenders_of(
     contenders: list[Contender] = []
     used: set[str] = set()
     for way in strategies or [""]:
-        names, share = _parts(way)
+        names, share = _strategies_of(way)
         tables = [_with_strategy(table, name) if name else table for name in names]
         own_axes = [(key, values) for key, values in axes if all(_takes(part, key) for part in tables)]
         used |= {key for key, _ in own_axes}
@@ -186,7 +186,7 @@ def contenders_of(
     return contenders
 
 
-def _parts(way: str) -> tuple[list[str], float]:
+def _strategies_of(way: str) -> tuple[list[str], float]:
     """The strategies of a way, and the share of the first."""
     names, _, share = way.partition("@")
     first, _, then = names.partition("/")
@@ -223,6 +223,41 @@ def _takes(table: Mapping[str, object], key: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Course:
+    """What is learned, how long and how often, and where it is replayed.
+
+    Attributes
+    ----------
+    problem
+        As of :func:`paceline.learn`, with its ``epochs``, ``seeds``, ``rates``, ``batch``, ``rate_scaling``, ``by_staleness`` and
+        ``checkpoints``.
+    target
+        How good is good enough.
+    folder
+        Of measurements.
+    python, jobs, timeout_s
+        Of the replay, as of :func:`paceline.learn`.
+    progress
+        Called with the number done, the number of all, and what is counted.
+    """
+
+    problem: str
+    target: Target
+    folder: Path
+    epochs: float
+    seeds: int
+    rates: Sequence[float] = (1.0,)
+    batch: int | None = None
+    rate_scaling: RateScaling = "same"
+    by_staleness: bool = False
+    checkpoints: int = 50
+    python: str | None = None
+    jobs: int = 1
+    timeout_s: float = 7200.0
+    progress: Progress = lambda *_: None
+
+
+@dataclass(frozen=True)
 class _Prepared:
     """A contender with what was simulated of it."""
 
@@ -232,24 +267,7 @@ class _Prepared:
     """Of each seed, those of the parts."""
 
 
-def learn(
-    contenders: Sequence[Contender],
-    problem: str,
-    target: Target,
-    *,
-    batch: int | None,
-    epochs: float,
-    seeds: int,
-    rates: Sequence[float],
-    rate_scaling: RateScaling,
-    by_staleness: bool,
-    checkpoints: int,
-    folder: Path,
-    python: str | None,
-    jobs: int,
-    timeout_s: float,
-    progress: Progress | None,
-) -> Learned:
+def learn(contenders: Sequence[Contender], course: Course) -> Learned:
     """Let every contender learn, with every seed and at every rate.
 
     Raises
@@ -259,40 +277,40 @@ def learn(
     CalibrationError
         The user's function or model failed.
     """
-    about = problem_of(problem, folder, python, timeout_s)
-    _check_size(about.samples, contenders, batch, epochs)
-    tell = progress if progress is not None else (lambda *_: None)
+    problem, target, seeds = course.problem, course.target, course.seeds
+    about = problem_of(problem, course.folder, course.python, course.timeout_s)
+    _check_size(about.samples, contenders, course)
     prepared = []
     for number, contender in enumerate(contenders):
-        tell(number, len(contenders), "simulations")
-        prepared.append(_prepare(contender, _gradients(contender, about.samples, epochs, batch), seeds))
-    tell(len(contenders), len(contenders), "simulations")
+        course.progress(number, len(contenders), "simulations")
+        prepared.append(_prepare(contender, about.samples, course))
+    course.progress(len(contenders), len(contenders), "simulations")
     by_rate: list[dict[float, LearnedWay]] = [{} for _ in prepared]
-    pending = [(place, rate) for place in range(len(prepared)) for rate in dict.fromkeys(rates)]
+    pending = [(place, rate) for place in range(len(prepared)) for rate in dict.fromkeys(course.rates)]
     while pending:
-        runs = [
-            ReplayedRun(seed, tuple(_phases(prepared[place], seed, rate, rate_scaling, batch, by_staleness, checkpoints)))
-            for place, rate in pending for seed in range(seeds)
-        ]  # fmt: skip
-        replayed = replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
+        runs = [ReplayedRun(seed, tuple(_phases(prepared[place], seed, rate, course))) for place, rate in pending for seed in range(seeds)]
+        replayed = replay(
+            problem, runs, course.folder, metric=target.metric, python=course.python, jobs=course.jobs, timeout_s=course.timeout_s,
+            progress=course.progress,
+        )  # fmt: skip
         if not by_rate[0]:
             _check_target(target, replayed)
         curves = iter(replayed)
         for place, rate in pending:
-            by_rate[place][rate] = _way(prepared[place], rate, batch, about.samples, [next(curves) for _ in range(seeds)], target)
-        most = len(set(rates)) + MOST_WIDENED
+            by_rate[place][rate] = _way(prepared[place], rate, about.samples, [next(curves) for _ in range(seeds)], course)
+        most = len(set(course.rates)) + MOST_WIDENED
         wider = [(place, wider_rate(tried, target, most)) for place, tried in enumerate(by_rate)]
         pending = [(place, rate) for place, rate in wider if rate is not None]
-    ways = [_best(tried, target).model_copy(update={"tried": tuple(map(TriedRate.of, tried.values()))}) for tried in by_rate]
+    ways = [_best(tried, target).replaced({"tried": tuple(map(TriedRate.of, tried.values()))}) for tried in by_rate]
     return Learned(
         problem=problem,
         samples=about.samples,
         optimizer=about.optimizer,
-        epochs=epochs,
+        epochs=course.epochs,
         stand_in=not is_workload(about.parameters, contenders[0].parts[0][0]),
         target=target,
         ways=tuple(ways),
-        warnings=tuple(_warned(about.parameters, prepared, batch)),
+        warnings=tuple(_warned(about.parameters, prepared, course.batch)),
     )
 
 
@@ -313,29 +331,17 @@ def wider_rate(tried: Mapping[float, LearnedWay], target: Target, most: int) -> 
     return float(f"{edge * edge / inner:.3g}") if best == edge else None
 
 
-def _check_size(samples: int, contenders: Sequence[Contender], batch: int | None, epochs: float) -> None:
-    """Do nothing where the data have a batch, and the epochs a gradient.
-
-    Raises
-    ------
-    InputError
-        They have not.
-    """
-    largest = batch or max(scenario.batch for contender in contenders for scenario, _ in contender.parts)
+def _check_size(samples: int, contenders: Sequence[Contender], course: Course) -> None:
+    """Refuse a batch of more samples than the data have, and epochs of less than a gradient."""
+    largest = course.batch or max(scenario.batch for contender in contenders for scenario, _ in contender.parts)
     if largest > samples:
         raise InputError(f"`batch`: {largest:,} samples are more than the {samples:,} of the training data; give a smaller one")
-    if epochs * samples < largest:
-        raise InputError(f"`epochs`: {epochs:g} of {samples:,} samples are less than one batch of {largest:,}; give more")
+    if course.epochs * samples < largest:
+        raise InputError(f"`epochs`: {course.epochs:g} of {samples:,} samples are less than one batch of {largest:,}; give more")
 
 
 def _check_target(target: Target, curves: Sequence[Curve]) -> None:
-    """Do nothing where the target is one that is to be reached by learning.
-
-    Raises
-    ------
-    InputError
-        There is no such metric, or the model has reached it before the first update.
-    """
+    """Refuse a metric that there is not, or a target that is reached before the first update."""
     names = dict.fromkeys(name for curve in curves for point in curve.points for name in point.metrics)
     if target.metric not in names:
         raise InputError(f"the model has no metric {target.metric!r}; it has {', '.join(names)}")
@@ -344,43 +350,31 @@ def _check_target(target: Target, curves: Sequence[Curve]) -> None:
         raise InputError(f"`target`: {target.in_words} is reached before the first update already; did you mean {other}?")
 
 
-def _gradients(contender: Contender, samples: int, epochs: float, batch: int | None) -> tuple[int, ...]:
-    """How many gradients each part of a training computes."""
-    return tuple(max(round(share * epochs * samples / (batch or scenario.batch)), 1) for scenario, share in contender.parts)
-
-
-def _prepare(contender: Contender, gradients: Sequence[int], seeds: int) -> _Prepared:
+def _prepare(contender: Contender, samples: int, course: Course) -> _Prepared:
+    """Simulate the parts of a contender, and take of each as many gradients as it computes."""
     results = tuple(simulate(scenario) for scenario, _ in contender.parts)
-    if contender.recorded:
-        count = len(contender.recorded)
-        return _Prepared(contender, results, tuple((contender.recorded[seed % count].first(gradients[0]),) for seed in range(seeds)))
-    parts = [
-        (resolve(scenario).model_copy(update={"job": None}), count) for (scenario, _), count in zip(contender.parts, gradients, strict=True)
-    ]
-    return _Prepared(contender, results, tuple(tuple(schedule_of(part, count, seed) for part, count in parts) for seed in range(seeds)))
+    counts = [max(round(share * course.epochs * samples / (course.batch or scenario.batch)), 1) for scenario, share in contender.parts]
+    if known := contender.recorded:
+        return _Prepared(contender, results, tuple((known[seed % len(known)].first(counts[0]),) for seed in range(course.seeds)))
+    parts = [(resolve(scenario).replaced({"job": None}), count) for (scenario, _), count in zip(contender.parts, counts, strict=True)]
+    return _Prepared(
+        contender, results, tuple(tuple(schedule_of(part, count, seed) for part, count in parts) for seed in range(course.seeds))
+    )
 
 
-def _phases(
-    prepared: _Prepared,
-    seed: int,
-    rate: float,
-    scaling: RateScaling,
-    batch: int | None,
-    by_staleness: bool,
-    checkpoints: int,
-) -> Iterator[Phase]:
+def _phases(prepared: _Prepared, seed: int, rate: float, course: Course) -> Iterator[Phase]:
     for (scenario, share), schedule in zip(prepared.contender.parts, prepared.schedules[seed], strict=True):
-        points = max(round(checkpoints * share), 1)
+        points = max(round(course.checkpoints * share), 1)
         averaged = schedule.averaged if schedule.every == 1 and not schedule.neighbours else 1
-        scaled = rate * averaged ** _EXPONENTS[scaling]
-        yield Phase(schedule, len(schedule), batch or scenario.batch, scaled, by_staleness, points)
+        scaled = rate * averaged ** _EXPONENTS[course.rate_scaling]
+        yield Phase(schedule, len(schedule), course.batch or scenario.batch, scaled, course.by_staleness, points)
 
 
-def _way(prepared: _Prepared, rate: float, batch: int | None, samples: int, curves: Sequence[Curve], target: Target) -> LearnedWay:
+def _way(prepared: _Prepared, rate: float, samples: int, curves: Sequence[Curve], course: Course) -> LearnedWay:
     contender = prepared.contender
     (scenario, _), result = contender.parts[-1], prepared.results[-1]
     clocks = [_Clock(prepared, seed) for seed in range(len(curves))]
-    runs = tuple(_run(seed, curve, target, clocks[seed]) for seed, curve in enumerate(curves))
+    runs = tuple(_run(seed, curve, course.target, clocks[seed]) for seed, curve in enumerate(curves))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
     rates = [result.throughput_samples_per_s for result in prepared.results]
     low, high = (None, None)
@@ -398,7 +392,7 @@ def _way(prepared: _Prepared, rate: float, batch: int | None, samples: int, curv
         tried=(),
         workers=scenario.replicas,
         staleness=_staleness(prepared),
-        batch=batch or scenario.batch,
+        batch=course.batch or scenario.batch,
         epochs=None if any(run.diverged for run in runs) else max(run.points[-1].samples for run in runs) / samples,
         samples_per_s=samples_per_s,
         usd_per_hour=usd_per_hour(scenario),

@@ -10,8 +10,7 @@ larger batch cost no samples at all, as far as the number of replays allows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -19,7 +18,7 @@ from pydantic import Field
 
 from calibrate.learning import noise_scale_of, problem_of
 from paceline.learning.learned import Learned, LearnedWay, Target
-from paceline.learning.learning import Contender, is_workload, learn
+from paceline.learning.learning import Contender, Course, is_workload, learn
 from paceline.planning.space import Space, fitting
 from paceline.ranges import doubled
 from paceline.sweeping import sweep
@@ -71,7 +70,7 @@ def samples_factor(noise: NoiseScale, batch: float, reference: float) -> Estimat
     return Estimate(mean=samples_ratio(batch, reference, noise.samples), low=min(ends), high=max(ends))
 
 
-def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples: Estimate | float) -> Estimate:
+def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples: Estimate) -> Estimate:
     """Samples to the target at a batch, from those at a reference batch.
 
     Parameters
@@ -85,15 +84,12 @@ def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples
         add in quadrature.
     """
     factor = samples_factor(noise, batch, reference)
-    if not isinstance(samples, Estimate):
-        return Estimate(mean=samples * factor.mean, low=samples * factor.low, high=samples * factor.high)
     mean = samples.mean * factor.mean
     low = combined(math.log(samples.low / samples.mean), math.log(factor.low / factor.mean)) if samples.low > 0 else -math.inf
     high = combined(math.log(samples.high / samples.mean), math.log(factor.high / factor.mean))
     return Estimate(mean=mean, low=mean * math.exp(low), high=mean * math.exp(high))
 
 
-Progress = Callable[[int, int, str], None]
 _MOST_REPLAYED = 12
 """Configurations that are replayed at most: each takes as many runs as there are seeds and rates."""
 _EACH_ROUND, _MOST_REASONS = 3, 5
@@ -242,13 +238,12 @@ class TargetPlan(Short, Spec):
 
     def table(self) -> Table:
         """A row for each configuration, the best first."""
-        rows = self.rows_of([self])
-        return Table("Configurations", _COLUMNS, tuple(tuple(row[column.name] for column in _COLUMNS) for row in rows), "target-plan")
+        return Table.reading("Configurations", _COLUMNS, self.considered, "target-plan")
 
     @classmethod
     def rows_of(cls, items: Sequence[TargetPlan]) -> list[Row]:  # type: ignore[override]
         """A row for each configuration of each plan."""
-        return [_row(each) for plan in items for each in plan.considered]
+        return [{column.name: column.read(each) for column in _COLUMNS} for plan in items for each in plan.considered]
 
     def _in_short(self) -> Iterator[str]:
         yield f"to {self.target.in_words}, {counted(len(self.considered), 'configuration')}"
@@ -258,64 +253,47 @@ class TargetPlan(Short, Spec):
         return f"Plan to {self.target.in_words}"
 
 
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _basis(considered: Considered) -> str:
+    way = considered.learned
+    return "estimated" if way is None else f"replayed, {way.reached} of {len(way.runs)} runs"
+
+
+def _samples(considered: Considered) -> int | None:
+    """Samples to the target: by replay, where there was one."""
+    way = considered.learned
+    if way is None:
+        return int(considered.samples.mean)
+    return None if way.samples is None else int(way.samples.median)
+
+
 _COLUMNS = (
     Column("name", "text", "Configuration"),
     Column("global_batch", "count", "Global batch"),
-    Column("samples_per_s", "throughput", "Samples/s"),
-    Column("basis", "text", "Samples to target"),
-    Column("samples", "count", "Samples"),
-    Column("time_s", "seconds", "Time"),
-    Column("cost_usd", "usd", "Cost"),
+    Column("samples_per_s", "throughput", "Samples/s", of="samples_per_s.mean"),
+    Column("basis", "text", "Samples to target", by=_basis),
+    Column("samples", "count", "Samples", by=_samples),
+    Column("time_s", "seconds", "Time", by=lambda considered: _finite(considered.takes_s)),
+    Column("cost_usd", "usd", "Cost", by=lambda considered: _finite(considered.costs_usd)),
 )
 
 
-def _row(considered: Considered) -> Row:
-    way, takes_s, costs_usd = considered.learned, considered.takes_s, considered.costs_usd
-    basis, samples = "estimated", considered.samples.mean
-    if way is not None:
-        basis, samples = f"replayed, {way.reached} of {len(way.runs)} runs", way.samples.median if way.samples is not None else math.nan
-    return {
-        "name": considered.name,
-        "global_batch": considered.global_batch,
-        "samples_per_s": considered.samples_per_s.mean,
-        "basis": basis,
-        "samples": int(samples) if math.isfinite(samples) else None,
-        "time_s": takes_s if math.isfinite(takes_s) else None,
-        "cost_usd": costs_usd if costs_usd is not None and math.isfinite(costs_usd) else None,
-    }
-
-
-def plan_to_target(
-    space: Space,
-    target: Target,
-    limits: Limits,
-    *,
-    problem: str,
-    epochs: float,
-    seeds: int,
-    rates: Sequence[float],
-    folder: Path,
-    out: Path | None = None,
-    force: bool = False,
-    python: str | None = None,
-    jobs: int = 1,
-    timeout_s: float = 7200.0,
-    progress: Progress | None = None,
-) -> TargetPlan:
+def plan_to_target(space: Space, limits: Limits, course: Course, *, out: Path | None = None, force: bool = False) -> TargetPlan:
     """Find the fastest and the cheapest configuration to a target.
 
     Parameters
     ----------
     space
         What to choose from; of a range of workers 1, 2, 4 and so on are tried, and its end.
-    target, limits
-        How good is good enough, and what it must not exceed.
-    problem, epochs, seeds, rates, folder, python, jobs, timeout_s
-        As for :func:`paceline.learn`.
+    limits
+        What it must not exceed.
+    course
+        What is learned, and how good is good enough.
     out, force
         Results file of what is simulated, as for :func:`paceline.sweep`.
-    progress
-        Called with the number done, the number of all, and what is counted.
 
     Raises
     ------
@@ -326,16 +304,12 @@ def plan_to_target(
     CalibrationError
         The user's function or model failed.
     """
-    about = problem_of(problem, folder, python, timeout_s)  # refused before anything takes long
+    target = course.target
+    about = problem_of(course.problem, course.folder, course.python, course.timeout_s)  # refused before anything takes long
     configurations, too_large = _configurations(space)
-    tell = progress if progress is not None else (lambda *_: None)
-    replay = partial(
-        learn, problem=problem, target=target, batch=None, epochs=epochs, seeds=seeds, rates=rates, rate_scaling="same",
-        by_staleness=False, checkpoints=50, folder=folder, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress,
-    )  # fmt: skip
     swept = sweep(
-        [scenario for _, scenario in configurations], out, jobs=jobs, force=force,
-        progress=lambda done, total: tell(done, total, "simulations"),
+        [scenario for _, scenario in configurations], out, jobs=course.jobs, force=force,
+        progress=lambda done, total: course.progress(done, total, "simulations"),
     )  # fmt: skip
     outcomes = [(name, outcome) for (name, _), outcome in zip(configurations, swept, strict=True)]
     simulated = [(name, outcome) for name, outcome in outcomes if isinstance(outcome, Result)]
@@ -344,28 +318,30 @@ def plan_to_target(
     if not simulated:
         raise ScenarioError(*(f"{name}: {text}" for name, text in refused[:_MOST_REASONS]))
     batch = min(result.scenario.batch for _, result in simulated)
-    load = space.base.workload.model_copy(update={"batch_per_replica": batch})
-    alone = space.base.model_copy(update={"strategy": ALONE, "workload": load, "job": None})
-    learned = replay([Contender("one device", ((alone, 1.0),))])
+    alone = space.base.replaced({"strategy": ALONE, "workload.batch_per_replica": batch, "job": None})
+    learned = learn([Contender("one device", ((alone, 1.0),))], course)
     (way,) = learned.ways
     if not way.always or way.samples is None:
         at = f"; it ends at {format_number(way.last.median)}" if way.last is not None else ""
         raise InputError(
-            f"`target`: one device reaches {target.in_words} in {way.reached} of {len(way.runs)} runs within {epochs:g} "
+            f"`target`: one device reaches {target.in_words} in {way.reached} of {len(way.runs)} runs within {course.epochs:g} "
             f"epochs with a batch of {batch:,}{at}; give more `epochs`, other `rates`, or a target that it reaches"
         )
     reference = Estimate(mean=way.samples.median, low=way.samples.low, high=way.samples.high)
     noise = space.base.workload.noise_scale if is_workload(about.parameters, space.base) else None  # that of another model says nothing
-    noise = noise or noise_scale_of(problem, folder, batch=batch, epochs=epochs, python=python, timeout_s=timeout_s, progress=progress)
+    noise = noise or noise_scale_of(
+        course.problem, course.folder, batch=batch, epochs=course.epochs, python=course.python, timeout_s=course.timeout_s,
+        progress=course.progress,
+    )  # fmt: skip
     considered = [_considered(name, result, noise, batch, reference) for name, result in simulated]
-    considered, learned = _replayed(considered, learned, replay, limits)
+    considered, learned = _replayed(considered, learned, course, limits)
     plan = TargetPlan(
         target=target, limits=limits, reference_batch=batch, reference=reference, noise_scale=noise,
         considered=tuple(considered), refused=tuple(f"{name}: {text}" for name, text in refused), learned=learned,
     )  # fmt: skip
     best = plan.fastest or plan.considered[0]
     order = sorted(plan.considered, key=lambda each: (each is not best, each.learned is None, each.takes_s))
-    return plan.model_copy(update={"considered": tuple(order)})
+    return plan.replaced({"considered": tuple(order)})
 
 
 def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tuple[str, str]]]:
@@ -397,20 +373,18 @@ def _considered(name: str, result: Result, noise: NoiseScale, batch: int, refere
     )  # fmt: skip
 
 
-def _replayed(
-    considered: list[Considered], learned: Learned, replay: Callable[[Sequence[Contender]], Learned], limits: Limits
-) -> tuple[list[Considered], Learned]:
+def _replayed(considered: list[Considered], learned: Learned, course: Course, limits: Limits) -> tuple[list[Considered], Learned]:
     """Replay the best, and go on as long as one that was not is estimated to be better than the best that was."""
     done: dict[str, LearnedWay] = {}
     while len(done) < _MOST_REPLAYED:
         chosen = _next(considered, limits, first=not done)[: _MOST_REPLAYED - len(done)]
         if not chosen:
             break
-        more = replay([Contender(each.name, ((each.scenario, 1.0),)) for each in chosen])
+        more = learn([Contender(each.name, ((each.scenario, 1.0),)) for each in chosen], course)
         done |= {way.name: way for way in more.ways}
         warnings = tuple(dict.fromkeys((*learned.warnings, *more.warnings)))
-        learned = more.model_copy(update={"ways": tuple(done.values()), "warnings": warnings})
-        considered = [each.model_copy(update={"learned": done.get(each.name)}) for each in considered]
+        learned = more.replaced({"ways": tuple(done.values()), "warnings": warnings})
+        considered = [each.replaced({"learned": done.get(each.name)}) for each in considered]
     return considered, learned
 
 

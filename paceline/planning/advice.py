@@ -32,7 +32,7 @@ from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
-from simulator.strategies.catalogue import SHORT_NAMES, kind_of
+from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.strategy import SOFTWARE, TRAINS, outside_fit, trained_by
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ _CUT = ("fsdp", "pipeline", "tensor", "hybrid")
 
 
 def strategies_for(scenario: Scenario) -> list[str]:
-    """Short names of one way of each kind that suits a scenario, and of a model with layers of what cuts it.
+    """Short names of one way of each kind that suits a scenario, of a model with layers of what cuts it, and its own
+    where that is another package's.
 
     Names of a kind whose workers wait for each other alike are one way, for which the first stands: of all-reduces the ring.
     """
@@ -111,7 +112,8 @@ def strategies_for(scenario: Scenario) -> list[str]:
             continue  # it is another framework's
         if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
             of_kinds.setdefault((kind, strategy.pace), name)
-    return [*of_kinds.values(), *(_CUT if scenario.workload.layers else ())]
+    own = scenario.strategy.kind
+    return [*of_kinds.values(), *(() if own in KINDS else (own,)), *(_CUT if scenario.workload.layers else ())]
 
 
 def space_to_advise(

@@ -89,21 +89,27 @@ def kind_of(table: object) -> type[Strategy]:
 
 
 def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    """A scenario's ``[strategy]`` under a short name.
+    """A scenario's ``[strategy]`` under a short name, or by the kind of a strategy of another package.
 
     Keys of the scenario's own that make sense with it are kept: the bucket size of an
-    all-reduce, the placement of servers, the bound of ssp.
+    all-reduce, the placement of servers, the bound of ssp; of another package's strategy all.
 
     Raises
     ------
     InputError
-        There is no such name.
+        There is no such name, or the other package's strategy cannot be used.
     """
-    if name not in SHORT_NAMES:
-        hint = did_you_mean(name, SHORT_NAMES, f"there are {', '.join(SHORT_NAMES)}")
+    if (given := SHORT_NAMES.get(name)) is not None:
+        return kind_of(given).keys_for(name, own) if own.get("kind") == given["kind"] else dict(given)
+    try:
+        is_known = outside.strategy_of(name) is not None
+    except ValueError as error:
+        raise InputError(f"`strategies`: {error}") from None
+    if not is_known:
+        names = [*SHORT_NAMES, *outside.kinds()]
+        hint = did_you_mean(name, names, f"there are {', '.join(names)}")
         raise InputError(f"`strategies` {name[:60]!r}: is no strategy that a plan knows by name; {hint}")
-    given = SHORT_NAMES[name]
-    return kind_of(given).keys_for(name, own) if own.get("kind") == given["kind"] else dict(given)
+    return dict(own) if own.get("kind") == name else {"kind": name}
 
 
 def _known(kind: str) -> str:

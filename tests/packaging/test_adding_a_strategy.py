@@ -74,6 +74,21 @@ def test_a_strategy_of_another_package_is_as_any_other(beside: Path) -> None:
     assert resolve(scenario).strategy.in_words == scenario.strategy.in_words == "local SGD, now every 4 steps"
 
 
+def test_a_plan_and_an_advice_take_another_package_s_strategy_where_it_is_named(beside: Path) -> None:
+    _install(beside, {"growing": "growing:Growing", "missing": "nowhere:Nothing"})
+    table = scenario_table(strategy={"kind": "growing", "workers": 2, "progress": 0.5}, run={"steps": 20, "replications": 3})
+    asked: dict[str, Any] = {"target_throughput": 1.0, "confidence": 0.5, "workers": [1, 2], "jobs": 1}
+    plan = paceline.plan(table, strategies=["ring", "growing"], **asked)
+    assert [answer.strategy for answer in plan.strategies if answer.best is not None] == ["ring", "growing"]
+    assert {each.result.scenario.strategy.progress for each in plan.candidates if each.what.startswith("local SGD")} == {0.5}
+    advice = paceline.advise(table, machines=[2], jobs=1)
+    assert "growing" in {row.strategy for row in advice.rows}
+    with pytest.raises(InputError, match=r"`strategies`: 'missing' of nowhere:Nothing cannot be loaded: .*ModuleNotFoundError"):
+        paceline.plan(table, strategies=["missing"], **asked)
+    with pytest.raises(InputError, match=r"`strategies` 'growin': is no strategy .*; did you mean growing"):
+        paceline.advise(table, strategies=["growin"])
+
+
 def test_results_without_the_package_say_what_is_missing(beside: Path, tmp_path: Path) -> None:
     _install(beside, {"growing": "growing:Growing"})
     result = simulate(scenario_from_table(scenario_table(strategy={"kind": "growing", "workers": 2}, run={"steps": 20}), "test"))

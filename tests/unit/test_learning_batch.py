@@ -28,7 +28,8 @@ def test_an_interval_goes_on():
     up, down = samples_factor(noise, 4000, 1000), samples_factor(noise, 1000, 4000)
     assert (up.mean, up.low, up.high) == (2.5, 2.0, 3.0)
     assert (down.mean, down.low, down.high) == pytest.approx((1 / 2.5, 1 / 3, 1 / 2))
-    assert samples_to_target(noise, 4000, 1000, 100.0) == Estimate(mean=250, low=200, high=300)
+    sure = samples_to_target(noise, 4000, 1000, Estimate(mean=100, low=100, high=100))
+    assert (sure.mean, sure.low, sure.high) == pytest.approx((250, 200, 300))
     wide = samples_to_target(noise, 4000, 1000, Estimate(mean=100, low=80, high=125))
     assert wide.mean == 250
     assert math.log(250 / wide.low) == pytest.approx(math.hypot(math.log(2.5 / 2), math.log(100 / 80)))
