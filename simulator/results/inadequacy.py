@@ -5,7 +5,7 @@ predictions of that *kind* of training were compared with real runs of as many w
 keys are the fields of :class:`Checked`; kinds and modes are the words of strategies (``kind``, ``checked_as``).
 
 How a discrepancy reaches the throughput of one scenario follows from the breakdown of its steps: with compute that takes e^c
-times as long and communication that takes e^m times as long they are known, nearly, without simulating again (:func:`factor`).
+times as long and communication that takes e^m times as long they are known, nearly, without simulating again (:func:`factors`).
 The names of regimes made here are those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and in
 ``models/validated/*.csv``; :mod:`simulator.spec.uncertainty` has the format. Kernels that are so small that the host, which
 launches them one by one, takes longer than the device are told of here too: times computed from dimensions are the device's.
@@ -217,15 +217,7 @@ def reach_of(scenario: Scenario) -> float:
     return max(math.log2(scenario.ranks / most), 0.0)
 
 
-def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, compute: float, communication: float) -> float:
-    """Time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
-
-    See :func:`_factors`; this is for one pair of them.
-    """
-    return _factors(scenario, parts, hidden_s, use)(compute, communication)
-
-
-def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Callable[[float, float], float]:
+def factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Callable[[float, float], float]:
     """Gives the time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
 
     Communication that compute hides comes out as far as the links are what is waited for: of
@@ -253,7 +245,10 @@ def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
     """
     step_s = parts.total
     if scenario.strategy.pace.asynchronous and scenario.ranks > 1:
-        alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
+        # what a worker by itself would need, and the busiest link, server or the coordinator for all workers
+        alone_s = min(scenario.lone_step_s, step_s)
+        dispatch_s = scenario.ranks * scenario.strategy.pace.dispatch_s
+        busy_s = min(max(use.busiest_link * step_s, use.busiest_server * step_s, dispatch_s), step_s)
         power = _power(alone_s / step_s, busy_s / step_s)
         computing_s = min(parts.input + parts.compute, alone_s)
 
@@ -265,7 +260,10 @@ def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
         return queueing
     shown_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
     out_s = hidden_s if is_borrowed(scenario) else hidden_s * shown_s / sent_s if sent_s else 0.0
-    before_s = max(min(_before_sending(scenario) * parts.compute, step_s - sent_s), 0.0)
+    # the forward pass is over before the first gradient can be sent, where replicas reduce
+    forward_s, backward_s = (cost(scenario.batch) for cost in (scenario.workload.forward, scenario.workload.backward))
+    forward = forward_s / (forward_s + backward_s) if forward_s and scenario.strategy.reduction is not None else 0.0
+    before_s = max(min(forward * parts.compute, step_s - sent_s), 0.0)
 
     def waiting(compute: float, communication: float) -> float:
         slower, longer = math.exp(compute), math.exp(communication)
@@ -275,20 +273,6 @@ def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
         return max(after_s, before_s * slower + sent_s * longer) / step_s
 
     return waiting
-
-
-def _before_sending(scenario: Scenario) -> float:
-    """Share of compute that is over before the first gradient can be sent: the forward pass, where replicas reduce."""
-    if scenario.strategy.reduction is None:
-        return 0.0
-    forward_s, backward_s = (cost(scenario.batch) for cost in (scenario.workload.forward, scenario.workload.backward))
-    return forward_s / (forward_s + backward_s) if forward_s else 0.0
-
-
-def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:
-    """Seconds of a step that a worker by itself would need, and that the busiest link, server or the coordinator needs for all workers."""
-    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.ranks * scenario.strategy.pace.dispatch_s)
-    return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
 
 
 @lru_cache(maxsize=64)
@@ -304,14 +288,8 @@ def _power(share: float, rest: float) -> float:
 _LEAST_POWER, _MOST_POWER = 0.1, 500.0
 
 
-def _shares_of(factors: Callable[[float, float], float]) -> tuple[float, float]:
-    """By how much the logarithm of a step's time rises with those of compute and of communication: shares of a step that count."""
-    up, down = ([factors(*pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
-    compute, communication = (math.log(more / less) / (2 * _STEP) for more, less in zip(up, down, strict=True))
-    return compute, communication
-
-
 _STEP = 0.05
+"""Of the logarithms of factors, to see by how much a step's time rises with each."""
 
 
 def applied_discrepancy(
@@ -327,11 +305,11 @@ def applied_discrepancy(
     if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
-    factors = _factors(simulated or scenario, parts, hidden_s, use)
+    of_step = factors(simulated or scenario, parts, hidden_s, use)
     of_compute, of_communication = own.compute(reach), own.communication(reach)
 
     def longer(compute: float, communication: float) -> float:
-        return math.log(factors(compute, communication))
+        return math.log(of_step(compute, communication))
 
     def part(name: str, compute: float, communication: float) -> Part:
         far = Z_90 * compute, Z_90 * communication
@@ -354,7 +332,9 @@ def applied_discrepancy(
     if launched is not None:  # the host may take longer to launch kernels than the device to compute them, and not less
         most = longer(math.log(launched.slower[1]), 0.0)
         parts_of.append(Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0)))
-    compute, communication = _shares_of(factors)
+    compute, communication = (
+        math.log(of_step(*up) / of_step(*down)) / (2 * _STEP) for up, down in (((_STEP, 0.0), (-_STEP, 0.0)), ((0.0, _STEP), (0.0, -_STEP)))
+    )
     return AppliedDiscrepancy(
         regime=regime,
         borrowed=scenario.discrepancy is None and is_borrowed(scenario),
@@ -505,13 +485,9 @@ def _checked_like(scenario: Resolved) -> Checked | None:
         or transport.incast_loss > 0
         or transport.cpu_per_byte_s > 0
     )
-    if never:
-        return None
-    way = strategy.checked_as(scenario)
+    way = None if never else strategy.checked_as(scenario)
     if way is None:
         return None
-    mode, by_layer = way
-    for kind in checked_kinds():
-        if kind.kind == strategy.kind and mode in kind.modes and kind.by_layer == by_layer and kind.sharing == transport.discipline:
-            return kind
-    return None
+    sought = strategy.kind, way[1], transport.discipline
+    alike = (kind for kind in checked_kinds() if (kind.kind, kind.by_layer, kind.sharing) == sought and way[0] in kind.modes)
+    return next(alike, None)

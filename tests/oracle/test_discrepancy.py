@@ -9,7 +9,7 @@ import pytest
 from support.sampling import a_few
 
 from simulator import load_scenario, simulate
-from simulator.results.inadequacy import factor
+from simulator.results.inadequacy import factors
 from simulator.results.what_if import changed, with_compute, with_inner_links, with_latency, with_network
 from simulator.scenario import Scenario
 
@@ -49,7 +49,8 @@ def test_a_step_follows_compute_and_communication_as_when_they_are_really_change
     result = simulate(scenario)
 
     def predicted(compute: float, communication: float) -> float:
-        return math.log(factor(scenario, result.breakdown_s, result.hidden_communication_s, result.utilisation, compute, communication))
+        of_step = factors(scenario, result.breakdown_s, result.hidden_communication_s, result.utilisation)
+        return math.log(of_step(compute, communication))
 
     def simulated(compute: float, communication: float) -> float:
         other = with_communication(with_compute(scenario, math.exp(compute)), math.exp(communication))
