@@ -106,29 +106,18 @@ def _width_of(this: Itself[Result]) -> Width:
     achieved = as_workers(with_nominal_defaults(scenario))
 
     def applying(changed: Resolved) -> AppliedDiscrepancy | None:
+        """What the model is off by, were the scenario another one."""
         return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
 
     logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
     decomposition = decomposed(logs, quantities)
-    made_of = contributions_of(decomposition, float(logs.std(ddof=1)), applying(scenario))
-    return Width(made_of, measurements_of(scenario, rates, quantities, decomposition, applying))
+    made_of = _contributions(decomposition, float(logs.std(ddof=1)), applying(scenario))
+    measurements = _measurements(scenario, prediction_interval(rates), spreads_of(quantities), decomposition, applying)
+    return Width(made_of, tuple(sorted(measurements, key=lambda measurement: (measurement.at_best, measurement.left))))
 
 
-# -- what the width is made of -------------------------------------------------------------
-
-
-def contributions_of(decomposition: Decomposition, chance_sd: float, applied: AppliedDiscrepancy | None) -> tuple[Contribution, ...]:
-    """Shares of the variance of the throughput's logarithm, the largest first.
-
-    Parameters
-    ----------
-    decomposition
-        Of the replications.
-    chance_sd
-        Standard deviation of the logarithms of their throughputs.
-    applied
-        What the model itself is off by.
-    """
+def _contributions(decomposition: Decomposition, chance_sd: float, applied: AppliedDiscrepancy | None) -> tuple[Contribution, ...]:
+    """Shares of the variance of the throughput's logarithm, the largest first; ``chance_sd``: that of the replications."""
     squares = {
         f"model: {part.name.partition(':')[0]}": (part.slower**2 + part.faster**2) / 2 for part in (applied.parts if applied else ())
     }
@@ -136,31 +125,18 @@ def contributions_of(decomposition: Decomposition, chance_sd: float, applied: Ap
     if not variance:
         return ()
     of_runs = chance_sd**2 / variance
-    contributions = [
-        Contribution(name=name, kind="model", first=_exactly(square / variance), total=_exactly(square / variance))
-        for name, square in squares.items()
-    ]
+    parts = [(name, "model", _share(square / variance), _share(square / variance)) for name, square in squares.items()]
     for name, shares in decomposition.shares.items():
-        first, total = (_share(share, error, of_runs) for share, error in zip(shares, decomposition.errors[name], strict=True))
-        contributions.append(Contribution(name=name, kind="drawn", first=first, total=total))
-    rest = _exactly(decomposition.chance * of_runs)
-    contributions.append(Contribution(name="chance between runs", kind="chance", first=rest, total=rest))
+        first, total = (_share(share, of_runs, error) for share, error in zip(shares, decomposition.errors[name], strict=True))
+        parts.append((name, "drawn", first, total))
+    rest = _share(decomposition.chance, of_runs)
+    parts.append(("chance between runs", "chance", rest, rest))
+    contributions = (Contribution(name=name, kind=kind, first=first, total=total) for name, kind, first, total in parts)
     return tuple(sorted(contributions, key=lambda shares: -shares.total.mean))
 
 
-def _exactly(share: float) -> Share:
-    return Share(mean=share, low=share, high=share)
-
-
-def _share(share: float, error: float, of: float) -> Share:
+def _share(share: float, of: float = 1.0, error: float = 0.0) -> Share:
     return Share(mean=share * of, low=max(share - Z_90 * error, 0.0) * of, high=min(share + Z_90 * error, 1.0) * of)
-
-
-# -- what a command would leave of it ------------------------------------------------------
-
-
-Applying = Callable[[Resolved], AppliedDiscrepancy | None]
-"""What the model is off by, were the scenario another one."""
 
 
 class Command(NamedTuple):
@@ -185,53 +161,38 @@ class Command(NamedTuple):
     at_best: bool = False
 
 
-def measurements_of(
+def _measurements(
     scenario: Resolved,
-    rates: Sequence[float],
-    quantities: Mapping[str, NDArray[np.float64]],
+    by_chance: Estimate,
+    spreads: Mapping[str, float],
     decomposition: Decomposition,
-    applied: Applying,
-) -> tuple[Measurement, ...]:
-    """Commands that would narrow the interval of the throughput, the one that is expected to narrow it most first, best cases last.
+    applied: Callable[[Resolved], AppliedDiscrepancy | None],
+) -> Iterator[Measurement]:
+    """Commands that would narrow the interval of the throughput, with what is expected then.
 
     Where a command leaves the share r of a quantity's standard deviation, 1 - r^2 of its first-order share of the variance goes. The
     ends of the interval of the replications come nearer, in logarithms, by the root of what is left of the variance, and what the model
     is then off by widens them.
-
-    Parameters
-    ----------
-    scenario
-        What was simulated.
-    rates
-        Throughput of each replication.
-    quantities, decomposition
-        What each drew, and what that does.
-    applied
-        Gives what the model is off by with a changed scenario.
     """
-    by_chance, measurements = prediction_interval(rates), []
     now = widened(by_chance, relative_error_of(applied(scenario)))
     if not 0.0 < _width(now) < math.inf:
-        return ()
-    for command in commands_of(scenario, spreads_of(quantities)):
-        known = {name: min(left, 1.0) for name, left in command.left.items() if name in quantities}
+        return
+    for command in commands_of(scenario, spreads):
+        known = {name: min(left, 1.0) for name, left in command.left.items() if name in spreads}
         left = 1.0 - math.fsum(decomposition.shares[name].first * (1.0 - share**2) for name, share in known.items())
         then = widened(_narrowed(by_chance, math.sqrt(max(left, 0.0))), relative_error_of(applied(command.scenario)))
         if (share := _width(then) / _width(now)) > _NOTHING:
             continue
         narrows = [name for name, share in known.items() if share < 1.0 and decomposition.shares[name].first > 0.0]
         narrows += ["what the model is off by"] if command.scenario is not scenario else []
-        measurements.append(
-            Measurement(
-                command=command.line,
-                narrows=tuple(narrows),
-                throughput_samples_per_s=then,
-                left=share,
-                at_best=command.at_best,
-                rests_on=command.rests_on,
-            )
+        yield Measurement(
+            command=command.line,
+            narrows=tuple(narrows),
+            throughput_samples_per_s=then,
+            left=share,
+            at_best=command.at_best,
+            rests_on=command.rests_on,
         )
-    return tuple(sorted(measurements, key=lambda measurement: (measurement.at_best, measurement.left)))
 
 
 def spreads_of(quantities: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
