@@ -86,19 +86,11 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
 
     window = _Alike(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
     steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
-    job = job_of(asked.resolved, steps, _rates)
-    of_the_job = (warning for warning in misread(asked.given) if warning.path.startswith(_NOT_OF_STEPS))
+    given, job = asked.given, job_of(asked.resolved, steps, _rates)
+    of_the_job = (warning for warning in misread(given) if warning.path.startswith(_NOT_OF_STEPS))
     warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
-    return steps.replaced(
-        {
-            "scenario": asked.given,
-            "scenario_hash": asked.given.hash,
-            "placement": placement_of(asked.given),
-            "assumed": asked.assumed,
-            "job": job,
-            "warnings": warned,
-        }
-    )
+    identity = {"scenario": given, "scenario_hash": given.hash, "placement": placement_of(given)}
+    return steps.replaced({**identity, "assumed": asked.assumed, "job": job, "warnings": warned})
 
 
 _NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.offers.", "cluster.upgrades.")
@@ -111,7 +103,7 @@ class _Alike:
     def __init__(self, asked: Asked, progress: Progress | None = None) -> None:
         self.asked, self.progress = asked, progress
         digest = hashlib.sha256()
-        for scenario in (asked.given, asked.resolved):
+        for scenario in {id(each): each for each in (asked.given, asked.resolved)}.values():
             digest.update((scenario.model_dump_json(exclude={"workload"}) + canonical(Itself(scenario.workload))).encode())
         self._content = digest.digest()
 
@@ -140,8 +132,7 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
         raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
     likely = likely_engine(scenario)
     check_memory(scenario, likely)  # before anything is loaded
-    engine = engine_for(scenario)
-    if engine != likely:
+    if (engine := engine_for(scenario)) != likely:
         check_memory(scenario, engine)
     count = scenario.run.replications
     alone = alone_scenario(scenario)

@@ -26,7 +26,7 @@ from simulator.catalogue.loading import load_scenario
 from simulator.memory import does_not_fit
 from simulator.resolve.device_transfer import precision_gain
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import is_paid_in_advance, placement_of, server_nodes, usd_of, usd_per_hour
+from simulator.results.cost import is_paid_in_advance, placement_of, usd_of, usd_per_hour
 from simulator.results.results import Result
 from simulator.results.what_if import (
     changed,
@@ -101,7 +101,7 @@ def _levers(scenario: Scenario, *, better: bool) -> Iterator[_Lever]:
     servers = scenario.servers
     text = f"{servers} to {servers + 1 if better else servers - 1} parameter servers"
     if better:
-        text += " on a node of its own" if server_nodes(scenario) else ""
+        text += " on a node of its own" if scenario.layout.server_nodes else ""
         idle = "" if servers else "nothing to gain: this strategy has no parameter servers"
         yield _Lever("server", "one more PS", text, lambda: with_one_more_server(scenario), idle)
     elif servers > 1:

@@ -418,10 +418,10 @@ def _how_often(scenario: Resolved, checkpoint: Checkpoint | None, writing: Writi
         return float(checkpoint.every_steps), 0
     interval_s = checkpoint.every_s
     if interval_s is None:
-        mtbf_s = stopping_mtbf_s(scenario)
-        if mtbf_s is None:  # no fault destroys work
+        between_s = mtbf_s(scenario, stopping=True)
+        if between_s is None:  # no fault destroys work
             return 0.0, 0
-        interval_s = best_written_s(writing, mtbf_s)
+        interval_s = best_written_s(writing, between_s)
     return float(max(math.ceil(interval_s / step_s * (1 - _ROUNDING)), 1)), 0
 
 
@@ -554,9 +554,9 @@ def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, fl
                 ):
                     over = owned.over(chunk, shards)
                     both = held.setdefault((spread * over, parts), [0.0, 0.0])
-                    its_bytes = size_bytes * owned.share / over
-                    both[0] += 0.0 if owned.copy else its_bytes
-                    both[1] += its_bytes
+                    part_bytes = size_bytes * owned.share / over
+                    both[0] += 0.0 if owned.copy else part_bytes
+                    both[1] += part_bytes
         for (among, parts), (own_bytes, held_bytes) in held.items():
             yield stage, among, parts, own_bytes, held_bytes
 
@@ -567,21 +567,13 @@ def _seconds(each_bytes: Floats, rate_of_all: float | None, rate_of_node: float 
     return float(max(times)) if times else None
 
 
-def whole_mtbf_s(scenario: Scenario) -> float | None:
-    """Mean time between faults of anything; None where none is known by a mean time."""
-    return _mtbf_s(scenario, workers=True)
+def mtbf_s(scenario: Scenario, *, stopping: bool = False) -> float | None:
+    """Mean time between faults of anything; None where none is known by a mean time.
 
-
-def stopping_mtbf_s(scenario: Scenario) -> float | None:
-    """Mean time between faults that destroy work: of anything, or where the state is on servers, of what holds those."""
-    return _mtbf_s(scenario, workers=not scenario.layout.servers)
-
-
-def _mtbf_s(scenario: Scenario, *, workers: bool) -> float | None:
-    faults = scenario.faults
-    if faults is None:
-        return None
-    rate = math.fsum(count / mean_s for _, count, mean_s in counted(scenario, faults, workers=workers))
+    ``stopping``: between those that destroy work, which where the state is on servers are faults of what holds these.
+    """
+    faults, workers = scenario.faults, not (stopping and scenario.layout.servers)
+    rate = 0.0 if faults is None else math.fsum(count / mean_s for _, count, mean_s in counted(scenario, faults, workers=workers))
     return 1.0 / rate if rate else None
 
 
@@ -597,20 +589,18 @@ def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iter
     Without ``workers`` what holds servers alone.
     """
     layout = scenario.layout
-    holding = layout.servers if layout.servers_beside else layout.server_nodes  # nodes with servers
-    nodes = nodes_of(scenario)
+    nodes = nodes_of(scenario) if workers else layout.servers if layout.servers_beside else layout.server_nodes
     if faults.job_mtbf_s is not None:
         yield "job", 1, faults.job_mtbf_s
     if faults.worker_mtbf_s is not None and workers:
         yield "worker", layout.processes, faults.worker_mtbf_s
     if faults.server_mtbf_s is not None and layout.servers:
         yield "server", layout.servers, faults.server_mtbf_s
-    count = nodes if workers else holding
-    if faults.node_mtbf_s is not None and count:
-        yield "node", count, faults.node_mtbf_s
+    if faults.node_mtbf_s is not None and nodes:
+        yield "node", nodes, faults.node_mtbf_s
     if (preemption := faults.preemption) is not None:
         taken = preemptible_of(scenario, preemption)
-        may_go = min(count, taken) if workers or preemption.of == "nodes" else 0
+        may_go = min(nodes, taken) if workers or preemption.of == "nodes" else 0
         mean_s = _mean_life_s(preemption, faults.shape, taken)
         if mean_s is not None and may_go:
             yield "preemption", may_go, mean_s

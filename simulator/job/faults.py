@@ -17,6 +17,7 @@ from simulator.base.rng import Rows, Streams
 from simulator.job.costs import counted, preemptible_of
 from simulator.scenario import Scenario
 from simulator.spec.job import Faults, Nodes, Preemption
+from simulator.spec.uncertainty import Z_90
 
 What = Literal["worker", "server", "node", "job", "preemption"]
 
@@ -89,8 +90,6 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
 
 
 _BLOCK = 256
-_AT_90 = 1.6448536269514722
-"""Standard deviations of a normal distribution within which, on both sides, 90% of it lie."""
 
 
 def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: str) -> float:
@@ -98,7 +97,7 @@ def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: st
     if rates_90 is None:
         return 1.0
     low, high = map(math.log, rates_90)
-    return math.exp((low + high) / 2 + (high - low) / (2 * _AT_90) * float(streams.generator(name).standard_normal()))
+    return math.exp((low + high) / 2 + (high - low) / (2 * Z_90) * float(streams.generator(name).standard_normal()))
 
 
 def _lives(preemption: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:
@@ -182,17 +181,12 @@ def effect_of(scenario: Scenario, fault: Arrival) -> Effect:
     servers a worker holds nothing: asynchronous ones go on without it, and synchronous ones as far as backup workers make up for
     it; else they wait. Without a server all stop.
     """
-    layout, pace = scenario.layout, scenario.strategy.pace
-    assert scenario.job is not None
-    assert scenario.job.faults is not None
-    if fault.what == "job":
-        return Effect(stops=True, waits=False, workers=())
+    layout, pace, job = scenario.layout, scenario.strategy.pace, scenario.job
+    missing: tuple[int, ...] = ()
+    server = fault.what == "server"
     if fault.what == "worker":
-        missing: tuple[int, ...] = (fault.number,)
-        server = False
-    elif fault.what == "server":
-        missing, server = (), True
-    else:
+        missing = (fault.number,)
+    elif fault.what in ("node", "preemption"):
         first = fault.number * layout.replicas_per_node // layout.replicas_per_process
         after = -(-(fault.number + 1) * layout.replicas_per_node // layout.replicas_per_process)
         missing = tuple(range(first, min(after, layout.processes)))
@@ -202,6 +196,6 @@ def effect_of(scenario: Scenario, fault: Arrival) -> Effect:
     if layout.servers:
         goes_on = pace.asynchronous and pace.bound is None
         return Effect(stops=False, waits=not goes_on and not pace.backups, workers=missing)
-    if scenario.job.faults.elastic and layout.processes > 1:
+    if job is not None and job.faults is not None and job.faults.elastic and layout.processes > 1:
         return Effect(stops=False, waits=False, workers=missing, rolls_back=True)
     return Effect(stops=True, waits=False, workers=missing)

@@ -28,9 +28,8 @@ from simulator.job.costs import (
     evaluation_batch,
     fill_of,
     first_epoch,
+    mtbf_s,
     step_samples,
-    stopping_mtbf_s,
-    whole_mtbf_s,
     young_interval_s,
 )
 from simulator.job.faults import arrivals, effect_of
@@ -177,7 +176,7 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         parts_s=parts,
         each_epoch=_each_epoch(courses, usual, checkpoints_s),
         checkpointing=_checkpointing(scenario, courses, usual, math.fsum(checkpoints_s)),
-        mtbf_s=whole_mtbf_s(scenario),
+        mtbf_s=mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in finished),
         away_node_s=statistics.fmean(math.fsum(until_s - since_s for _, since_s, until_s in end.away) for end in finished),
         given_up=1.0 - len(finished) / len(ends),
@@ -344,13 +343,13 @@ def _checkpointing(scenario: Resolved, courses: Sequence[Course], usual: Course,
     job = scenario.job
     if usual.writing is None or not (usual.write_steps or usual.write_epochs):
         return None
-    mtbf_s = stopping_mtbf_s(scenario)
+    between_s = mtbf_s(scenario, stopping=True)
     written = sum(usual.written_in())
     cost_s = spent_s / written if written and usual.writing.lasts_s else usual.writing.stop_s
     interval_s = _interval_s(courses)
     assert job is not None
     assert job.checkpoint is not None
-    best_s = None if mtbf_s is None else best_written_s(usual.writing, mtbf_s)
+    best_s = None if between_s is None else best_written_s(usual.writing, between_s)
     return Checkpointing(
         set_s=best_s if job.checkpoint.interval == "best" else job.checkpoint.every_s,
         interval_s=interval_s,
@@ -358,6 +357,6 @@ def _checkpointing(scenario: Resolved, courses: Sequence[Course], usual: Course,
         cost_s=cost_s,
         size_bytes=usual.writing.size_bytes,
         best_s=best_s,
-        young_s=None if mtbf_s is None else young_interval_s(cost_s, mtbf_s),
-        daly_s=None if mtbf_s is None else daly_interval_s(cost_s, mtbf_s),
+        young_s=None if between_s is None else young_interval_s(cost_s, between_s),
+        daly_s=None if between_s is None else daly_interval_s(cost_s, between_s),
     )

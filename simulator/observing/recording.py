@@ -323,81 +323,80 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
         All of it by number, where that is at hand already (:meth:`~simulator.observing.recording.Recording.by_number`).
     """
     work = recording.by_number() if work is None else work
-    if recording.cut:
-        return _piece_by_piece(recording, work)
     spans: dict[int, list[Span]] = defaultdict(list)
-    pulls: dict[int, list[Transfer]] = defaultdict(list)
-    pushes: dict[int, list[Transfer]] = defaultdict(list)
-    fed_s: dict[int, list[float]] = defaultdict(list)  # when a replica had its batch
     for span in recording.spans:
         spans[span.replica].append(span)
+    fed_s: dict[int, list[float]] = defaultdict(list)  # when a replica had its batch
     for wait in recording.waits:
         if wait.name == "input":
             fed_s[wait.replica].append(wait.end_s)
+    if recording.cut:
+        heard = _heard(recording)
+        return [_piece_by_piece(step, spans[step.replica], heard[step.replica], fed_s[step.replica], work) for step in recording.steps]
+    pulls: dict[int, list[Transfer]] = defaultdict(list)
+    pushes: dict[int, list[Transfer]] = defaultdict(list)
     for transfer in recording.transfers:
-        for end, messages in ((transfer.source, pushes), (transfer.target, pulls)):
-            other = transfer.target if end is transfer.source else transfer.source
+        for end, other, messages in ((transfer.source, transfer.target, pushes), (transfer.target, transfer.source, pulls)):
             if other.kind == "server" and end.replica is not None:
                 messages[end.replica].append(transfer)
-    for of_one in pulls.values():
-        of_one.sort(key=lambda pull: (pull.sent_s, pull.number))
-
-    def in_step(step: Step) -> list[Stood]:
-        whom = step.replica
-        return list(_in_step(step, spans[whom], pulls[whom], pushes[whom], fed_s[whom], work))
-
-    return [in_step(step) for step in recording.steps]
+    for own in pulls.values():
+        own.sort(key=lambda pull: (pull.sent_s, pull.number))
+    return [
+        list(_in_step(step, spans[step.replica], pulls[step.replica], pushes[step.replica], fed_s[step.replica], work))
+        for step in recording.steps
+    ]
 
 
 _BROUGHT = {"forward": "activations", "backward": "gradients"}
 """What a pass is brought by a message, of the same micro-batch."""
 
 
-def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list[Stood]]:
-    """Of models that are cut: from when a rank computes no longer, or had the last that it heard of, until what it hears next had begun."""
+_Heard = tuple[float, float, Transfer]
+"""When a rank hears something, since when that was on its way, and what it is."""
+
+
+def _heard(recording: Recording) -> dict[int, list[_Heard]]:
+    """What each rank hears, in the order of time."""
     last: dict[tuple[str, float, int], Transfer] = {}  # of each collective, how the last one came to it; all of it have the same cause
     for transfer in recording.transfers:
         key = transfer.name, transfer.arrived_s, transfer.cause
         if transfer.target == EVERYBODY and (key not in last or transfer.sent_s > last[key].sent_s):
             last[key] = transfer
-    heard: dict[int, list[tuple[float, float, Transfer]]] = defaultdict(list)  # when, since when, and of whom
+    heard: dict[int, list[_Heard]] = defaultdict(list)
     for transfer in recording.transfers:
         joined = last[transfer.name, transfer.arrived_s, transfer.cause] if transfer.target == EVERYBODY else transfer
         rank = transfer.source.replica if transfer.target == EVERYBODY else transfer.target.replica
         if rank is not None:
             heard[rank].append((transfer.arrived_s, joined.sent_s, joined))
-    for of_rank in heard.values():
-        of_rank.sort(key=itemgetter(0))
-    spans: dict[int, list[Span]] = defaultdict(list)
-    for span in recording.spans:
-        spans[span.replica].append(span)
-    had_s: dict[int, list[float]] = defaultdict(list)  # its batches
-    for wait in recording.waits:
-        if wait.name == "input":
-            had_s[wait.replica].append(wait.end_s)
-    stood_in_steps = []
-    for step in recording.steps:
-        own = _between(spans[step.replica], step.start_s, step.end_s, lambda span: span.end_s)
-        fed_s = max(_between(had_s[step.replica], step.start_s, step.end_s), default=step.start_s)
-        begins = [*((span.start_s, (_BROUGHT.get(span.kind, ""), span.which)) for span in own), (step.end_s, None)]
-        stood = []
-        for free_s, (begin_s, brought) in zip([fed_s, *(span.end_s for span in own)], begins, strict=True):
-            meanwhile = _between(heard[step.replica], free_s, begin_s, itemgetter(0))
-            passed_s = max((arrived_s for arrived_s, _, joined in meanwhile if joined.kind == "exchange"), default=free_s)
-            # what is sent to it is received when the pass before has ended, with what it exchanges
-            meanwhile = [
-                (arrived_s if joined.target == EVERYBODY else max(arrived_s, passed_s), since_s, joined)
-                for arrived_s, since_s, joined in meanwhile
-                if joined.target == EVERYBODY or (joined.kind, joined.which) == brought
-            ]
-            for arrived_s, since_s, joined in sorted(meanwhile):
-                made = _made(joined.sender, work)
-                whom = made.whom if made is not None else joined.source.replica
-                if since_s > free_s and whom != step.replica:
-                    stood.append(Stood(free_s, min(since_s, arrived_s), whom))
-                free_s = arrived_s
-        stood_in_steps.append(stood)
-    return stood_in_steps
+    for own in heard.values():
+        own.sort(key=itemgetter(0))
+    return heard
+
+
+def _piece_by_piece(
+    step: Step, spans: Sequence[Span], heard: Sequence[_Heard], had_s: Sequence[float], work: Mapping[int, Work]
+) -> list[Stood]:
+    """Of models that are cut: from when a rank computes no longer, or had the last that it heard of, until what it hears next had begun."""
+    own = _between(spans, step.start_s, step.end_s, lambda span: span.end_s)
+    fed_s = max(_between(had_s, step.start_s, step.end_s), default=step.start_s)
+    begins = [*((span.start_s, (_BROUGHT.get(span.kind, ""), span.which)) for span in own), (step.end_s, None)]
+    stood = []
+    for free_s, (begin_s, brought) in zip([fed_s, *(span.end_s for span in own)], begins, strict=True):
+        meanwhile = _between(heard, free_s, begin_s, itemgetter(0))
+        passed_s = max((arrived_s for arrived_s, _, joined in meanwhile if joined.kind == "exchange"), default=free_s)
+        # what is sent to it is received when the pass before has ended, with what it exchanges
+        meanwhile = [
+            (arrived_s if joined.target == EVERYBODY else max(arrived_s, passed_s), since_s, joined)
+            for arrived_s, since_s, joined in meanwhile
+            if joined.target == EVERYBODY or (joined.kind, joined.which) == brought
+        ]
+        for arrived_s, since_s, joined in sorted(meanwhile):
+            made = _made(joined.sender, work)
+            whom = made.whom if made is not None else joined.source.replica
+            if since_s > free_s and whom != step.replica:
+                stood.append(Stood(free_s, min(since_s, arrived_s), whom))
+            free_s = arrived_s
+    return stood
 
 
 def _in_step(

@@ -25,14 +25,9 @@ Away = tuple[int, float, float]
 """A node that was taken away: which, and since when and until when, in seconds from the start of the job."""
 
 
-def server_nodes(scenario: Scenario) -> int:
-    """Nodes that hold parameter servers and nothing else."""
-    return scenario.layout.server_nodes
-
-
 def placement_of(scenario: Scenario) -> Placement:
     """How many machines the scenario takes, and what sits on them."""
-    cluster, servers = scenario.cluster, server_nodes(scenario)
+    cluster, servers = scenario.cluster, scenario.layout.server_nodes
     needed = scenario.nodes_needed
     nodes = max(needed, cluster.nodes or 0)
     each = min(scenario.ranks, cluster.replicas_per_node)
@@ -94,7 +89,7 @@ def usd_per_node_hour(scenario: Scenario, node: int) -> float | None:
 
 def _price_of(scenario: Scenario, node: int) -> Price | None:
     cluster = scenario.cluster
-    holds_servers_alone = scenario.worker_nodes <= node < scenario.worker_nodes + server_nodes(scenario)
+    holds_servers_alone = scenario.worker_nodes <= node < scenario.worker_nodes + scenario.layout.server_nodes
     return (cluster.server_price if holds_servers_alone else None) or cluster.price
 
 
@@ -118,12 +113,9 @@ def running_usd_per_hour(scenario: Scenario) -> float | None:
 
 def paid_for(scenario: Scenario) -> list[tuple[int, Price | None]]:
     """How many nodes the scenario takes of each price: its workers' nodes, and those that hold parameter servers only."""
-    cluster, placement = scenario.cluster, placement_of(scenario)
-    servers = placement.server_nodes
-    held = [(placement.nodes - servers, cluster.price), (servers, cluster.server_price or cluster.price)]
-    if cluster.server_price is None:
-        held = [(placement.nodes, cluster.price)]
-    return [(nodes, price) for nodes, price in held if nodes]
+    cluster, nodes = scenario.cluster, max(scenario.nodes_needed, scenario.cluster.nodes or 0)
+    servers = 0 if cluster.server_price is None else scenario.layout.server_nodes
+    return [(count, price) for count, price in ((nodes - servers, cluster.price), (servers, cluster.server_price)) if count]
 
 
 def why_no_cost(scenario: Scenario) -> str:
@@ -140,13 +132,12 @@ def time_of_samples_s(result: Result, samples: float) -> Estimate:
     of the throughput, exchanged.
     """
     rate = result.throughput_samples_per_s
-    return Estimate(mean=samples * mean_sample_s(result), low=samples / rate.high, high=samples / max(rate.low, LEAST_PER_S))
+    sample_s = statistics.fmean(1.0 / max(each, LEAST_PER_S) for each in _rates(result))
+    return Estimate(mean=samples * sample_s, low=samples / rate.high, high=samples / max(rate.low, LEAST_PER_S))
 
 
-def mean_sample_s(result: Result) -> float:
-    """Seconds a sample, mean over replications of 1 / throughput."""
-    rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
-    return statistics.fmean(1.0 / max(rate, LEAST_PER_S) for rate in rates)
+def _rates(result: Result) -> tuple[float, ...]:
+    return result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
 
 
 LEAST_PER_S = 1e-15
@@ -280,8 +271,7 @@ def affordable_s(scenario: Scenario, usd: float) -> float:
 
 def cost_of_samples(result: Result, samples: float, per_month: float | None = None) -> Estimate | None:
     """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None where the price is not known."""
-    rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
-    of_each_s = [samples / max(rate, LEAST_PER_S) for rate in rates]
+    of_each_s = [samples / max(rate, LEAST_PER_S) for rate in _rates(result)]
     return usd_estimate(result.scenario, time_of_samples_s(result, samples), of_each_s, per_month)
 
 

@@ -17,7 +17,7 @@ from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
 from simulator.catalogue.loading import load_faults
-from simulator.job.costs import whole_mtbf_s
+from simulator.job.costs import mtbf_s
 from simulator.spec.figures import JobOutcome
 from simulator.spec.job import Faults
 
@@ -54,7 +54,7 @@ def faults_of(its: Scenario) -> Faults:
 
 
 def mtbf_h(its: Scenario) -> float:
-    found = whole_mtbf_s(its)
+    found = mtbf_s(its)
     assert found is not None
     return found / HOUR_S
 

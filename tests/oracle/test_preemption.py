@@ -18,7 +18,7 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.rng import Streams
-from simulator.job.costs import whole_mtbf_s
+from simulator.job.costs import mtbf_s
 from simulator.job.faults import arrivals
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_node_hour
@@ -82,7 +82,7 @@ def test_as_many_are_taken_as_renewal_theory_says(shape, most):
     """One each time that a mean life, a mean wait and what it takes to be there have gone by."""
     life = {"mtbf": "210 h", "shape": shape, "most": most, "notice": "30 s", "wait": "5 h", "replacement": "1 h"}
     its = scenario(50, preemption=life)
-    mean_life_s = whole_mtbf_s(its) * 50
+    mean_life_s = mtbf_s(its) * 50
     law = stats.weibull_min(shape, scale=210 / math.gamma(1 + 1 / shape))
     hours = float(most.split()[0])
     assert mean_life_s / HOUR_S == pytest.approx(law.expect(lambda life: min(life, hours)), rel=1e-3)
@@ -107,7 +107,7 @@ def test_faults_of_the_job_and_of_its_nodes_add_up():
             8, samples=samples, run={"replications": 20, "seed": seed}, job=FREE_CHECKPOINTS,
             node_mtbf="80 h", job_mtbf="10 h", replacement="10 min", restart="10 min", detection="1 min",
         )  # fmt: skip
-        assert whole_mtbf_s(its) == pytest.approx(5 * HOUR_S)
+        assert mtbf_s(its) == pytest.approx(5 * HOUR_S)
         found.append(simulate(its).job.time_s.mean)
     expected = expected_time_s(30 * HOUR_S, HOUR_S / 2, 0.0, 660.0, 5 * HOUR_S)
     assert_mean(found, expected)
@@ -133,7 +133,7 @@ def test_servers_stay_where_workers_alone_are_taken():
     assert {one.number for one in workers} == {0, 1}
     alike = [one for one in every if one.number < 2]
     assert workers[: len(alike)] == alike[:300]
-    rates = [1 / whole_mtbf_s(with_servers("dedicated", {**life, "of": of})) for of in ("nodes", "worker-nodes")]
+    rates = [1 / mtbf_s(with_servers("dedicated", {**life, "of": of})) for of in ("nodes", "worker-nodes")]
     assert np.multiply(rates, 5 * HOUR_S) == pytest.approx([3.0, 2.0])
 
 

@@ -11,7 +11,6 @@ from simulator.base.errors import ScenarioError
 from simulator.results.cost import (
     cost_of_samples,
     placement_of,
-    server_nodes,
     time_of_samples_s,
     usd_per_hour,
     usd_per_million_samples,
@@ -97,9 +96,9 @@ def test_a_run_takes_no_more_than_there_is(scenario):
 
 def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario):
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": 2, "partitioner": CUT}
-    assert server_nodes(scenario(strategy=strategy)) == 2
-    assert server_nodes(scenario(strategy={**strategy, "server_placement": "colocated"})) == 0
-    assert server_nodes(scenario(strategy={"kind": "single"})) == 0
+    assert scenario(strategy=strategy).layout.server_nodes == 2
+    assert scenario(strategy={**strategy, "server_placement": "colocated"}).layout.server_nodes == 0
+    assert scenario(strategy={"kind": "single"}).layout.server_nodes == 0
 
 
 @pytest.mark.parametrize(
