@@ -155,8 +155,8 @@ def flops_of(tf: Any, operation: Any) -> float:
 
 def _filter(tf: Any, operation: Any) -> Any:
     """Shape of a filter whose gradient is computed."""
-    given = tf.get_static_value(operation.inputs[1])
-    return [int(size) for size in given] if given is not None else _shape(operation.outputs[0])
+    shape = tf.get_static_value(operation.inputs[1])
+    return [int(size) for size in shape] if shape is not None else _shape(operation.outputs[0])
 
 
 def _einsum(operation: Any) -> float:

@@ -18,6 +18,7 @@ calibrate/profiling.py gives the flags; calibrate/measurements.py has the record
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import re
 import time
@@ -69,8 +70,8 @@ class Source:
         self.made += 1
         source, dataset = getattr(module, name, None), self.tf.data.Dataset
         if not isinstance(source, dataset) and not callable(source):
-            functions = (inspect.isfunction(value) and not key.startswith("_") for key, value in vars(module).items())
-            known = [key for (key, value), usable in zip(vars(module).items(), functions) if usable or isinstance(value, dataset)]
+            functions = {key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")}
+            known = [key for key, value in vars(module).items() if key in functions or isinstance(value, dataset)]
             why = f"has no {name!r}" if source is None else f"{name!r} is a {type(source).__name__}, no tf.data.Dataset and no function"
             raise UsageError(f"{self.target.rpartition(':')[0]}: {why}; it has {', '.join(known[:10]) or 'none'}")
         return source
@@ -282,24 +283,20 @@ class Probe:
             raise UsageError(f"{self.arguments.input}: is empty: it has no batch")
         samples = facts.samples(tf, first)
         self.recorder.write("first_batch", batch=samples, calls=calls, round=turn, epoch=epoch, seconds=time.perf_counter() - began)
-        drawn, ended = 1, False
-        while drawn < DROPPED and not ended:
-            ended = next(iterator, None) is None
-            drawn += 0 if ended else 1
+        drawn = 1 + sum(1 for _ in itertools.islice(iterator, DROPPED - 1))
+        ended, read = drawn < DROPPED, bytes_read()
         times: list[float] = []
-        read = bytes_read()
         cpu, begun = time.process_time(), time.perf_counter()
         last = begun
-        while not ended and (most is None or drawn < most or (epoch == "first" and not facts.cached and len(times) < FEWEST)):
-            element = next(iterator, None)
+        while not ended and (most is None or drawn < most or not (facts.cached or len(times) >= FEWEST)):
+            ended = next(iterator, None) is None
             now = time.perf_counter()
-            if element is None:
-                ended = True
+            if ended:
                 break
             drawn += 1
             times.append(now - last)
             last = now
-            if now - begun > limit_s and (len(times) >= FEWEST or facts.cached):
+            if now - begun > limit_s and (facts.cached or len(times) >= FEWEST):
                 if facts.cached and most is not None and drawn < most:
                     raise UsageError(
                         f"{self.arguments.input}: caches, and its first epoch takes longer than {limit_s:g} s; "

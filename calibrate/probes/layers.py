@@ -180,8 +180,8 @@ class Passes:
         trains = [bool(layer.variables) for layer in self.layers]
         self.first = trains.index(True) if any(trains) else len(trains) - 1
 
-    def body(self, x: Any, y: Any, at_cut: Callable[[str, int, list[Any]], list[Any]]) -> Any:
-        """Forward and backward pass; returns loss and gradients by layer.
+    def body(self, x: Any, y: Any, at_cut: Callable[[str, int, list[Any]], list[Any]]) -> list[Any]:
+        """Forward and backward pass; returns the loss and all gradients, since what only clocks wait for is left out of a graph.
 
         ``at_cut(phase, index, tensors)`` is called when the tensors that end a layer's pass
         are there, ``forward`` or ``backward``, before the next one begins; it returns what takes the
@@ -206,13 +206,13 @@ class Passes:
             outs.append(targets)
             flat = at_cut("forward", index, tf.nest.flatten(value))
             value = tf.nest.pack_sequence_as(value, flat)
-        by_layer: list[list[Any]] = [[] for _ in self.layers]
+        computed = [value]
         with tf.control_dependencies([value]):  # gradients that do not need the loss's value are not to run before it is there
             flowing = [tf.identity(tf.ones_like(value))]
         for index in range(last, self.first - 1, -1):
             sources = [*([ins[index]] if index > self.first else []), *self.layers[index].variables]
-            given = [*flowing, *(tf.ones_like(out) for out in outs[index][1:])]
-            gradients = tapes[index].gradient(outs[index], sources, output_gradients=given)
+            above = [*flowing, *(tf.ones_like(out) for out in outs[index][1:])]
+            gradients = tapes[index].gradient(outs[index], sources, output_gradients=above)
             if index > self.first:
                 back, gradients = gradients[0], gradients[1:]
                 if back is None:  # nothing flows further: what stands before it learns nothing from this loss
@@ -220,8 +220,8 @@ class Passes:
                 flowing = at_cut("backward", index, [back, *_dense(tf, gradients)])[:1]
             else:
                 at_cut("backward", index, _dense(tf, gradients))
-            by_layer[index] = gradients
-        return value, by_layer
+            computed += _dense(tf, gradients)
+        return computed
 
     def timed(self, batch: int, device: str, stamps: Any) -> Callable[[], Any]:
         """A callable that does the step once, with clocks of ``stamps`` at the cuts."""
@@ -236,12 +236,7 @@ class Passes:
             begun = stamps.stamp(_gated(tf, tensors[:1], [ended])[0], phase + "-begin", index)
             return _gated(tf, tensors, [begun])
 
-        def body(x: Any, y: Any) -> Any:
-            loss, gradients = self.body(x, y, at_cut)
-            # results, since what only clocks wait for is left out of the graph
-            return [loss, *(gradient for each in gradients for gradient in _dense(tf, each))]
-
-        return training.placed(tf, device, tf.function(body), x, y)
+        return training.placed(tf, device, tf.function(lambda x, y: self.body(x, y, at_cut)), x, y)
 
     def seconds(self, times: dict[tuple[str, int], float]) -> tuple[list[float], list[float]]:
         """Forward and backward seconds of each layer, from the clocks of one step."""
@@ -275,19 +270,18 @@ class Passes:
                 handed[index] = float(sum(counting.elements(tensor) * tensor.dtype.size for tensor in tensors))
             return tensors
 
-        given = [tensor for tensor in tf.nest.flatten((x, y)) if tensor is not None]
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tf.nest.flatten((x, y)) if tensor is not None]
 
         def body(*flat: Any) -> Any:
             left = iter(flat)
             own_x, own_y = tf.nest.map_structure(lambda part: None if part is None else next(left), (x, y))
-            loss, gradients = self.body(own_x, own_y, at_cut)
-            return [loss, *(gradient for each in gradients for gradient in _dense(tf, each))]
+            return self.body(own_x, own_y, at_cut)
 
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)  # so that functions inside are written out, not called
         try:
             # the batch as arguments: a small one would become constants, which are no activations
-            graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in given]).graph
+            graph = tf.compat.v1.wrap_function(body, specs).graph
         finally:
             tf.config.run_functions_eagerly(before)
         owner = self._owners(graph, marks)
@@ -327,8 +321,8 @@ class Passes:
             phase, index = owner.get(operation.name, ("", -1))
             if phase != "backward" or operation.type in SHAPE_ONLY:
                 continue
-            for given in operation.inputs:
-                tensor = _itself(given)
+            for read in operation.inputs:
+                tensor = _itself(read)
                 made_in = owner.get(tensor.op.name, ("forward", -1))[0]
                 if (
                     made_in == "forward"

@@ -32,7 +32,6 @@ def train(task: Task) -> None:
     for _ in range(WARM_UP):
         step()
     task.line_up()
-    task.sleep_until(0.0)
     times = [time.time()]
     for _ in range(setting["steps"]):
         step()

@@ -155,7 +155,6 @@ def train(tf: Any, task: Task) -> None:
         for _ in range(setting["warm_up"]):
             reach()
         task.line_up()
-        task.sleep_until(0.0)
         bound = setting.get("bound")
         found, kept, seen = [], [], -1
         for number in range(4 * steps):

@@ -293,7 +293,6 @@ def _run(task: Task, model: StagedModel, call: Callable[[], Any]) -> None:
     for _ in range(setting["warm_up"]):
         call()
     task.line_up()
-    task.sleep_until(0.0)
     steps = []
     for _ in range(setting["steps"]):
         start_s = time.time()

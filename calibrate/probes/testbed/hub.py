@@ -84,18 +84,15 @@ class Task:
         """Of this repeat."""
         return int(self.setting["seed"]) + 1000 * self.repeat
 
-    def line_up(self, step_s: float = 0.0) -> float:
-        """Say that all is ready, and wait until every task is; returns a moment before the common start, with the longest ``step_s``."""
+    def line_up(self, step_s: float = 0.0, offset_s: float = 0.0) -> float:
+        """Say that all is ready, and wait for the common start, plus an offset; returns the longest ``step_s`` of all tasks."""
         self.line.say("ready", step_s=step_s)
         message = self.line.wait("run")
-        self.begin(message)
-        return float(message["step_s"])
-
-    def begin(self, message: dict[str, Any]) -> None:
-        """Remember where the counters stand at the start."""
         self.began_s = float(message["began_s"])
         self.origin_s = float(message.get("origin_s", self.began_s))
         self._mark = self._counted()
+        time.sleep(max(self.began_s + offset_s - time.time(), 0.0))
+        return float(message["step_s"])
 
     def end(self) -> None:
         """Report what was sent, received and computed since the start."""
@@ -111,12 +108,6 @@ class Task:
 
         drawn: list[float] = numpy.random.default_rng(self.seed + 1).uniform(0.0, spread_s, self.setting["workers"]).tolist()
         return drawn
-
-    def sleep_until(self, offset_s: float) -> None:
-        """Wait for the common start, plus an offset."""
-        wait_s = self.began_s + offset_s - time.time()
-        if wait_s > 0:
-            time.sleep(wait_s)
 
     def before_step(self, number: int) -> None:
         """What a worker does between two steps: nothing. Kinds of tasks whose input is late, say, have another one."""

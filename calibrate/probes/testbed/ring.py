@@ -86,7 +86,6 @@ def _run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
         step(tf.constant([1000] * local, tf.int64))
     arguments = [tf.constant(own[:, index], tf.int64) for index in range(first, setting["steps"])]
     task.line_up()
-    task.sleep_until(0.0)
     every = setting.get("checkpoint_every")
     rows = []
     try:
@@ -164,7 +163,6 @@ def apart(tf: Any, task: Task) -> None:
     step()
     warmed = [step().numpy() for _ in range(setting["warm_up"])]
     turn_s = setting["steps"] * task.line_up(step_s=float(np.median([ended - begun for begun, ended, _ in warmed])))
-    task.sleep_until(0.0)
     clocks = []
     for turn in range(2 * setting["workers"]):
         together = turn % 2 == 0

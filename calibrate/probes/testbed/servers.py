@@ -75,7 +75,6 @@ def coordinate(tf: Any, task: Task) -> None:
         _tell_of_workers(task, coordinator)
     arguments = [(tf.constant(int(duration), tf.int64),) for duration in durations_us]
     task.line_up()
-    task.sleep_until(0.0)
     origin_s = task.origin_s if job else time.time()
     for offset in task.start_offsets_s():
         coordinator.schedule(hold, args=(tf.constant(int(offset * 1e6), tf.int64),))
@@ -192,9 +191,8 @@ def drive(tf: Any, task: Task) -> None:
         for _ in range(setting["warm_up"]):
             call(1000)
         durations_us = emulated_model.durations(setting, setting["workers"], 4 * setting["steps"], task.seed)[task.index]
-        task.line_up()
         offsets_s = task.start_offsets_s()
-        task.sleep_until(offsets_s[task.index] if offsets_s else 0.0)
+        task.line_up(offset_s=offsets_s[task.index] if offsets_s else 0.0)
         rows = []
         for number, duration_us in enumerate(durations_us):
             task.before_step(number)

@@ -156,12 +156,14 @@ class Supervisor:
         drift_s = self.checked_drift_s(began_s, began_monotonic)
         for child in self.children:
             for message in child.said:
-                whose = {"task": child.name} if message["kind"] == "used" else {}
                 if message["kind"] in ("update", "pass", "note", "used"):
-                    fields = {key: value for key, value in message.items() if key != "kind"}
-                    self.recorder.write(message["kind"], repeat=self.repeat, **whose, **fields)
+                    self._write(message, **({"task": child.name} if message["kind"] == "used" else {}))
         own_s = sum(message["user_s"] + message["system_s"] for child in self.children for message in child.said if "user_s" in message)
         self._write_repeat(drift_s, before, after, own_s, lasted_s * len(cores))
+
+    def _write(self, message: dict[str, Any], **more: Any) -> None:
+        """Record what a task has said."""
+        self.recorder.write(repeat=self.repeat, **more, **message)
 
     def _write_repeat(
         self, drift_s: float, before: tuple[float, float] | None, after: tuple[float, float] | None, own_s: float, cores_s: float
@@ -387,13 +389,18 @@ class Enduring(Supervisor):
                     time.sleep(min(wait_s, max(self.deadline - time.monotonic(), 0.0)))
             self._tell("finish")
             self._gather("used")
-            used = [dict(message, task=child.name) for child in self.children for message in child.said if message["kind"] == "used"]
+            used = [{**message, "task": child.name} for child in self.children for message in child.said if message["kind"] == "used"]
         finally:
             self._end()
             shutil.rmtree(self.folder, ignore_errors=True)
         after, lasted_s = machine.ticks(cores), time.monotonic() - began_monotonic
         drift_s = self.checked_drift_s(began_s, began_monotonic)
-        self._write(used)
+        for step in self.steps:
+            self._write(step)
+        for event in sorted(self.events, key=lambda event: event["at_s"]):
+            self._write({**event, "kind": "event", "at_s": event["at_s"] - self.origin_s})
+        for message in used:
+            self._write(message)
         self._write_repeat(drift_s, before, after, _own_cpu_s() - own_s, lasted_s * len(cores))
 
     def _attempt(self) -> bool:
@@ -439,11 +446,11 @@ class Enduring(Supervisor):
         return True
 
     def _heard(self, child: Child, message: dict[str, Any]) -> None:
-        kind = message.pop("kind")
+        kind = message["kind"]
         if kind == "update":
             self.steps.append(message)
         elif kind == "event":
-            self._note(task=child.name, **message)
+            self._note(task=child.name, **{key: value for key, value in message.items() if key != "kind"})
         elif kind == "born":
             child.line.say("start")
         elif kind == "ready":
@@ -452,7 +459,7 @@ class Enduring(Supervisor):
         elif kind == "lost":
             raise RunFailedError(f"{child.name} lost its peers, and none was killed: {self.events[-1].get('message', '')}")
         else:
-            child.said.append({"kind": kind, **message})
+            child.said.append(message)
 
     # -- faults -----------------------------------------------------------------------
 
@@ -499,15 +506,5 @@ class Enduring(Supervisor):
         self._note("ended", task=child.name, message=how)
         self._forget(child)
 
-    # -- what is written --------------------------------------------------------------
-
     def _note(self, what: str, **fields: Any) -> None:
         self.events.append({"what": what, "attempt": self.attempt, "at_s": time.time(), **fields})
-
-    def _write(self, used: list[dict[str, Any]]) -> None:
-        for step in self.steps:
-            self.recorder.write("update", repeat=self.repeat, **step)
-        for event in sorted(self.events, key=lambda event: event["at_s"]):
-            self.recorder.write("event", repeat=self.repeat, **{**event, "at_s": event["at_s"] - self.origin_s})
-        for fields in used:
-            self.recorder.write("used", repeat=self.repeat, **{key: value for key, value in fields.items() if key != "kind"})
