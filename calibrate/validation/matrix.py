@@ -10,10 +10,9 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -201,90 +200,56 @@ _EACH_S = 1.0
 """What is taken from the time limit of a repeat, for its last step to end."""
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """What a prediction takes from the fit's part.
 
     Attributes
     ----------
     concerns
-        Whether a held-out setting needs it.
+        Tells whether a held-out setting needs it.
     given_by
-        Whether a setting of the fit gives it.
-    what
-        The parameters that only such a setting determines.
+        Tells whether a setting of the fit gives it.
+    fact
+        What only such a setting shows.
     add
         A setting that would, in words.
     """
 
     concerns: Test
     given_by: Test
-    what: str
+    fact: str
     add: str
 
 
-def _fitted(concerns: Test, what: str, add: str) -> Need:
-    """What a run of the kind gives that takes part in the least squares."""
-    return Need(concerns, lambda setting: is_fitted(setting) and concerns(setting), what, add)
+def _also(concerns: Test, shows: Test, fact: str, add: str) -> Need:
+    """What those runs give that need it themselves, as far as they show it."""
+    return Need(concerns, lambda setting: concerns(setting) and shows(setting), fact, add)
 
 
-def _served(setting: TestbedSetting, *, shaped: bool) -> bool:
-    return setting.servers > 0 and (setting.link is not None) == shaped
-
-
-def _ring(setting: TestbedSetting, *, shaped: bool) -> bool:
-    return setting.mode == "ring" and (setting.link is not None) == shaped
-
-
-def _session(setting: TestbedSetting) -> bool:
-    return setting.mode in ("between-graph", "sync")
-
-
-def _replicas(setting: TestbedSetting) -> bool:
-    return setting.mode == "mirrored" and setting.compute.kind == "emulated"
+def _alone(setting: TestbedSetting) -> bool:
+    return setting.workers == 1
 
 
 NEEDS = (
-    _fitted(partial(_served, shaped=True), "what tensors cost on a shaped link", "1 worker, a server, a link, constant compute"),
-    _fitted(partial(_served, shaped=False), "what bytes cost over loopback", "1 worker, a server, no link, constant compute"),
-    _fitted(
-        partial(_ring, shaped=True),
-        "what a ring's messages cost on a shaped link",
-        'mode = "ring" with 2 workers, a link, constant compute',
-    ),
-    _fitted(
-        partial(_ring, shaped=False), "what a ring's bytes cost over loopback", 'mode = "ring" with 2 workers, no link, constant compute'
-    ),
-    Need(
-        lambda setting: setting.mode == "async",
-        lambda setting: setting.mode == "async" and setting.workers == 1,
-        "the coordinator's work between steps",
-        'mode = "async" with 1 worker',
-    ),
-    Need(
-        _session,
-        lambda setting: _session(setting) and setting.workers == 1,
-        "a session's work between steps",
-        'mode = "between-graph" with 1 worker',
-    ),
-    _fitted(
-        lambda setting: setting.mode == "sync",
-        "what SyncReplicasOptimizer adds to a step",
-        'mode = "sync" with 1 worker, constant compute',
-    ),
-    Need(
-        _replicas,
-        lambda setting: _replicas(setting) and setting.workers == 2,
-        "what MirroredStrategy's replicas cost each other",
-        'mode = "mirrored" with 2 workers, emulated compute',
-    ),
-    Need(
-        lambda setting: setting.link is not None and setting.link.sharing == "tcp" and setting.servers > 0,
-        shows_tcp,
-        "how TCP shares a link",
-        '2 workers, a server, a link with sharing = "tcp", emulated compute',
-    ),
-)
+    _also(lambda setting: setting.servers > 0 and setting.link is not None, is_fitted,
+          "what tensors cost on a shaped link", "1 worker, a server, a link, constant compute"),
+    _also(lambda setting: setting.servers > 0 and setting.link is None, is_fitted,
+          "what bytes cost over loopback", "1 worker, a server, no link, constant compute"),
+    _also(lambda setting: setting.mode == "ring" and setting.link is not None, is_fitted,
+          "what a ring's messages cost on a shaped link", 'mode = "ring" with 2 workers, a link, constant compute'),
+    _also(lambda setting: setting.mode == "ring" and setting.link is None, is_fitted,
+          "what a ring's bytes cost over loopback", 'mode = "ring" with 2 workers, no link, constant compute'),
+    _also(lambda setting: setting.mode == "async", _alone,
+          "the coordinator's work between steps", 'mode = "async" with 1 worker'),
+    _also(lambda setting: setting.mode in ("between-graph", "sync"), _alone,
+          "a session's work between steps", 'mode = "between-graph" with 1 worker'),
+    _also(lambda setting: setting.mode == "sync", is_fitted,
+          "what SyncReplicasOptimizer adds to a step", 'mode = "sync" with 1 worker, constant compute'),
+    _also(lambda setting: setting.mode == "mirrored" and setting.compute.kind == "emulated", lambda setting: setting.workers == 2,
+          "what MirroredStrategy's replicas cost each other", 'mode = "mirrored" with 2 workers, emulated compute'),
+    Need(lambda setting: setting.link is not None and setting.link.sharing == "tcp" and setting.servers > 0, shows_tcp,
+         "how TCP shares a link", '2 workers, a server, a link with sharing = "tcp", emulated compute'),
+)  # fmt: skip
 """Each thing that predictions need and only certain runs of the fit determine."""
 
 
@@ -333,7 +298,7 @@ def _not_fitted(matrix: Matrix) -> list[str]:
     for need in NEEDS:
         concerned = [setting for setting in held_out if need.concerns(setting)]
         if concerned and not any(need.given_by(setting) for setting in matrix.fit):
-            faults.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.what}; add to [[fit]]: {need.add}")
+            faults.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.fact}; add to [[fit]]: {need.add}")
     lacking: dict[tuple[str, int, int, bool], list[TestbedSetting]] = {}
     for setting in held_out:
         timed = (times_compute(run, setting) or (run.mode == "apart" and computes_like(run, setting)) for run in matrix.fit)
