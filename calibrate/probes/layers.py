@@ -180,8 +180,13 @@ class Passes:
         trains = [bool(layer.variables) for layer in self.layers]
         self.first = trains.index(True) if any(trains) else len(trains) - 1
 
-    def body(self, x: Any, y: Any, at_cut: Callable[[str, int, list[Any]], list[Any]]) -> list[Any]:
-        """Forward and backward pass; returns the loss and all gradients, since what only clocks wait for is left out of a graph.
+    def results(self, x: Any, y: Any, at_cut: Callable[[str, int, list[Any]], list[Any]]) -> list[Any]:
+        """Loss and all gradients of :meth:`body`, since what only clocks wait for is left out of a graph."""
+        loss, by_layer = self.body(x, y, at_cut)
+        return [loss, *(gradient for gradients in by_layer for gradient in _dense(self._tf, gradients))]
+
+    def body(self, x: Any, y: Any, at_cut: Callable[[str, int, list[Any]], list[Any]]) -> Any:
+        """Forward and backward pass; returns loss and gradients by layer.
 
         ``at_cut(phase, index, tensors)`` is called when the tensors that end a layer's pass
         are there, ``forward`` or ``backward``, before the next one begins; it returns what takes the
@@ -206,7 +211,7 @@ class Passes:
             outs.append(targets)
             flat = at_cut("forward", index, tf.nest.flatten(value))
             value = tf.nest.pack_sequence_as(value, flat)
-        computed = [value]
+        by_layer: list[list[Any]] = [[] for _ in self.layers]
         with tf.control_dependencies([value]):  # gradients that do not need the loss's value are not to run before it is there
             flowing = [tf.identity(tf.ones_like(value))]
         for index in range(last, self.first - 1, -1):
@@ -220,8 +225,8 @@ class Passes:
                 flowing = at_cut("backward", index, [back, *_dense(tf, gradients)])[:1]
             else:
                 at_cut("backward", index, _dense(tf, gradients))
-            computed += _dense(tf, gradients)
-        return computed
+            by_layer[index] = gradients
+        return value, by_layer
 
     def timed(self, batch: int, device: str, stamps: Any) -> Callable[[], Any]:
         """A callable that does the step once, with clocks of ``stamps`` at the cuts."""
@@ -236,7 +241,7 @@ class Passes:
             begun = stamps.stamp(_gated(tf, tensors[:1], [ended])[0], phase + "-begin", index)
             return _gated(tf, tensors, [begun])
 
-        return training.placed(tf, device, tf.function(lambda x, y: self.body(x, y, at_cut)), x, y)
+        return training.placed(tf, device, tf.function(lambda x, y: self.results(x, y, at_cut)), x, y)
 
     def seconds(self, times: dict[tuple[str, int], float]) -> tuple[list[float], list[float]]:
         """Forward and backward seconds of each layer, from the clocks of one step."""
@@ -275,7 +280,7 @@ class Passes:
         def body(*flat: Any) -> Any:
             left = iter(flat)
             own_x, own_y = tf.nest.map_structure(lambda part: None if part is None else next(left), (x, y))
-            return self.body(own_x, own_y, at_cut)
+            return self.results(own_x, own_y, at_cut)
 
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)  # so that functions inside are written out, not called
