@@ -127,7 +127,7 @@ def _value(tensor: Any) -> Any:
 
 
 def stages(dataset: Any) -> list[dict[str, Any]]:
-    """What the pipeline consists of, from its consumer to its sources, with the sizes that it was given; -1 is AUTOTUNE."""
+    """The stages of a pipeline, from its consumer to its sources, with the sizes that it was given; -1 is AUTOTUNE."""
     rows: list[dict[str, Any]] = []
     seen: set[int] = set()
     waiting = [dataset]
@@ -176,7 +176,7 @@ class Facts:
         self.calls = [row["num_parallel_calls"] for row in self.rows if "num_parallel_calls" in row]
 
     def samples(self, tf: Any, element: Any) -> int:
-        """Of an element: its leading dimension where the pipeline batches, else it is one."""
+        """Samples of an element: its leading dimension where the pipeline batches, else it is one."""
         if not self.batched:
             return 1
         first = tf.nest.flatten(element)[0]
@@ -185,7 +185,7 @@ class Facts:
 
 
 def bytes_read() -> int | None:
-    """That this process has asked the system for, from files or from its cache of them; None where that is not told."""
+    """Bytes that this process has read, from files or from the system's cache of them; None where that is not told."""
     told = re.search(r"^rchar: (\d+)", machine.read_file("/proc/self/io"), re.MULTILINE)
     return int(told[1]) if told else None
 
@@ -254,7 +254,7 @@ class Probe:
         return first
 
     def _account(self, dataset: Any, facts: Any, calls: int, turn: int) -> None:
-        """What tf.data counts of a pipeline that switches autotuning off, in a stretch whose times are not kept."""
+        """Record what tf.data counts of a pipeline that switches autotuning off, in a stretch whose times are not kept."""
         most = facts.epoch if facts.cached and facts.epoch > 0 else None if facts.cached else DROPPED + FEWEST
         for epoch in ("first", "later") if facts.cached else ("first",):
             iterator, drawn, samples, ended = iter(dataset), 0, 0, False
@@ -327,7 +327,7 @@ class Probe:
         return mean_s, spent / done / mean_s if mean_s > 0 else 1.0
 
     def _stages(self, iterator: Any, calls: int, batch: int, turn: int, epoch: str, drawn: int, separate: bool = False) -> None:
-        """What tf.data itself has counted of each stage, as it runs it; nothing where this TensorFlow does not tell."""
+        """Record what tf.data itself has counted of each stage, as it runs it; nothing where this TensorFlow does not tell."""
         try:
             from tensorflow.python.data.experimental.ops import iterator_model_ops
 
@@ -369,7 +369,7 @@ class Probe:
 
 
 def in_short(message: str) -> str:
-    """What an error says, in a line: of what TensorFlow wraps, the innermost exception."""
+    """An error's message in a line: of what TensorFlow wraps, the innermost exception."""
     within = re.findall(r"\b\w+(?:Error|Exception): [^\n]+", message)
     lines = [re.sub(r"\{\{.*?\}\}", "", line).strip() for line in message.splitlines() if not line.startswith("in user code")]
     return (within or [line for line in lines if line] or [""])[0][:200]

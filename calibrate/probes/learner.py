@@ -130,7 +130,7 @@ class Learner:
         }  # fmt: skip
 
     def slots(self) -> list[Any]:
-        """What the optimizer keeps of the variables."""
+        """Variables that the optimizer keeps of the model's."""
         return [slot for optimizer in self._optimizers for slot in optimizer.variables]
 
     def slot_values(self) -> list[Any]:
@@ -151,7 +151,7 @@ class Learner:
 
     @property
     def batches_can_be_joined(self) -> bool:
-        """Whether the gradient of several batches together is the mean of theirs: nothing is normalised over a batch."""
+        """Tell whether the gradient of several batches together is the mean of theirs: nothing is normalised over a batch."""
         return all("seed" in variable.path for variable in self.model.non_trainable_variables)
 
     def _make_optimizers(self, optimizer: Any) -> None:
@@ -171,7 +171,7 @@ class Learner:
     # -- gradients and updates, within functions of TensorFlow -----------------------------------
 
     def gradients_of(self, values: Sequence[Any], rows: Any) -> list[Any]:
-        """Of the mean loss of some samples, shape (samples,), with a version of the variables."""
+        """Gradients of the mean loss of some samples, shape (samples,), with a version of the variables."""
         tf, model = self._tf, self.model
         x, y = self._rows(self.x, rows), self._rows(self.y, rows)
         fixed = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
@@ -221,7 +221,7 @@ class Learner:
         return [self._tf.TensorSpec(variable.shape, variable.dtype) for variable in variables]
 
     def mean(self, versions: Sequence[Sequence[Any]]) -> list[Any]:
-        """Of several versions."""
+        """The mean of several versions."""
         return [self._tf.reduce_mean(self._tf.stack(values), 0) for values in zip(*versions)]
 
     def _step_of_copy(self, values: list[Any], slots: list[Any], start: list[Any], rows: Any, scale: Any) -> tuple[list[Any], list[Any]]:

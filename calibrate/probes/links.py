@@ -239,7 +239,7 @@ def _join(distributed: Any, store: Any, rank: int, address: str) -> None:
 
 
 def _told(torch: Any, distributed: Any, asked: tuple[int, int] | None) -> tuple[int, int]:
-    """What rank 1 asks for next: bytes, and how many all-reduces; 0 bytes end it."""
+    """Tell both ranks what rank 1 asks for next: bytes, and how many all-reduces; 0 bytes end it."""
     both = torch.tensor(asked or (0, 0))
     distributed.broadcast(both, 1)
     return int(both[0]), int(both[1])

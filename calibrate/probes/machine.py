@@ -47,7 +47,7 @@ def cpu_model() -> str:
 
 
 def read_file(path: str) -> str:
-    """What a file of the system says; "" where there is none."""
+    """The text of a file of the system; "" where there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -146,7 +146,7 @@ def fingerprint(tf: Any, device: str, kind: str) -> dict[str, Any]:
 
 
 def of_machine(kind: str, index: int, gpus_seen: int) -> dict[str, Any]:
-    """What of it does not depend on the framework, which sees so many GPUs."""
+    """The part of a fingerprint that does not depend on the framework, which sees so many GPUs."""
     present = gpus_of_machine()
     return {
         "python": platform.python_version(),
@@ -257,7 +257,7 @@ class Watch:
         self._begun = self._now()
 
     def end(self) -> dict[str, Any]:
-        """What happened since, as the fields of a record."""
+        """Everything that happened since, as the fields of a record."""
         wall, own, ticks, switches, throttled = self._begun
         wall_now, own_now, ticks_now, switches_now, throttled_now = self._now()
         others: float | None = None
@@ -312,7 +312,7 @@ class Judge:
         return why
 
     def round(self, seen: dict[str, Any], mean: float) -> str:
-        """Why a round does not count; "" if it does. ``mean``: of its steps, comparable between rounds."""
+        """Say why a round does not count; "" if it does. ``mean``: of its steps, comparable between rounds."""
         self._means.append(mean)
         clock = seen["clock_hz"]
         if clock is not None:

@@ -266,11 +266,11 @@ class Stamps:
                 yield kind, index, value
 
     def times(self) -> dict[tuple[str, int], float]:
-        """What clocks of :meth:`stamp` showed in the last step, by kind and index."""
+        """Times that clocks of :meth:`stamp` showed in the last step, by kind and index."""
         return {(kind, index): value for kind, index, value in self._last()}
 
     def read(self) -> tuple[float | None, dict[int, float], dict[int, float]]:
-        """Of the last step: time of the loss, of each variable's gradient, and rows touched.
+        """Read of the last step the time of the loss, of each variable's gradient, and rows touched.
 
         Times are seconds since the epoch; where a variable has several gradients a step,
         the last one's time counts, and their rows add up.

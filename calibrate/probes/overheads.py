@@ -59,7 +59,7 @@ class StartUp:
 
     @contextlib.contextmanager
     def without(self) -> Iterator[None]:
-        """What is done within is the probe's work, and no training's."""
+        """Leave out what is done within: it is the probe's work, and no training's."""
         began = time.perf_counter()
         try:
             yield
@@ -72,7 +72,7 @@ class StartUp:
 
     @property
     def of_process(self) -> bool:
-        """Whether the interpreter's own start is in it."""
+        """Tell whether the interpreter's own start is in it."""
         return self._at_first is not None
 
 

@@ -100,7 +100,7 @@ def let_import(target: str) -> None:
 
 
 def asked(described: str | None, **flags: Any) -> argparse.Namespace:
-    """What was asked for: flags by their defaults, and ``--out``.
+    """Parse what was asked for: flags by their defaults, and ``--out``.
 
     None and a type stand for a text and a number that may be left out, False for a switch. Whoever starts a probe checks what it gives.
     """

@@ -234,7 +234,7 @@ class Probe(Timing):
                 overheads.checkpoints(state, size_bytes, lambda: [numpy.array(each) for each in variables], self.arguments.out, recorder)
 
     def count(self, steps: dict[int, Step]) -> None:
-        """What each step asks of a device; last, since tracing runs the user's Python once more. A step that cannot be counted is none."""
+        """Count what each step asks of a device; last, since tracing runs the user's Python once more."""
         from . import counting
 
         float_bytes = 4 if self.arguments.precision == "float32" else 2

@@ -263,7 +263,7 @@ class ModelSteps(KerasModel):
         return placed(tf, device, tf.function(body, jit_compile=jit or None), x, y)
 
     def state(self) -> Any:
-        """What a checkpoint holds, the model's and the optimizer's variables, as TensorFlow writes it."""
+        """A checkpoint of the model's and the optimizer's variables, as TensorFlow writes it."""
         return self._tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
 
     def copied(self) -> list[Any]:

@@ -101,12 +101,12 @@ def _counted(readings: Readings) -> list[OneRun]:
 
 
 def computes_like(setting: TestbedSetting, other: TestbedSetting) -> bool:
-    """Whether two settings compute the same step."""
+    """Tell whether two settings compute the same step."""
     return (setting.model, setting.batch, setting.threads, setting.overlap) == (other.model, other.batch, other.threads, other.overlap)
 
 
 def _turns(run: OneRun) -> list[tuple[Array, Array]]:
-    """Of each process, its steps while all others rest, and while all of them compute, in seconds."""
+    """For each process, its steps while all others rest, and while all of them compute, in seconds."""
     workers = range(run.setting.workers)
     by_worker = [sorted((step for step in run.steps if step.worker == worker), key=lambda step: step.pulled_s) for worker in workers]
     turns = []
@@ -126,7 +126,7 @@ def _turns(run: OneRun) -> list[tuple[Array, Array]]:
 
 
 def _beside(step: Updated, others: Sequence[Updated]) -> int:
-    """Whether another process, whose steps these are, computed meanwhile: not at all (0), for a part (1), or all along (2)."""
+    """Tell whether another process, whose steps these are, computed meanwhile: not at all (0), for a part (1), or all along (2)."""
     first = bisect.bisect_right(others, step.pulled_s, key=lambda step: step.computed_s)
     last = bisect.bisect_left(others, step.computed_s, key=lambda step: step.pulled_s)
     if first >= last:
@@ -146,7 +146,7 @@ _LARGEST_RING = 5
 
 
 def is_fitted(setting: TestbedSetting) -> bool:
-    """Whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
+    """Tell whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
     small = setting.workers == 1 or (setting.mode == "ring" and setting.workers <= _LARGEST_RING)
     plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")

@@ -218,7 +218,7 @@ def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
 
 
 def _concerned(name: str, used: Iterable[Readings]) -> bool:
-    """Whether a parameter plays a part in any of the runs."""
+    """Tell whether a parameter plays a part in any of the runs."""
     return any(
         {
             "wire_bytes_per_byte": reading.setting.link is not None,
@@ -279,7 +279,7 @@ _UNLIKELY = 1e-6
 
 
 def shows_tcp(setting: TestbedSetting) -> bool:
-    """Whether a run of a setting shows how TCP shares a link: two workers whose transfers meet."""
+    """Tell whether a run of a setting shows how TCP shares a link: two workers whose transfers meet."""
     shared = setting.link is not None and setting.link.sharing == "tcp" and setting.workers == 2
     return shared and setting.compute.kind == "emulated" and not setting.overlap
 

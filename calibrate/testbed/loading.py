@@ -79,7 +79,7 @@ def load_setting(
 
 
 def _defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands for the keys that nobody has given, beneath those that somebody has."""
+    """Defaults of the keys that are left out, beneath those that are there."""
     mode, model, batch, compute = (keys.get(key) for key in ("mode", "model", "batch", "compute"))
     mode, model = mode or "async", model or SYNTHETIC[0]
     table: dict[str, Any] = {"mode": mode, "workers": 4, "servers": int(mode in WITH_SERVERS), "model": model}
@@ -158,7 +158,7 @@ _ITEM_BYTES = 4
 
 
 def is_function(model: str) -> bool:
-    """Whether a model is named as ``FILE.py:FUNCTION``."""
+    """Tell whether a model is named as ``FILE.py:FUNCTION``."""
     return ".py" in model and not model.endswith(".toml")
 
 

@@ -129,22 +129,22 @@ class Readings:
 
     @property
     def cores(self) -> float:
-        """Of the machine that it was measured on; 1 where the file does not say."""
+        """Cores of the machine that it was measured on; 1 where the file does not say."""
         return float(self.file.fingerprint.cores or 1)
 
     @property
     def updates_per_s(self) -> tuple[float, ...]:
-        """Of each repeat."""
+        """Throughput of each repeat."""
         return tuple(run.updates_per_s for run in self.runs)
 
     @property
     def mean_staleness(self) -> tuple[float, ...]:
-        """Of each repeat; empty where all step together."""
+        """Mean staleness of each repeat; empty where all step together."""
         return tuple(mean for run in self.runs if (mean := run.mean_staleness) is not None)
 
     @cached_property
     def staleness(self) -> Counter[int]:
-        """Of all repeats together."""
+        """Updates by their staleness, of all repeats together."""
         return sum((run.staleness for run in self.runs), Counter())
 
 

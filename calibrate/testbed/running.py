@@ -80,7 +80,7 @@ _IMPORT_S = 5.0
 
 
 def obstacle_to_shaped_links(sharing: str) -> str | None:
-    """Why links cannot be shaped on this machine, as a clause; None if they can.
+    """Say why links cannot be shaped on this machine, as a clause; None if they can.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def on_available_links(setting: TestbedSetting, source: str, *, chosen: bool) ->
 
 
 def faults_of_machine(settings: Sequence[TestbedSetting], repeats: int, folder: Path, python: str | None = None) -> list[str]:
-    """Why settings cannot be run on this machine, a line for each reason.
+    """Say why settings cannot be run on this machine, a line for each reason.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def guessed_compute_s(setting: TestbedSetting) -> float:
 
 
 def busiest_share(sizes: Iterable[float], servers: int) -> float:
-    """Of the bytes, the share of the server that has most, where variables are dealt out one by one."""
+    """Share of the bytes on the server that has most, where variables are dealt out one by one."""
     held = [0.0] * servers
     for index, size in enumerate(sizes):
         held[index % servers] += size
@@ -311,7 +311,7 @@ def measure_setting(
 
 
 def retried(measure: Callable[[], Readings], label: str) -> Readings:
-    """What is measured, at the second try where the first fails: among many runs TensorFlow fails in one for no lasting reason.
+    """Measure, at a second try where the first fails: among many runs TensorFlow fails in one for no lasting reason.
 
     Warns
     -----

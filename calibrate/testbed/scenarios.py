@@ -49,7 +49,7 @@ class RealCompute(Spec):
     busy_core_error: float = Field(default=0.0, ge=0, description="its standard error")
 
     def drawn(self, rng: np.random.Generator) -> RealCompute:
-        """What it may be as well, given the errors."""
+        """Draw another one that is as likely, given the errors."""
         mean, slowdown = rng.standard_normal(2).tolist()
         slower = min(max(self.busy_core_slowdown + slowdown * self.busy_core_error, 0.0), _MOST_SLOWDOWN)
         factor = math.exp(mean * self.mean_error_s / self.mean_s)
@@ -261,7 +261,7 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
 
 
 def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
-    """What the cores have to do for a step over loopback while it goes on; like an input pipeline it holds up nothing but cores."""
+    """Work of the cores for a step over loopback while it goes on; like an input pipeline it holds up nothing but cores."""
     if setting.link is not None or not setting.servers:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)

@@ -96,7 +96,7 @@ class ShapedLink(Spec):
         return data
 
     def for_probe(self) -> dict[str, Any]:
-        """What the probe reads."""
+        """The table that the probe reads."""
         return {
             "bits_per_s": self.bandwidth_bytes_per_s * 8,
             "sharing": self.sharing,
@@ -247,12 +247,12 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
 
     @property
     def is_built(self) -> bool:
-        """Whether the variables are known; those of a model ``FILE.py:FUNCTION`` are when its file has been run."""
+        """Tell whether the variables are known; those of a model ``FILE.py:FUNCTION`` are when its file has been run."""
         return self.variables != (NOT_BUILT,)
 
     @property
     def is_job(self) -> bool:
-        """Whether it is run as a job that outlasts faults, with its steps reported as they end."""
+        """Tell whether it is run as a job that outlasts faults, with its steps reported as they end."""
         return bool(self.faults or self.checkpoint_every)
 
     @property
@@ -314,7 +314,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def for_probe(self, repeats: int, seed: int, timeout_s: float) -> dict[str, Any]:
-        """What the probe reads."""
+        """The table that the probe reads."""
         link = None if self.link is None else self.link.for_probe()
         plain = self.model_dump(mode="json", exclude={"link"})
         return {**plain, "link": link, "repeats": repeats, "seed": seed, "timeout_s": timeout_s}

@@ -246,7 +246,7 @@ class TestbedRun(Short):
         return self.tables()[0].to_html()
 
     def lines(self) -> tuple[str, ...]:
-        """What ran, and how fast its links were, as lines of text."""
+        """Lines of text on what ran, and how fast its links were."""
         setting, machine = self.setting, self.machine
         cores = f", {machine['cores']} cores" if "cores" in machine else ""
         lines = [
@@ -271,7 +271,7 @@ class TestbedRun(Short):
         return tuple(made() for made, there in shown if there)
 
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the tables has to know."""
+        """Sentences that a reader of the tables has to know."""
         remarks = []
         if self.loopback_bytes is not None and self.setting["mode"] not in ("mirrored", "apart"):
             remarks.append(f"all tasks share the loopback interface, over which {format_bytes(self.loopback_bytes)} went in a repeat")

@@ -120,7 +120,7 @@ class PointsCase:
 
 
 def _warnings(results: Sequence[Result]) -> Iterator[str]:
-    """What the predictions warn of, each kind once."""
+    """Warnings of the predictions, each kind once."""
     texts_of: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for warning in result.warnings:
@@ -279,7 +279,7 @@ _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
 def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
-    """That the fit makes a part faster than it can be: a link than its port, a device than its peak."""
+    """Say that the fit makes a part faster than it can be: a link than its port, a device than its peak."""
     load, cluster, path = base.workload, base.cluster, moved.candidate.paths[0]
     _, before, kind = _measure(base, path)
     fit = limit = ""
@@ -312,7 +312,7 @@ def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
 
 
 def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[Table]:
-    """What was moved, times and rates apart, and what was not."""
+    """Tables of what was moved, times and rates apart, and of what was not."""
     rows: dict[Kind, list[tuple[Cell, ...]]] = {}
     keys: dict[Kind, list[str]] = {}
     for moved in outcome.fitted.moved:
@@ -348,7 +348,7 @@ def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iter
 
 
 def _about(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[str]:
-    """What a reader must know of a refit."""
+    """Sentences that a reader must know of a refit."""
     fitted = outcome.fitted
     if not fitted.moved:
         yield "The points determine none of the scenario's quantities, so nothing was moved."

@@ -72,7 +72,7 @@ class Matrix(Short, Spec):
 
     @property
     def left_out(self) -> str:
-        """What :attr:`guessed_s` leaves out, to be written behind it; "" where it is nothing."""
+        """Clause on what :attr:`guessed_s` leaves out, to be written behind it; "" where it is nothing."""
         count = sum(not setting.is_built for setting in self.settings)
         return f", without {counted(count, 'setting')} whose model's file would have to be run" if count else ""
 
@@ -222,7 +222,7 @@ class Need(NamedTuple):
 
 
 def _also(concerns: Test, shows: Test, fact: str, add: str) -> Need:
-    """What those runs give that need it themselves, as far as they show it."""
+    """A need that runs meet which have it themselves, as far as they show it."""
     return Need(concerns, lambda setting: concerns(setting) and shows(setting), fact, add)
 
 
@@ -254,7 +254,7 @@ NEEDS = (
 
 
 def times_compute(alone: TestbedSetting, setting: TestbedSetting) -> bool:
-    """Whether a run with a single worker times the real compute of a setting."""
+    """Tell whether a run with a single worker times the real compute of a setting."""
     same = (alone.model, alone.batch, alone.threads) == (setting.model, setting.batch, setting.threads)
     # a mirrored model is timed from outside, with the call of its function
     return alone.compute.kind == "real" and alone.workers == 1 and same and (alone.mode == "mirrored") == (setting.mode == "mirrored")
@@ -285,7 +285,7 @@ def check_matrix(matrix: Matrix, pending: Sequence[TestbedSetting], folder: Path
 
 
 def faults_of(matrix: Matrix, timeout_s: float = 600.0) -> list[str]:
-    """What the matrix itself lacks or has wrong, a line each; nothing of the machine."""
+    """Lines on what the matrix itself lacks or has wrong; nothing of the machine."""
     jobs = [f"{matrix.name}: {_listed([setting])}: {NO_JOBS}" for setting in matrix.settings if setting.is_job]
     return [*jobs, *_not_fitted(matrix), *_not_built(matrix.settings), *_too_long(matrix, timeout_s)]
 

@@ -74,7 +74,7 @@ class Setting(Observed):
 
 
 def is_points(path: Path) -> bool:
-    """Whether the first line of a file names the columns that a table of measured points must have."""
+    """Tell whether the first line of a file names the columns that a table of measured points must have."""
     try:
         with path.open("rb") as file:
             first = file.readline(_MOST_BYTES).decode("utf-8-sig", "replace")
@@ -227,7 +227,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
 
 
 def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
-    """That throughputs, by their lines, whose point may separate thousands are decimals: as others are, or by a warning.
+    """Check that throughputs, by their lines, whose point may separate thousands are decimals: as others are, or by a warning.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, sour
 
 
 def check_figures(points: Path, settings: Sequence[Setting], results: Sequence[Result]) -> tuple[str, ...]:
-    """What throughputs in samples/s may mean in place of what they say, beside their predictions: a question each.
+    """Ask what throughputs in samples/s may mean in place of what they say, compared with their predictions.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def compared(
     group: str = "",
     fitted: bool = False,
 ) -> list[Compared]:
-    """What was measured at each setting beside what was predicted there.
+    """Compare what was measured at each setting with what was predicted there.
 
     Parameters
     ----------

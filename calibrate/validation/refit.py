@@ -117,7 +117,7 @@ _LINKS = {"intra_node": _of_link("inside a node", "intra_node"), "inter_node": _
 
 
 def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
-    """What a refit of the scenario may move, and for what it may not, the reason by name."""
+    """Quantities that a refit of the scenario may move, and for those that it may not, the reason by name."""
     wanted = [_COMPUTE, *_LINKS.get(scenario.strategy.link or "", ()), *([_SERVER] if scenario.servers else [])]
     candidates: list[Candidate] = []
     left: dict[str, str] = {}
@@ -155,7 +155,7 @@ class Model:
         self._known: dict[str, Rate] = {}
 
     def residuals(self, candidates: Sequence[Candidate], logs: Array, places: Sequence[int]) -> Array:
-        """Of the settings at ``places``, then of the priors."""
+        """Residuals of the settings at ``places``, then of the priors."""
         rates = self._rates(candidates, logs, places)
         off = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
         return np.array([*off, *(logs / _priors(candidates))])
@@ -205,7 +205,7 @@ class Moved:
 
     @property
     def at_bound(self) -> bool:
-        """Whether the factor lies as far out as it may, so that the points ask for more."""
+        """Tell whether the factor lies as far out as it may, so that the points ask for more."""
         return abs(self.log) >= math.log(BOUND) - _STEP
 
     @property
@@ -357,7 +357,7 @@ def _searched(model: Model, candidates: Sequence[Candidate], start: Array, place
 
 
 def _covariance(jacobian: Array, candidates: Sequence[Candidate]) -> Array:
-    """Of the logarithms, shape (n, n), from points (points, n) and priors together."""
+    """Covariance of the logarithms, shape (n, n), from points (points, n) and priors together."""
     return np.asarray(np.linalg.inv(jacobian.T @ jacobian + np.diag(_priors(candidates) ** -2.0)), dtype=np.float64)
 
 
@@ -402,7 +402,7 @@ def _best_start(model: Model, candidates: Sequence[Candidate], places: Sequence[
 
 
 def _reason(kept: Sequence[Candidate], index: int, covariance: Array, felt: Array) -> str:
-    """Why the points do not determine a candidate: they hardly depend on it, or cannot tell it from another."""
+    """Say why the points do not determine a candidate: they hardly depend on it, or cannot tell it from another."""
     spread = np.sqrt(np.diag(covariance))
     together = np.abs(covariance[index] / spread[index] / spread)
     together[index] = 0.0

@@ -49,7 +49,7 @@ Unmeasured = tuple[str, str, str]
 
 
 def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, unmeasured: Sequence[Unmeasured]) -> Validation:
-    """What is said of a matrix."""
+    """The validation of a matrix."""
     chosen = (
         "named before anything was measured"
         if matrix.drawn_by is None
@@ -98,7 +98,7 @@ _PARAMETERS = Table(
 
 
 def outline_of(matrix: Matrix) -> Outline:
-    """What tables there will be of a matrix."""
+    """Outline of the validation of a matrix."""
     return Outline(f"testbed-{matrix.name}", details=(_PARAMETERS,))
 
 
@@ -212,7 +212,7 @@ def validate_matrix(
 
 
 def _check_machine(readings: list[Readings]) -> None:
-    """What is predicted must have run where the fit was made."""
+    """Refuse measurements of different machines: what is predicted must have run where the fit was made."""
     first, *others = (reading.file for reading in readings)
     for file, key in itertools.product(others, ("device_name", "cores", "tensorflow")):
         here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
@@ -249,7 +249,7 @@ _BUSY = 0.5
 
 
 def _as_it_ran(reading: Readings, reached: Reached | None) -> Reached | None:
-    """Of runs whose tasks kept more than half of the cores busy: in the regime of hosts that share cores, whatever was predicted.
+    """Put runs whose tasks kept more than half of the cores busy into the regime of hosts that share cores, whatever was predicted.
 
     One machine plays all hosts of the testbed, which real hosts behind such links do not have to share.
     """

@@ -82,7 +82,7 @@ class Model:
 
     @classmethod
     def of(cls, tf: Any, setting: dict[str, Any], real: RealCompute | None, where: str | None = None) -> Model:
-        """That of a setting; real compute needs all rows of a sparse variable."""
+        """The model of a setting; real compute needs all rows of a sparse variable."""
         whole = {"rows": None} if real is not None else {}
         specs = [VariableSpec(**{**each, "shape": tuple(each["shape"]), **whole}) for each in setting["variables"]]
         return cls(tf, specs, real, where, setting["overlap"])
@@ -161,7 +161,7 @@ class Model:
             return tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
 
     def compute(self, pulled: list[Any], microseconds: Any) -> tuple[list[Any], Any, Any]:
-        """What the setting asks for: gradients, and the times of beginning and end."""
+        """Compute as the setting asks: gradients, and the times of beginning and end."""
         with on(self._tf, self._where):
             if self.real is not None:
                 return self._compute_real(pulled)

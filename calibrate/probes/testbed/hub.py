@@ -19,7 +19,7 @@ from . import links
 
 
 def is_job(setting: dict[str, Any]) -> bool:
-    """Whether a setting is run as a job, with checkpoints and faults on purpose."""
+    """Tell whether a setting is run as a job, with checkpoints and faults on purpose."""
     return bool(setting.get("faults") or setting.get("checkpoint_every"))
 
 
@@ -81,7 +81,7 @@ class Task:
 
     @property
     def seed(self) -> int:
-        """Of this repeat."""
+        """Seed of this repeat."""
         return int(self.setting["seed"]) + 1000 * self.repeat
 
     def line_up(self, step_s: float = 0.0, offset_s: float = 0.0) -> float:
@@ -110,7 +110,7 @@ class Task:
         return drawn
 
     def before_step(self, number: int) -> None:
-        """What a worker does between two steps: nothing. Kinds of tasks whose input is late, say, have another one."""
+        """Do what a worker does between two steps: nothing. Kinds of tasks whose input is late, say, have another one."""
 
     def report(self, worker: int, row: Any, origin_s: float) -> None:
         """Report a step by its times (it began, pulled, computed, applied; wall clock) and the versions that it read and made."""

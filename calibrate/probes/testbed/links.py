@@ -60,7 +60,7 @@ class NotIsolatedError(RuntimeError):
 
 
 def _unshare(flags: int) -> str:
-    """Why this process cannot have namespaces of its own; "" if it has them now."""
+    """Say why this process cannot have namespaces of its own; "" if it has them now."""
     try:
         failed = ctypes.CDLL(None, use_errno=True).unshare(flags)
     except (OSError, AttributeError):  # no Linux
@@ -111,7 +111,7 @@ def _missing(tool: str) -> str:
 
 
 def address(host: int) -> str:
-    """Of host 0, 1, ..."""
+    """Address of host 0, 1, ..."""
     return f"{PREFIX}.{(host + 1) // 250}.{(host + 1) % 250 + 1}"
 
 

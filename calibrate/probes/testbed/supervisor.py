@@ -74,7 +74,7 @@ class Child:
         return "closed its line"
 
     def last_lines(self) -> str:
-        """What it printed last."""
+        """The last lines that it printed."""
         self.errors.seek(0)
         text = self.errors.read().decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and "oneDNN" not in line and "cudart_stub" not in line]
@@ -256,7 +256,7 @@ class Supervisor:
             yield key.data, message
 
     def _has_ended(self, child: Child) -> bool:
-        """Whether a task has said its last word: what it used, and if it drives steps, all of them."""
+        """Tell whether a task has said its last word: what it used, and if it drives steps, all of them."""
         said = {message["kind"] for message in child.said}
         return "used" in said and ("reported" in said or child not in self.drivers())
 
@@ -307,7 +307,7 @@ class Supervisor:
         self.train(task)
 
     def train(self, task: hub.Task) -> None:
-        """What a task does, once the network is there."""
+        """Do what a task does, once the network is there."""
         # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
         from . import ring, servers
 
@@ -468,7 +468,7 @@ class Enduring(Supervisor):
         return min(max(min(due, default=time.time() + 0.5) - time.time(), 0.0), 0.5)
 
     def _alone(self) -> bool:
-        """Whether what is dead comes back while the others go on: asynchronous workers, as long as all servers live."""
+        """Tell whether what is dead comes back while the others go on: asynchronous workers, as long as all servers live."""
         return self.setting["mode"] == "async" and not any(name.startswith("ps") for name in self.dead)
 
     def _kill_what_is_due(self) -> None:
