@@ -50,7 +50,7 @@ def _time(call: Call) -> float:
 
 
 def config_of(tf: Any, addresses: list[str]) -> Any:
-    """Configuration of a session on two servers, the first this process's; the graph optimiser is off, else it would cut what changes nothing."""
+    """Configuration of a session on two servers, the first this process's, without the optimiser, which would cut what changes nothing."""
     v1 = tf.compat.v1
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
