@@ -55,8 +55,9 @@ class Learner:
         self.sizes = [int(np.prod(variable.shape)) for variable in self.variables]
         self._make_optimizers(self.model.optimizer)
         version, slots, rows = self._specs(self.variables), self._specs(self.slots()), tf.TensorSpec([None, None], tf.int64)
-        self.gradients = tf.function(self._mean_gradients, [version, rows], autograph=False)
         scale = tf.TensorSpec([], tf.float32)
+        self.gradients = tf.function(self._mean_gradients, [version, rows], autograph=False)
+        self.update = tf.function(self._update, [version, rows, scale], autograph=False)
         self.step_of_copy = tf.function(self._step_of_copy, [version, slots, version, rows, scale], autograph=False)
         self._appliers: dict[Sequence[int], Callable[..., list[Any]]] = {}
         self._predict = tf.function(lambda x: self.model(x, training=False), reduce_retracing=True)
@@ -223,6 +224,10 @@ class Learner:
     def mean(self, versions: Sequence[Sequence[Any]]) -> list[Any]:
         """The mean of several versions."""
         return [self._tf.reduce_mean(self._tf.stack(values), 0) for values in zip(*versions)]
+
+    def _update(self, values: list[Any], rows: Any, scale: Any) -> list[Any]:
+        """Apply the mean gradient of several batches, with a version of the variables, to all of them; their new values."""
+        return self._apply(range(len(self.variables)), self._mean_gradients(values, rows), scale)
 
     def _step_of_copy(self, values: list[Any], slots: list[Any], start: list[Any], rows: Any, scale: Any) -> tuple[list[Any], list[Any]]:
         """Make a step with a worker's own copy of the variables and of what the optimizer keeps of them; both as they are then.

@@ -35,7 +35,6 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     steps = max(int(asked.epochs * learner.samples / asked.batch), 1)
     moments = min(asked.moments, steps)
     stream = Stream(np, learner.samples, asked.seed)
-    apply = learner.applier(range(len(learner.variables)))
 
     def square_norm(rows: Any) -> Any:
         return tf.add_n([tf.reduce_sum(tf.square(tf.cast(each, tf.float64))) for each in learner.gradients_of(learner.values(), rows)])
@@ -46,7 +45,7 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
         progress(moment, moments, "moments of the training")
         at = (2 * moment + 1) * steps // (2 * moments)
         while done < at:  # plain steps, one batch each
-            values = apply(learner.gradients(values, stream.take(asked.batch)[None]), 1.0)
+            values = learner.update(values, stream.take(asked.batch)[None], 1.0)
             done += 1
         state, draws = learner.state(), np.random.default_rng([asked.seed, 1, done])
         for batch, count in ((asked.batch, asked.draws), (big, asked.big_draws)):

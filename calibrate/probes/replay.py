@@ -66,10 +66,10 @@ def replayed(np: Any, learner: Learner, stream: Stream, phase: Phase) -> Iterato
 
 def _together(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
     """All compute with the same version, and the mean of the gradients that came in time is applied."""
-    values, apply = learner.values(), learner.applier(range(len(learner.variables)))
+    values = learner.values()
     for _ in range(phase.updates):
         batches = stream.take(phase.workers * phase.batch).reshape(phase.workers, phase.batch)
-        values = apply(learner.gradients(values, batches[: phase.averaged]), phase.rate)
+        values = learner.update(values, batches[: phase.averaged], phase.rate)
         yield
 
 
@@ -148,23 +148,30 @@ def _apart(np: Any, learner: Learner, stream: Stream, phase: Phase) -> Iterator[
     readers = [Counter(versions_read) for versions_read in zip(*order.read)]
     gradients: dict[int, list[Any]] = {}
     left: Counter[int] = Counter()
+
+    def seen_by(update: int) -> list[Any]:
+        seen: dict[int, Any] = {}
+        for server, version in enumerate(order.read[update]):
+            seen |= versions[server][version]
+            readers[server][version] -= 1
+            _forget(versions[server], readers[server], version)
+        return [seen[number] for number in range(len(values))]
+
     for complete in range(phase.updates):
         for server, update in order.until(complete):
-            if update not in gradients:
-                seen: dict[int, Any] = {}
-                for other, version in enumerate(order.read[update]):
-                    seen |= versions[other][version]
-                    readers[other][version] -= 1
-                    _forget(versions[other], readers[other], version)
-                gradients[update] = learner.gradients([seen[number] for number in range(len(values))], batches[handed[update]])
-                left[update] = count
             share, present = shares[server], max(versions[server])
-            own, scale = [gradients[update][number] for number in share], np.float32(phase.rate) / np.float32(stale[update, server])
-            versions[server][present + 1] = dict(zip(share, learner.applier(share)(own, scale)))
+            rows, scale = batches[handed[update]], np.float32(phase.rate) / np.float32(stale[update, server])
+            if count == 1:  # no other server needs the gradient
+                applied_now = learner.update(seen_by(update), rows, scale)
+            else:
+                if update not in gradients:
+                    gradients[update], left[update] = learner.gradients(seen_by(update), rows), count
+                applied_now = learner.applier(share)([gradients[update][number] for number in share], scale)
+                left[update] -= 1
+                if not left[update]:
+                    del gradients[update]
+            versions[server][present + 1] = dict(zip(share, applied_now))
             _forget(versions[server], readers[server], present)
-            left[update] -= 1
-            if not left[update]:
-                del gradients[update]
         yield
 
 

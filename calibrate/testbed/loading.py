@@ -89,17 +89,10 @@ def _defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
         return table
     if mode == "apart" or is_function(model):
         return table if compute is not None else table | {"compute": {"kind": "real"}}
-    table |= {"compute": _COMPUTE} if synthetic_variables(model) is not None else _of_workload(model, batch, "setting: model")
+    table |= {"compute": _COMPUTE} if synthetic_variables(model) is not None else of_workload(model, batch, "setting: model")
     if isinstance(compute, Mapping) and isinstance(compute.get("law"), Mapping) and "kind" in compute["law"]:
         table["compute"] = {key: value for key, value in table["compute"].items() if key != "law"}  # its parameters are another law's
     return table
-
-
-def _of_workload(model: str, batch: Any, where: str, beside: Path | None = None) -> dict[str, Any]:
-    if model.startswith(("ladder", "uneven")):
-        there_are = f"there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
-        raise ScenarioError(f"{where}: {quoted(model)} is no synthetic model; {did_you_mean(model, SYNTHETIC, there_are)}")
-    return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside)
 
 
 def with_model(table: Mapping[str, Any], where: str, beside: Path | None = None) -> dict[str, Any]:
@@ -130,9 +123,15 @@ def with_model(table: Mapping[str, Any], where: str, beside: Path | None = None)
         return completed
     if is_function(model):
         if beside is not None:
-            completed["model"] = whole_path(model, beside, where)
+            file, separator, function = model.rpartition(":")
+            known = [path.absolute() for path in (beside / file, Path(file)) if separator and path.is_file()]
+            if not known:
+                raise ScenarioError(
+                    f"{where}: {quoted(model)}: there is no such file, in {beside} or here; write FILE.py:FUNCTION"
+                )  # fmt: skip
+            completed["model"] = f"{known[0]}:{function}"
         return completed | {"variables": (NOT_BUILT,)}
-    return _of_workload(model, completed.get("batch"), where, beside) | completed
+    return of_workload(model, completed.get("batch"), where, beside) | completed
 
 
 def validated_setting(table: Mapping[str, Any], source: str) -> TestbedSetting:
@@ -160,21 +159,6 @@ _ITEM_BYTES = 4
 def is_function(model: str) -> bool:
     """Tell whether a model is named as ``FILE.py:FUNCTION``."""
     return ".py" in model and not model.endswith(".toml")
-
-
-def whole_path(model: str, folder: Path, where: str) -> str:
-    """A model ``FILE.py:FUNCTION`` with the whole path of its file, which is looked up in a folder first.
-
-    Raises
-    ------
-    ScenarioError
-        There is no such file; ``where`` begins the message.
-    """
-    file, separator, function = model.rpartition(":")
-    for path in (folder / file, Path(file)) if separator else ():
-        if path.is_file():
-            return f"{path.absolute()}:{function}"
-    raise ScenarioError(f"{where}: {quoted(model)}: there is no such file, in {folder} or here; write FILE.py:FUNCTION")
 
 
 def builder_of(model: str) -> str:
@@ -239,7 +223,7 @@ def describe_model(model: str, python: str | None = None, batch: int = 32) -> tu
     )
 
 
-def of_workload(name: str, batch: int | None, where: str, beside: Path | None = None) -> dict[str, Any]:
+def of_workload(name: str, batch: Any, where: str, beside: Path | None = None) -> dict[str, Any]:
     """Keys of a testbed setting for a workload of the catalogue: ``variables``, ``compute`` and ``batch``.
 
     Variables have the workload's bytes, as float32. Compute is emulated: its mean is that
@@ -250,7 +234,7 @@ def of_workload(name: str, batch: int | None, where: str, beside: Path | None = 
     name
         A name in the catalogue, or a path that ends in ``.toml``.
     batch
-        Samples of a step; the workload's own if None, or 32 where it has none.
+        Samples of a step; the workload's own if it is no number of them, or 32 where it has none.
     where
         Option or key that asks, for messages.
     beside
@@ -261,8 +245,11 @@ def of_workload(name: str, batch: int | None, where: str, beside: Path | None = 
     ScenarioError
         There is no such workload, or its file is no good.
     """
+    if name.startswith(("ladder", "uneven")):
+        there_are = f"there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
+        raise ScenarioError(f"{where}: {quoted(name)} is no synthetic model; {did_you_mean(name, SYNTHETIC, there_are)}")
     workload = load_workload(catalog.find("workloads", name, where, beside))
-    samples = batch or workload.batch_per_replica or 32
+    samples = batch if isinstance(batch, int) and batch > 0 else workload.batch_per_replica or 32
     created = sorted(workload.variables, key=lambda variable: variable.creation_index)
     return {
         "variables": [_variable(variable, samples) for variable in created],

@@ -112,7 +112,7 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     lines = _lines(path)
     names, separator, rows = _header(path, lines)
     quantity = next(name for name in _SPEEDS if name in names)
-    held: dict[tuple[int, int | None, int | None], list[tuple[int, dict[str, float]]]] = {}
+    held: dict[tuple[int | None, ...], list[tuple[int, dict[str, float]]]] = {}
     throughputs: dict[int, str] = {}
     for count, (line, cells) in enumerate(rows, start=1):
         if count > _MOST_ROWS:
@@ -122,17 +122,15 @@ def read_points(path: Path) -> tuple[Setting, ...]:
             raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
         values = _values(f"{path}:{line}", names, cells)
         throughputs[line] = cells[names.index(quantity)]
-        key = (int(values["workers"]), _whole(values, "servers"), _whole(values, "batch"))
-        held.setdefault(key, []).append((line, values))
+        workers, servers, batch = (int(values[name]) if name in values else None for name in _WHOLE)
+        held.setdefault((workers, servers, batch), []).append((line, values))
     if not held:
         raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
     _check_thousands(path, quantity, throughputs)
     _ask_of_swapped(path, quantity, [values for repeats in held.values() for _, values in repeats])
     return tuple(
         Setting(
-            workers=key[0],
-            servers=key[1],
-            batch=key[2],
+            **dict(zip(_WHOLE, key, strict=True)),
             quantity=quantity,
             throughput=tuple(values[quantity] for _, values in repeats),
             staleness=tuple(values["staleness"] for _, values in repeats if "staleness" in values),
@@ -264,10 +262,6 @@ def _ask_of_swapped(path: Path, quantity: str, rows: Sequence[Mapping[str, float
             ReadingWarning,
             stacklevel=3,
         )
-
-
-def _whole(values: dict[str, float], name: str) -> int | None:
-    return int(values[name]) if name in values else None
 
 
 def _quoted(text: str) -> str:
