@@ -171,10 +171,10 @@ def _in_the_loop(
 def _robustly(
     residuals: Callable[[Array, Array], Array], used: Sequence[Readings], start: Array, widths: Array
 ) -> tuple[OptimizeResult, Array, list[int]]:
-    """Least squares in which no setting decides alone, and that says how far settings of a kind are off.
+    """Least squares in which no setting decides alone, and that says how large the deviations of settings of a kind are.
 
     First with the noise of repeats as the errors and a soft-L1 loss. Where the settings of a
-    kind are then off by more than their noise, their errors grow to what they are off by
+    kind then deviate by more than their noise, their errors grow to these deviations
     (median, as a standard deviation), so that what they determine gets a wider interval;
     again with a soft-L1 loss. Last, each setting's error grows by the weight that this loss
     gave it, and plain least squares follow, for a covariance that says the same.
@@ -186,20 +186,20 @@ def _robustly(
     errors
         Errors of each setting's logarithm, as in the last pass.
     far
-        Settings that are off by more than three of their kind's errors.
+        Settings that deviate by more than three of their kind's errors.
     """
     options = {"x_scale": widths, "diff_step": 1e-3}
     kinds = np.array([f"{reading.setting.mode == 'ring'} {reading.setting.link is not None}" for reading in used])
     errors = _noise_of(used)
     x = least_squares(residuals, start, loss="soft_l1", args=(errors,), **options).x
-    off = np.abs(residuals(x, errors)[: len(used)])
+    deviations = np.abs(residuals(x, errors)[: len(used)])
     for kind in set(kinds.tolist()):
         if (kinds == kind).sum() >= _FEWEST_OF_A_KIND:
-            errors[kinds == kind] *= max(_NORMAL_MEDIAN * float(np.median(off[kinds == kind])), 1.0)
+            errors[kinds == kind] *= max(_NORMAL_MEDIAN * float(np.median(deviations[kinds == kind])), 1.0)
     x = least_squares(residuals, x, loss="soft_l1", args=(errors,), **options).x
-    off = np.abs(residuals(x, errors)[: len(used)])
-    errors *= (1.0 + off**2) ** 0.25
-    return least_squares(residuals, x, args=(errors,), **options), errors, np.flatnonzero(off > _FAR).tolist()
+    deviations = np.abs(residuals(x, errors)[: len(used)])
+    errors *= (1.0 + deviations**2) ** 0.25
+    return least_squares(residuals, x, args=(errors,), **options), errors, np.flatnonzero(deviations > _FAR).tolist()
 
 
 def _noise_of(used: Sequence[Readings]) -> Array:
@@ -328,8 +328,8 @@ def fit_tcp_sharing(
             scenario = resolve(scenario_of(reading.setting, tried, cores, replications=_RUNS))
             rates = [run.updates / run.window_s for run in (replicate(scenario, each) for each in range(_RUNS))]
             # a run could have had the rate of any of the simulated ones
-            off = (measured[:, None] - np.log(rates)) / _ERROR
-            logs[number] += float(np.log(np.exp(-0.5 * off**2).mean(axis=1) + _UNLIKELY).mean())
+            relative_errors = (measured[:, None] - np.log(rates)) / _ERROR
+            logs[number] += float(np.log(np.exp(-0.5 * relative_errors**2).mean(axis=1) + _UNLIKELY).mean())
     for column, name in enumerate(_TRIED):
         logs -= 0.5 * (np.log(pairs[:, column] / PRIORS[name][0]) / log_width(name)) ** 2
     chances = np.exp(logs - logs.max())
@@ -402,7 +402,7 @@ def fit_noise(rates: Sequence[Sequence[float]]) -> Parameter | None:
 
 
 def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) -> Parameter | None:
-    """Standard deviation of what settings as a whole are off, beyond the noise in their means.
+    """Standard deviation of the errors of settings as a whole, beyond the noise in their means.
 
     Solves ``sum of min(r_i^2 / v_i, c^2) = n b`` for ``tau``, where ``r_i`` is the miss of a
     setting's mean, ``v_i = sum over j of M_ij^2 (tau^2 + e_j^2)`` its variance, ``e_j`` the

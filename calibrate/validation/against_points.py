@@ -387,7 +387,7 @@ def _data(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[s
     }  # fmt: skip
 
 
-# -- what predictions are off by ---------------------------------------------------------------
+# -- the error of predictions ------------------------------------------------------------------
 
 
 def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> tuple[Discrepancy, float] | None:
@@ -421,15 +421,15 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> tupl
     if not used or regime is None:
         return None
     squares = []
-    for row, off, reached in used:
+    for row, error, reached in used:
         residual = math.log(row.mean / row.predicted.mean)
         chance = math.log(reached.high / max(reached.low, 1e-9 * reached.high)) / (2 * Z_90)
-        squares.append(max(residual**2 - chance**2, 0.0) / off.sd**2)
+        squares.append(max(residual**2 - chance**2, 0.0) / error.sd**2)
     inside = 0.0
-    for (row, off, reached), square in zip(used, squares, strict=True):
+    for (row, error, reached), square in zip(used, squares, strict=True):
         others = _factor(math.fsum(squares) - square, len(squares) - 1)
         drawn = Estimate(mean=row.predicted.mean, low=reached.low, high=reached.high)
-        ends = widened(drawn, off.times(others))
+        ends = widened(drawn, error.times(others))
         inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
     factor = _factor(math.fsum(squares), len(squares))
     scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}

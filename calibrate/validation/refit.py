@@ -157,8 +157,8 @@ class Model:
     def residuals(self, candidates: Sequence[Candidate], logs: Array, places: Sequence[int]) -> Array:
         """Residuals of the settings at ``places``, then of the priors."""
         rates = self._rates(candidates, logs, places)
-        off = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
-        return np.array([*off, *(logs / _priors(candidates))])
+        errors = [math.log(rate / self._measured[place]) / self._sd[place] for place, (rate, _) in zip(places, rates, strict=True)]
+        return np.array([*errors, *(logs / _priors(candidates))])
 
     def weigh(self, candidates: Sequence[Candidate], logs: Array) -> None:
         """Count chance in the simulation as noise too, as large as it is under these factors."""

@@ -370,7 +370,7 @@ def _grouped(rows: Iterable[Compared], name_of: Callable[[Compared], str]) -> di
 
 
 def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_a_series: int | None = None) -> Table:
-    """Those that are furthest off of what took part in no fit, with what is known of them.
+    """The largest errors of rows that took part in no fit, with what is known of them.
 
     Parameters
     ----------
