@@ -85,8 +85,17 @@ def seen_in_figures(quantity: Quantity, values: Mapping[int | str, float], told:
         if len(values) == 1 and observed.alone and told.servers:  # one worker with servers, which is what people try first
             observed = Observed(workers=1)
         step_s = samples_of_step(observed, told) / throughput_of(quantity, value, observed, told)
-        seen.append(Seen(**dict(observed), step_s=step_s, is_average=True, source=f"--{_OPTIONS[quantity]} {count}", quantity=quantity))
+        seen.append(_averaged(observed, [step_s], f"--{_OPTIONS[quantity]} {count}", quantity))
     return seen
+
+
+def _averaged(observed: Observed, steps_s: Sequence[float], source: str, quantity: Quantity | None = None) -> Seen:
+    """A run of which averages are known, from repeats or one."""
+    error = _OF_A_NUMBER
+    if len(steps_s) > 1:
+        error = max(statistics.stdev(steps_s) / statistics.fmean(steps_s) / math.sqrt(len(steps_s)), LEAST_ERROR)
+    mean_s = statistics.fmean(steps_s)
+    return Seen(**dict(observed), step_s=mean_s, error=error, is_average=True, source=source, quantity=quantity)
 
 
 _OPTIONS: Mapping[Quantity, str] = {
@@ -124,12 +133,9 @@ def seen_in_epochs(
             "fast as predicted (give the data set's size with --dataset-size)"
         )
     seen = [
-        Seen(
-            **dict(observed[count]), step_s=value * samples_of_step(observed[count], told) / dataset_size, is_average=True,
-            source=f"--epoch {count}", quantity="epoch_s",
-        )
-        for count, value in values.items()
-    ]  # fmt: skip
+        _averaged(own, [values[count] * samples_of_step(own, told) / dataset_size], f"--epoch {count}", "epoch_s")
+        for count, own in observed.items()
+    ]
     return seen, remarks
 
 
@@ -140,12 +146,7 @@ def seen_in_points(settings: Iterable[Setting], told: Scenario, source: str) -> 
         observed = _alone_if_it_is(Observed(workers=setting.workers, servers=setting.servers, batch=setting.batch), told)
         samples = samples_of_step(observed, told)
         steps_s = [samples / rate for rate in setting.as_throughput(told).throughput]
-        seen.append(
-            Seen(
-                **dict(observed), step_s=statistics.fmean(steps_s), error=_error(steps_s), is_average=True,
-                source=f"{source}:{setting.line}", quantity=setting.quantity,
-            )
-        )  # fmt: skip
+        seen.append(_averaged(observed, steps_s, f"{source}:{setting.line}", setting.quantity))
     return seen
 
 
@@ -191,7 +192,7 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
             warnings.warn(doubt, ReadingWarning, stacklevel=2)
         remarks += [f"{run.name}: {remark}" for remark in record.remarks]
         if few:
-            seen.append(_mean_of(observed, run))
+            seen.append(_averaged(observed, [float((run.duration_s * (run.counts / run.counts.sum())).sum())], run.source))
             remarks.append(f"{run.name}: holds {counted(len(run), 'mean' if run.each != 'step' else 'step')} only, taken as they are")
         else:
             together.setdefault(observed, []).append(record)
@@ -235,12 +236,6 @@ def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
     own = together if told.workload.global_batch is not None else together // replicas
     usual = told.workload.global_batch if told.workload.global_batch is not None else told.batch
     return None if own == usual else own
-
-
-def _mean_of(observed: Observed, run: RecordedRun) -> Seen:
-    """A run of few rows as one average."""
-    weights = run.counts / run.counts.sum()
-    return Seen(**dict(observed), step_s=float((run.duration_s * weights).sum()), is_average=True, source=run.source)
 
 
 def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: bool) -> Seen:
@@ -306,10 +301,3 @@ def check_seen(seen: Sequence[Seen], told: Scenario) -> None:
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise InputError(f"{seen[place].name}: is given twice; keep one, or put repeats into a file for --run")
-
-
-def _error(repeats: Sequence[float]) -> float:
-    """Standard error of their mean, as a share."""
-    if len(repeats) < 2:
-        return _OF_A_NUMBER
-    return max(statistics.stdev(repeats) / statistics.fmean(repeats) / math.sqrt(len(repeats)), LEAST_ERROR)

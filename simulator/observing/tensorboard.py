@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Mapping
+from operator import add
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
@@ -37,6 +39,10 @@ EVENTS = OutputKind("is no run of Paceline", _is_run)
 """Runs that a new one may replace: TensorFlow's own begin with the time of a clock."""
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
+_TAGS = (
+    "step_time_s", "breakdown_s/input", "breakdown_s/compute", "breakdown_s/exposed_communication", "breakdown_s/waiting",
+    "breakdown_s/apply",
+)  # fmt: skip
 
 
 def _framed(event: Event) -> bytes:
@@ -44,6 +50,13 @@ def _framed(event: Event) -> bytes:
     data: bytes = event.SerializeToString()
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+def _event(at_s: float, step: int, values: Mapping[str, Any]) -> bytes:
+    """Scalars or histograms of a step, by their tags."""
+    named = ({"histo": value} if isinstance(value, HistogramProto) else {"simple_value": value} for value in values.values())
+    summary = Summary(value=[Summary.Value(tag=tag, **value) for tag, value in zip(values, named, strict=True)])
+    return _framed(Event(wall_time=at_s, step=step, summary=summary))
 
 
 class TensorBoard:
@@ -83,6 +96,14 @@ class TensorBoard:
         self._begin_point()
         self._begin_histograms()
 
+    def _begin_point(self) -> None:
+        self._sums = [0.0] * len(_TAGS)
+        self._steps = self._stale = self._updates = 0
+        self._opened_s = self._now_s
+
+    def _begin_histograms(self) -> None:
+        self._times, self._staleness = EventHistogram(whole=False), EventHistogram(whole=True)
+
     def __enter__(self) -> TensorBoard:
         return self
 
@@ -99,58 +120,38 @@ class TensorBoard:
             self._updates += 1
             self._staleness.add(record.staleness)
         elif isinstance(record, Step):
-            self._add(record)
-
-    def _add(self, step: Step) -> None:
-        self._ended += 1
-        self._now_s = step.end_s
-        self._steps += 1
-        duration_s = step.end_s - step.start_s
-        self._times.add(duration_s)
-        for tag, value in (
-            ("step_time_s", duration_s),
-            ("breakdown_s/input", step.input_s),
-            ("breakdown_s/compute", step.compute_s),
-            ("breakdown_s/exposed_communication", step.communication_s),
-            ("breakdown_s/waiting", step.waiting_s),
-            ("breakdown_s/apply", step.apply_s),
-        ):
-            self._sums[tag] = self._sums.get(tag, 0.0) + value
-        if self._ended % self._each == 0:
-            self._write_point()
-        if self._ended % self._each_histogram == 0:
-            self._write_histograms()
-
-    def _begin_point(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._steps = self._stale = self._updates = 0
-        self._opened_s = self._now_s
-
-    def _begin_histograms(self) -> None:
-        self._times, self._staleness = EventHistogram(whole=False), EventHistogram(whole=True)
+            self._ended += 1
+            self._now_s = record.end_s
+            duration_s = record.end_s - record.start_s
+            self._times.add(duration_s)
+            parts = record.input_s, record.compute_s, record.communication_s, record.waiting_s, record.apply_s
+            self._sums = list(map(add, self._sums, (duration_s, *parts)))
+            self._steps += 1
+            if self._ended % self._each == 0:
+                self._write_point()
+            if self._ended % self._each_histogram == 0:
+                self._write_histograms()
 
     def _write_point(self) -> None:
         if not self._steps:
             return
-        means = {tag: value / self._steps for tag, value in self._sums.items()}
+        means = {tag: value / self._steps for tag, value in zip(_TAGS, self._sums, strict=True)}
         if self._now_s > self._opened_s:
             means["throughput_samples_per_s"] = self._steps * self._batch / (self._now_s - self._opened_s)
         if self._updates:
             means["staleness"] = self._stale / self._updates
-        self._write([Summary.Value(tag=tag, simple_value=mean) for tag, mean in means.items()])
+        self._write(means)
         self._begin_point()
 
     def _write_histograms(self) -> None:
         named = ("distribution/step_time_s", self._times), ("distribution/staleness", self._staleness)
-        values = [Summary.Value(tag=tag, histo=HistogramProto(**histogram.fields())) for tag, histogram in named if histogram.count]
-        if values:
-            self._write(values)
+        self._write({tag: HistogramProto(**histogram.fields()) for tag, histogram in named if histogram.count})
         self._begin_histograms()
 
-    def _write(self, values: list[Summary.Value]) -> None:
+    def _write(self, values: Mapping[str, Any]) -> None:
         """At the number of steps that each replica has made, on average."""
-        step = -(-self._ended // self._replicas)
-        self._records.append(_framed(Event(wall_time=self._now_s, step=step, summary=Summary(value=values))))
+        if values:
+            self._records.append(_event(self._now_s, -(-self._ended // self._replicas), values))
 
 
 class ScalarFiles:
@@ -181,11 +182,7 @@ class ScalarFiles:
             There is a run of somebody else.
         """
         output = Output(self._folder / run / EVENT_FILE, EVENTS, force=self._force, argument="tensorboard")
-        records = [_framed(_FIRST)]
-        for at_s, step, values in points:
-            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
-            records.append(_framed(Event(wall_time=at_s, step=step, summary=summary)))
-        return output.write(b"".join(records))
+        return output.write(_framed(_FIRST) + b"".join(_event(*point) for point in points))
 
 
 class EventHistogram:
