@@ -63,12 +63,12 @@ class Comparison(Short):
 
     @property
     def clear(self) -> bool:
-        """Whether one of the two is faster, as far as the interval goes."""
+        """Return whether one of the two is faster, as far as the interval goes."""
         return has_effect(self.ratio)
 
 
 def rank(result: Result) -> float:
-    """What results are ranked by, the best first: the mean time of the whole job in seconds, else the throughput, negated.
+    """Key by which results are ranked, the best first: the mean time of the whole job in seconds, else the throughput, negated.
 
     Headline, figures, tables and the terminal go by it; a plan goes by its goal.
     """
@@ -109,11 +109,11 @@ def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False, bounds: G
         # ends that a short run lets fall to zero would make the ratio infinite
         low, high = rate.low / max(other.high, other.mean), rate.high / max(other.low, NOTHING * other.mean)
         return Comparison(Estimate(mean=rate.mean / other.mean, low=low, high=high))
-    mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+    rates, others = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     if bounds is None:
         bounds = gain_bounds(ours.scenario, theirs.scenario)
-    ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), bounds)
-    return Comparison(ratio, runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
+    ratio = bounded(paired_ratio(rates, others, between(ours.discrepancy, theirs.discrepancy)), bounds)
+    return Comparison(ratio, runs=len(rates), wins=wins(rates, others), losses=wins(others, rates))
 
 
 def of_more_devices(ratio: Estimate, times: float) -> Estimate:
@@ -125,21 +125,21 @@ def of_more_devices(ratio: Estimate, times: float) -> Estimate:
 
 
 def share_draws(ours: Result, theirs: Result) -> bool:
-    """Whether run i of one and run i of the other are a pair.
+    """Return whether run i of one and run i of the other are a pair.
 
     They are if seed and number of replications are the same: streams of random numbers go
     by seed, replication and name. Two workloads that were moved to different devices are
     not, since the draws of their factors come in the same order though nothing ties one
     factor to the other.
     """
-    mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+    rates, others = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     moved, moved_too = ours.moved, theirs.moved
     apart = moved is not None and moved_too is not None and moved != moved_too
-    return ours.seed == theirs.seed and len(mine) == len(his) > 1 and not apart
+    return ours.seed == theirs.seed and len(rates) == len(others) > 1 and not apart
 
 
 def has_effect(ratio: Estimate) -> bool:
-    """Whether an interval of ratios lies on one side of 1, and the mean is not 1 as far as anybody reads.
+    """Return whether an interval of ratios lies on one side of 1, and the mean is not 1 as far as anybody reads.
 
     An interval that begins at 1 says that a change does no harm: its effect is certain, its size is not.
     """
@@ -147,7 +147,7 @@ def has_effect(ratio: Estimate) -> bool:
 
 
 def never_validated(result: Result) -> bool:
-    """Whether nothing of a result's kind was compared with real runs, so that its relative error is not known."""
+    """Return whether nothing of a result's kind was compared with real runs, so that its relative error is not known."""
     scenario, applied = result.scenario, result.discrepancy
     return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 
@@ -163,7 +163,7 @@ def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[int]) -
 
 
 def is_condition(path: str) -> bool:
-    """Whether a setting, by its dotted name, is one that a training meets and nobody chooses, such as how often nodes fail."""
+    """Return whether a setting, by its dotted name, is one that nobody chooses, such as how often nodes fail."""
     return path.startswith(_CONDITIONS) and path not in _CHOSEN
 
 
@@ -290,7 +290,7 @@ _DRAWS = 8192
 
 
 class Stake(NamedTuple):
-    """What is at stake with one of several alternatives.
+    """Stake of one of several alternatives.
 
     Attributes
     ----------
@@ -312,7 +312,7 @@ class Stake(NamedTuple):
 
 
 def stakes(values: Array, runs: int, *, most: bool = False) -> list[Stake]:
-    """Of alternatives whose values were drawn together.
+    """Stakes of alternatives whose values were drawn together.
 
     Parameters
     ----------
@@ -332,11 +332,11 @@ def stakes(values: Array, runs: int, *, most: bool = False) -> list[Stake]:
     return [
         Stake(
             best=min(max(float(chance), least), 1.0 - least),
-            regret=float(its_loss.mean()),
-            share=float(its_shares.mean()),
-            where_not_best=None if won.all() else float(its_shares[~won].mean()),
+            regret=float(own_loss.mean()),
+            share=float(own_shares.mean()),
+            where_not_best=None if won.all() else float(own_shares[~won].mean()),
         )
-        for chance, its_loss, its_shares, won in zip(chances, loss, shares, winners, strict=True)
+        for chance, own_loss, own_shares, won in zip(chances, loss, shares, winners, strict=True)
     ]
 
 
@@ -381,7 +381,7 @@ def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], ste
 
 
 def fastest(results: Sequence[Result]) -> list[Stake]:
-    """What is at stake with each of several results, where more samples a second are preferred: over whole jobs where all have one."""
+    """Stakes of several results, where more samples a second are preferred: over whole jobs where all have one."""
     jobs = [result.job for result in results if result.job is not None]
     if len(jobs) == len(results):
         rates = [job.samples_per_s_of_each_replication for job in jobs]

@@ -98,7 +98,7 @@ _NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.off
 
 
 class _Alike:
-    """What was asked for, as a key: equal to others of the same content."""
+    """Key of what was asked for: equal to others of the same content."""
 
     def __init__(self, asked: Asked, progress: Progress | None = None) -> None:
         self.asked, self.progress = asked, progress
@@ -126,7 +126,6 @@ def _rates(scenario: Resolved) -> Sequence[float]:
 
 
 def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None) -> Result:
-    """Of a scenario without a job."""
     scenario = asked.resolved
     if scenario.run.memory == "refuse" and (why := does_not_fit(scenario)) is not None:
         raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
@@ -176,7 +175,7 @@ def _without_links(alone: Resolved) -> _Alike:
 
 @lru_cache(maxsize=1024)
 def _windows(alone: _Alike, count: int, engine: Engine) -> tuple[Window, ...]:
-    """Of one replica alone, in as many replications: often the same for many scenarios of a sweep, whose workers or links differ."""
+    """Windows of one replica alone: often the same for many scenarios of a sweep, whose workers or links differ."""
     shared = Shared()
     # the same streams as of all, so that what both have in common cancels in the speed-up
     return tuple(Window.of(replicate(alone.asked.resolved, replication, engine=engine, shared=shared)) for replication in range(count))

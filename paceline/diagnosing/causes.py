@@ -246,7 +246,7 @@ CAUSES: Mapping[str, Found] = {**FOUND, OUTSIDE.key: OUTSIDE}
 
 @dataclass(frozen=True)
 class Standing:
-    """What a scenario has anyway and a step waits for.
+    """A cause that the scenario has anyway.
 
     Attributes
     ----------

@@ -316,7 +316,7 @@ class _Answer:
         return answer.replaced({"sentences": tuple(sentences_of(answer))})
 
     def _changes(self, base: Result) -> Iterator[Improvement]:
-        """What changes to the configuration bring to a scenario that reproduces the run."""
+        """Gains of changes to the configuration of a scenario that reproduces the run."""
         for key, change in improved(base.scenario, base, self._run):
             if change.gain is not None and not (key == "buckets" and self._fused_already):
                 yield change
@@ -346,7 +346,7 @@ class _Answer:
     # -- causes ---------------------------------------------------------------------------
 
     def _measured(self) -> Iterator[Cause]:
-        """What was seen itself: between the steps, and before them."""
+        """Causes that were seen themselves: between the steps, and before them."""
         seen = self._seen
         each = f"{format_seconds(seen.between_s)} of each, on average"
         if seen.between_every is not None:
@@ -365,7 +365,7 @@ class _Answer:
                 yield Cause(key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0, gain=gain, remedy=remedy)
 
     def _fitted(self, least: float) -> Iterator[Cause]:
-        """What was found with at least a chance: that of all explanations that have it."""
+        """Causes that were found with at least this chance: that of all explanations that have them."""
         chances: dict[str, float] = {}
         best: dict[str, Explanation] = {}
         for own, chance in self._sets:
@@ -397,13 +397,13 @@ class _Answer:
 
     def _hidden(self, key: str, own: Explanation, text: str, chance: float, slow_s: float) -> None:
         """Say of a cause that costs the largest run nothing what it would gain beside others, or that smaller runs alone feel it."""
-        what = f"{CAUSES[key].title} (chance {format_share(chance)}; {text})"
+        cause = f"{CAUSES[key].title} (chance {format_share(chance)}; {text})"
         other = next((name for name in own.strengths if name != key), None)
         if other is None:
-            self._remarks.append(sentence(f"felt with fewer workers alone: {what}"))
+            self._remarks.append(sentence(f"felt with fewer workers alone: {cause}"))
         elif chance >= EVEN:
             gain = format_change(slow_s / (step_of(self._base) * self._scale) - 1.0)
-            hidden = f"hidden now, and felt once it is no longer so that {CAUSES[other].title}: {what}"
+            hidden = f"hidden now, and felt once it is no longer so that {CAUSES[other].title}: {cause}"
             self._remarks.append(sentence(f"{hidden}. Without both, throughput changes by {gain}"))
 
     def _without(self, own: Explanation, key: str) -> Scenario:
@@ -415,7 +415,7 @@ class _Answer:
         return scenario
 
     def _standing(self) -> Iterator[tuple[Cause, float]]:
-        """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
+        """Causes that the scenario has anyway, by what a step gains without them, and how much is a more particular cause's, in seconds."""
         told, before_s, named_s = self._base, step_of(self._told), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
         likeliest = self._sets[0][0]
@@ -458,7 +458,7 @@ class _Answer:
 
     @cached_property
     def _fused_already(self) -> bool:
-        """Whether a number that was seen contradicts other buckets as a cure: a run about as fast as with them has them already."""
+        """Return whether a run that was seen contradicts other buckets as a cure: one about as fast as with them has them already."""
         for seen, scenario in zip(self._runs.seen, self._runs.told, strict=True):
             without_s, *with_s = [step_of(each) for each in self._run([scenario, *with_buckets(scenario)]) if isinstance(each, Result)]
             best_s = min(with_s, default=without_s)
@@ -510,7 +510,7 @@ class _Answer:
 
     @staticmethod
     def _of_memory(scenario: Scenario) -> Iterator[str]:
-        """Whether memory is near its limit, where devices fall back to slower algorithms, or swap."""
+        """Remark where memory is near its limit: devices fall back to slower algorithms, or swap."""
         held = memory(scenario)
         capacity = held.tightest.capacity_bytes
         if held.refused is not None:
@@ -552,7 +552,7 @@ def _alone_s(result: Result, alone: Seen | None) -> float:
 
 
 def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], predicted_s: float, first: Sequence[Result]) -> Iterator[str]:
-    """What figures that were typed may mean in place of what they say.
+    """Questions on figures that may be in another unit than they say.
 
     Raises
     ------
@@ -572,7 +572,7 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], pred
 
 
 def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
-    """Whether one device alone is as fast as the scenario tells."""
+    """Remark where one device alone is not as fast as the scenario tells."""
     spread = spread_of(told, given_alone=False)
     apart = math.log(alone.step_s / predicted_s)
     if abs(apart) <= Z_90 * max(spread, _OF_A_RUN):

@@ -132,7 +132,7 @@ def spread_of(result: Result, *, given_alone: bool) -> float:
 
 
 def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> dict[str, tuple[float, float]]:
-    """What was seen, as numbers that a scenario predicts, each with its standard error."""
+    """Figures that were seen and that a scenario predicts, each with its standard error."""
     evidence = {"step": (math.log(seen.step_s), math.hypot(spread, seen.error))}
     if seen.compute_s:
         evidence["compute"] = math.log(statistics.fmean(seen.compute_s)), _COMPUTE
@@ -224,7 +224,7 @@ class _Search:
                 self._known[key] = _predicted(dict(key[0]), outcome)
 
     def _figures(self, strengths: Mapping[str, float]) -> Array | None:
-        """What was predicted of every figure that was seen; None where a run cannot be simulated."""
+        """Prediction of every figure that was seen; None where a run cannot be simulated."""
         predicted = [self._known.get((tuple(sorted(strengths.items())), place)) for place in range(len(self._runs.seen))]
         if any(own is None for own in predicted):
             return None

@@ -159,7 +159,7 @@ def _alone_if_it_is(observed: Observed, told: Scenario) -> Observed:
 
 
 def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Scenario) -> tuple[list[Seen], list[str]]:
-    """What was recorded of the steps of runs, each of one worker, with its count where the file does not tell it.
+    """Records of the steps of runs, each of one worker, with its count where the file does not tell it.
 
     Runs of as many workers are the workers of one training. What is not steady does not count; what is said of it is returned beside.
     The batch that a record tells is that of its run, whatever the scenario's is.
@@ -207,7 +207,7 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
 
 
 def _observed_in(count: int | str | None, run: RecordedRun, told: Scenario) -> Observed:
-    """Of how many workers a record is, and of which batch."""
+    """Number of workers and batch of a record."""
     facts = run.facts
     if count is None and facts.workers is None and facts.devices_in_all is not None:
         count = f"{facts.devices_in_all} devices"
@@ -263,7 +263,7 @@ def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: 
 
 
 def measured_in(workers: Sequence[tuple[Steadiness, NDArray[np.int64]]], steps_s: Sequence[float], *, waits: bool) -> dict[str, Any]:
-    """What :class:`Seen` holds of the workers of one training: of some rows of the record of each, and their mean steps."""
+    """Fields of :class:`Seen` of the workers of one training: of some rows of the record of each, and their mean steps."""
 
     def means(name: str) -> tuple[float, ...]:
         values = [values[np.isfinite(values)] for values in (getattr(record.run, name)[rows] for record, rows in workers)]
@@ -278,7 +278,7 @@ def measured_in(workers: Sequence[tuple[Steadiness, NDArray[np.int64]]], steps_s
 
 
 def _start_s(record: Steadiness) -> float:
-    """What the beginning took longer than steady steps, for each step of the run."""
+    """Time by which the first steps are longer than steady ones, spread over all steps of the run."""
     beyond_s = math.fsum(apart.extra_s for apart in record.apart if apart.why in ("first", "epoch"))
     return beyond_s / max(int(record.run.counts.sum()), 1)
 

@@ -292,7 +292,7 @@ def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_o
 
 
 def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) -> Iterator[Reason]:
-    """What changed when the level did."""
+    """Reasons that changed when the level did."""
     longer_s = now.mean_s - before.mean_s
     if longer_s <= 0:
         return

@@ -58,7 +58,7 @@ def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) ->
 
 
 def seen_now(scenario: Scenario, verdicts: Sequence[Verdict]) -> Seen:
-    """What is seen of the workers at present, as a diagnosis takes it."""
+    """Present steps of the workers, as a diagnosis takes them."""
     known = [(verdict.steadiness, now) for verdict in verdicts if (now := verdict.now) is not None]
     waits = not scenario.strategy.pace.asynchronous
     measured = measured_in([(record, now.rows) for record, now in known], [now.mean_s for _, now in known], waits=waits)
@@ -115,7 +115,7 @@ class Watched(Short):
 
     @property
     def state(self) -> State:
-        """Of the worst of all workers."""
+        """State of the worst of all workers."""
         states = {verdict.state for verdict in self.verdicts}
         return next((state for state in _ORDER if state in states), "unclear")
 
@@ -239,7 +239,7 @@ class WatchJournal:
             self._append(event)
 
     def said_of(self, run: str) -> list[dict[str, Any]]:
-        """What was said of a run, by its name."""
+        """Events of a run, by its name."""
         return [event for event in self.events if event.get("run") == run]
 
     def _append(self, line: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ class WatchJournal:
 
 
 def _data(line: str) -> dict[str, Any]:
-    """What is in a line; nothing where it is not whole."""
+    """Data of a line; nothing where it is not whole."""
     try:
         data = json.loads(line)
     except ValueError:
@@ -364,7 +364,7 @@ class Watch:
         return runs
 
     def _verdict(self, run: RecordedRun) -> Verdict:
-        """What is known of a run, made anew where it has grown."""
+        """Verdict on a run, made anew where it has grown."""
         size = len(run), len(run.marks), int(run.steps[-1])  # the last row may take later steps in
         known = self._verdicts.get(run.name)
         if known is None or known[0] != size:
@@ -372,7 +372,7 @@ class Watch:
         return known[1]
 
     def _doubts(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """What looks wrong and has not been said."""
+        """Doubts that have not been said."""
         for verdict in verdicts:
             name = verdict.run.name
             said = {event.get("text") for event in self._journal.said_of(name)}
@@ -382,7 +382,7 @@ class Watch:
                     yield doubt
 
     def _news(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """What has not been said of how runs go; of workers that go alike once."""
+        """Say what is new of how runs go; of workers that go alike once."""
         explain = functools.cache(lambda: explained(self._result.scenario, verdicts, self._jobs))
         new = {verdict.run.name: event for verdict in verdicts if (event := self._event(verdict))}
         for group in _alike(verdict for verdict in verdicts if verdict.since is not None):
@@ -398,7 +398,7 @@ class Watch:
             yield self._say("back", [verdict], verdicts)
 
     def _event(self, verdict: Verdict) -> str | None:
-        """What is new of a run: that it left, left for another level, or is back; None where nothing is."""
+        """News of a run: that it left, left for another level, or is back; None where there is none."""
         said = self._journal.said_of(verdict.run.name)
         was = next((event for event in reversed(said) if event["event"] in ("left", "back")), None)
         outside = was is not None and was["event"] == "left"
@@ -412,7 +412,7 @@ class Watch:
         return "back" if was is not None and outside and now.first_step > was["step"] and now.state in ("inside", "beyond") else None
 
     def _why(self, verdict: Verdict, verdicts: Sequence[Verdict], explain: Callable[[], tuple[Reason, ...]]) -> tuple[Reason, ...]:
-        """What the record shows; where that is not enough, what simulations find besides."""
+        """Reasons that the record shows; where these are not enough, also those that simulations find."""
         shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
         by_rare = verdict.now is not None and verdict.now.by == "rare"
         if verdict.doubts or verdict.state != "slower" or by_rare or any(reason.key in TELLING for reason in shown):

@@ -53,7 +53,7 @@ def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
 
 
 class Fill(NamedTuple):
-    """What is prepared before an epoch's first batch is there.
+    """Batches that are prepared before an epoch's first batch is there.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Fill(NamedTuple):
 
 
 def fill_of(scenario: Scenario, first: bool) -> Fill:
-    """What an epoch begins with: the fill of its shuffle buffer, and the first batch.
+    """Time in which an epoch fills its shuffle buffer and prepares the first batch.
 
     ``shuffle`` gives nothing before its buffer is full, or the epoch is read to its end
     (tensorflow/core/kernels/data/shuffle_dataset_op.cc); here it is filled at the rate at
@@ -138,7 +138,7 @@ def ended_by(scenario: Scenario) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Iterators:
-    """What ends together, in one run: the training goes on when the last process has ended the last of its own.
+    """Iterators that end together, in one run: the training goes on when the last process has ended the last of its own.
 
     A process ends its iterators one after the other, so that each of which the thread sleeps on waits for one turn more: all
     have begun together, and their turns are the same.
@@ -160,7 +160,7 @@ class Iterators:
 
     @classmethod
     def of_run(cls, measured: IteratorEnds, ended: tuple[int, int], draw: np.random.Generator) -> Iterators:
-        """Of one run, which draws a share that the measured counts allow for: Beta(waited + 1/2, ended - waited + 1/2), by Jeffreys."""
+        """Draw the share of one run, as the measured counts allow: Beta(waited + 1/2, ended - waited + 1/2), by Jeffreys."""
         share = float(draw.beta(measured.waited + 0.5, measured.ended - measured.waited + 0.5))
         return cls(*ended, share, draw)
 
@@ -234,7 +234,7 @@ _NOTHING = Duration(value_s=0.0, low_s=0.0, high_s=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a checkpoint costs.
+    """Cost of a checkpoint.
 
     Attributes
     ----------
@@ -298,15 +298,15 @@ class Course:
 
     @property
     def steps(self) -> float:
-        """Of the whole job."""
+        """Steps of the whole job."""
         return math.fsum(self.epochs)
 
     def evaluates(self, epoch: int) -> bool:
-        """Whether an evaluation follows an epoch, counted from 0."""
+        """Return whether an evaluation follows an epoch, counted from 0."""
         return bool(self.evaluation_every) and (epoch + 1) % self.evaluation_every == 0
 
     def writes_after(self, epoch: int) -> bool:
-        """Whether a checkpoint follows an epoch, counted from 0."""
+        """Return whether a checkpoint follows an epoch, counted from 0."""
         return bool(self.write_epochs) and (epoch + 1) % self.write_epochs == 0
 
     def written_in(self) -> Iterator[int]:
@@ -362,8 +362,8 @@ def course_of(
     # measured with one replica: a process traces the step once for each of its own (tensorflow/python/distribute/mirrored_run.py)
     times = scenario.layout.replicas_per_process
     startup, tracing, evaluating = (
-        float(given.quantile_s(float(at)) if given is not None else many * (measured or _NOTHING).quantile_s(float(at)))
-        for given, measured, many, at in zip(
+        float(own.quantile_s(float(at)) if own is not None else many * (measured or _NOTHING).quantile_s(float(at)))
+        for own, measured, many, at in zip(
             (job.startup, job.tracing, job.evaluation_tracing),
             (known.startup, known.tracing, known.evaluation_tracing),
             (1, times, times),
@@ -434,7 +434,7 @@ _LEAST_S = 1e-6
 
 
 def writing_of(scenario: Resolved) -> Writing | None:
-    """What a checkpoint costs, as far as it does not depend on how often it is written; None where there is none.
+    """Cost of a checkpoint, as far as it does not depend on how often it is written; None where there is none.
 
     Of whole copies one process writes (the chief); where the state is spread over servers or devices, each of their nodes writes
     its part at the same time, and each device copies its own. Every node reads again what its devices hold, all at the same time.
@@ -530,7 +530,7 @@ def _spread(scenario: Resolved) -> _Spread:
 
 
 def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, float, float]]:
-    """What devices hold of a checkpoint: 32-bit variables and their slots.
+    """Parts of a checkpoint that devices hold: 32-bit variables and their slots.
 
     In mixed precision variables in 32 bits belong to the slots, and are shared as they are.
 
@@ -584,7 +584,7 @@ def nodes_of(scenario: Scenario) -> int:
 
 
 def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iterator[tuple[str, int, float]]:
-    """What fails with a mean time: its name, how many there are, and the mean time between faults of one.
+    """Kinds of faults that come with a mean time: name, how many there are, and the mean time between faults of each.
 
     Without ``workers`` what holds servers alone.
     """

@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a fault does.
+    """Effect of a fault.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: st
 
 
 def _lives(preemption: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:
-    """Of each node one life after the other; the first begins with the job."""
+    """Lives of each node, one after the other; the first begins with the job."""
     shape = preemption.shape if preemption.shape is not None else shape
     scale_s, most_s = mean_s / math.gamma(1.0 + 1.0 / shape), math.inf if preemption.most_s is None else preemption.most_s
     lives = streams.rows("lives of nodes", np.arange(count), lambda rng, size: rng.weibull(shape, size))
@@ -174,7 +174,7 @@ def _renewals(what: str, count: int, mean_s: float, shape: float, streams: Strea
 
 
 def effect_of(scenario: Scenario, fault: Arrival) -> Effect:
-    """What a fault does to a way of training.
+    """Effect of a fault on a way of training.
 
     Parameters hold the state of a training without servers in every replica, but TensorFlow's collectives end with an error on all
     of them when one is missing, so that all begin again with the last checkpoint, unless the job is elastic. With parameter

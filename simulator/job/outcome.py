@@ -111,7 +111,7 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
 
 
 def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
-    """What a reader must know of a job beside what is said of its steps: waits that nobody has measured."""
+    """Warnings of a job beside those of its steps: waits that nobody has measured."""
     known, asked = scenario.workload.overheads, scenario.job
     if asked is None or not scenario.waits_for_iterators or (known is not None and known.iterators is not None):
         return
@@ -197,7 +197,7 @@ def _cost_usd(scenario: Resolved, finished: Sequence[Ended], times: Estimate, re
 
 
 def _share_of_steps(end: Ended) -> float:
-    """Of the run's time; where a fault ends it at once, all."""
+    """Share of the run's time; where a fault ends it at once, 1."""
     return end.parts.of_steps / end.time_s if end.time_s else 1.0
 
 
@@ -217,7 +217,7 @@ def _crews(scenario: Resolved, faults: Faults, rates_of: Rates) -> Callable[[int
 
     @cache
     def rates_without(missing: int) -> Sequence[float]:
-        """Of the same training by fewer workers, each with the batch that it has."""
+        """Rates of the same training by fewer workers, each with the batch that it has."""
         strategy = scenario.strategy.fewer((workers - missing) * layout.replicas_per_process, layout.ranks)
         try:
             strategy.check_layout(scenario.cluster)
@@ -260,7 +260,7 @@ _LOOKED_AT = 10_000
 
 
 def _mean_course(courses: Sequence[Course]) -> Course:
-    """What is the same in all of them, and the means of what is not."""
+    """The course with means of what differs between courses."""
     means: dict[str, Any] = {name: _mean(courses, attrgetter(name)) for name in _SECONDS}
     # steps between checkpoints, as steps of mean length; 0 where they come after epochs
     write_steps = max(round(_interval_s(courses) / means["step_s"]), 1.0) if courses[0].write_steps else 0.0

@@ -360,7 +360,7 @@ class Renewal:
         self._down = False
 
     def _happen(self) -> float:
-        """What is next happens; until when nothing is trained because of it."""
+        """Let the next event happen; return until when nothing is trained because of it."""
         now, faults, course = self._now, self._crew.faults, self._course
         if self._back and self._back[0][0] <= now:
             back_s, worker = heapq.heappop(self._back)
@@ -393,7 +393,7 @@ class Renewal:
 
     @property
     def _keeps_state(self) -> bool:
-        """Whether what workers train is kept by others than them."""
+        """Return whether others than the workers keep what these train."""
         return not self._crew.effect_of(Arrival(0.0, "worker", 0)).rolls_back
 
     def _steps_to(self, place: _Place) -> float:
@@ -401,7 +401,7 @@ class Renewal:
 
     @property
     def _read_s(self) -> float:
-        """Of the last checkpoint; before the first nothing is read."""
+        """Seconds to read the last checkpoint; before the first nothing is read."""
         return self._course.writing.restore_s if self._course.writing is not None and self._steps_to(self._safe) else 0.0
 
     def _fault(self, fault: Arrival) -> float:

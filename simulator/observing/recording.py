@@ -75,11 +75,11 @@ class Recording:
 
     @property
     def cut(self) -> bool:
-        """Whether the run's steps consist of micro-batches (``Strategy.cuts_batches``); False without a scenario."""
+        """Return whether the run's steps consist of micro-batches (``Strategy.cuts_batches``); False without a scenario."""
         return self._scenario is not None and self._scenario.strategy.cuts_batches
 
     def name_of(self, replica: int) -> str:
-        """What a replica is called; empty: by its number alone."""
+        """Name of a replica; empty: it has its number alone."""
         return self._model.name_of_rank(replica) if self._model is not None else ""
 
     def beside(self, replica: int) -> Sequence[int]:
@@ -154,7 +154,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """What made one step of one replica as long as it was.
+    """Path of work that made one step of one replica as long as it was.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ _MOST_NAMED = 6
 
 
 def bound_of_step(path: CriticalPath) -> str:
-    """What bounds a step, in words.
+    """Say what bounds a step.
 
     Such as ``Step 12 of worker 3 took 412 ms: 52% pull from server 0, 24% compute on
     worker 3, 20% push to server 1, 4% service at server 1; the pull from server 0 bounds it.``
@@ -356,7 +356,6 @@ _Heard = tuple[float, float, Transfer]
 
 
 def _heard(recording: Recording) -> dict[int, list[_Heard]]:
-    """What each rank hears, in the order of time."""
     last: dict[tuple[str, float, int], Transfer] = {}  # of each collective, how the last one came to it; all of it have the same cause
     for transfer in recording.transfers:
         key = transfer.name, transfer.arrived_s, transfer.cause
@@ -376,7 +375,7 @@ def _heard(recording: Recording) -> dict[int, list[_Heard]]:
 def _piece_by_piece(
     step: Step, spans: Sequence[Span], heard: Sequence[_Heard], had_s: Sequence[float], work: Mapping[int, Work]
 ) -> list[Stood]:
-    """Of models that are cut: from when a rank computes no longer, or had the last that it heard of, until what it hears next had begun."""
+    """Stand-still of ranks of cut models: from the end of compute, or of the last message, until the next message had begun."""
     own = _between(spans, step.start_s, step.end_s, lambda span: span.end_s)
     fed_s = max(_between(had_s, step.start_s, step.end_s), default=step.start_s)
     begins = [*((span.start_s, (_BROUGHT.get(span.kind, ""), span.which)) for span in own), (step.end_s, None)]
@@ -407,7 +406,7 @@ def _in_step(
     fed_s: Sequence[float],
     work: Mapping[int, Work],
 ) -> Iterator[Stood]:
-    """What held a step up; computes and pushes of the replica in the order in which they ended, pulls in that in which they were sent."""
+    """Stand-still of a step; computes and pushes of the replica in the order in which they ended, pulls in that in which they were sent."""
     start_s = free_s = step.start_s
     first = bisect_left(pulls, start_s, key=lambda pull: pull.sent_s)
     released = work.get(pulls[first].sender) if first < len(pulls) and pulls[first].sent_s < step.end_s else None
@@ -449,7 +448,7 @@ def _whose(work: Work) -> int | None:
 
 
 def _made(cause: int, work: Mapping[int, Work]) -> _Made | None:
-    """What was made for those who go on because of a piece of work: the first thing before it that is no message and no service."""
+    """Find what was made for those who go on because of a piece of work: the first before it that is no message and no service."""
     served = False
     while (ended := work.get(cause)) is not None:
         if isinstance(ended, Transfer):

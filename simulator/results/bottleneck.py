@@ -57,7 +57,7 @@ _OF = {
 
 
 def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchange]) -> Bottleneck | None:
-    """What the communication is that nothing hides: of those exchanges that can make it up, the longest.
+    """Name the communication that nothing hides: of those exchanges that can make it up, the longest.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _capital(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Simulated:
-    """What is known of a simulated step: see :func:`bottleneck`."""
+    """A simulated step: see :func:`bottleneck`."""
 
     scenario: Scenario
     parts: Breakdown
@@ -328,7 +328,7 @@ class _Simulated:
         return limit_of_exchanges(taken, share * self.parts.total, self.exchanges) or self._of_messages(share, taken)
 
     def _of_stages(self) -> Bottleneck | None:
-        """What the time stands for in which stages wait for each other; none where it is that copies wait for the slowest."""
+        """The limit that waiting of stages for each other stands for; None where copies wait for the slowest instead."""
         share, stages, bubble = self.share_of("waiting"), self.stages, self.scenario.strategy.model_parallel(self.scenario).bubble
         if not stages or bubble is None:
             return None
@@ -387,7 +387,7 @@ class _Simulated:
 
 
 def _computing(scenario: Scenario, taken: str) -> str:
-    """What is said of compute, also on devices that several replicas share."""
+    """Sentence on compute, also on devices that several replicas share."""
     each = scenario.cluster.replicas_per_device
     if each == 1:
         return f"The devices compute for {taken}; a faster device or a smaller model would help most."
@@ -404,7 +404,7 @@ def _server(reason: str) -> Bottleneck:
 
 
 def _holds_server(scenario: Scenario, link: PortName) -> bool:
-    """Whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
+    """Return whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
     if link.owner.kind in ("server node", "server"):
         return True
     if not scenario.layout.servers_beside:
@@ -425,7 +425,7 @@ def _lighter(scenario: Scenario) -> str:
 
 
 def _help_with_input(scenario: Scenario, rest_s: float) -> str:
-    """What would shorten the waiting for input, as the end of a sentence; ``rest_s``: mean seconds of a step without it."""
+    """Remedy of waiting for input, as the end of a sentence; ``rest_s``: mean seconds of a step without it."""
     pipeline, prepared = scenario.input, pipelines(scenario)
     if pipeline is None or prepared is None:
         return "prepare batches faster or in parallel"

@@ -71,7 +71,6 @@ def usd_per_hour(scenario: Scenario) -> float | None:
 
 
 def _of_all_nodes(scenario: Scenario, of_node: Callable[[Price], float | None]) -> float | None:
-    """What all nodes take together; None where that of one is not known."""
     total = 0.0
     for nodes, price in paid_for(scenario):
         each = None if price is None else of_node(price)
@@ -189,7 +188,7 @@ def _billed_usd(price: Price, time_s: float, startup_s: float) -> float:
 
 
 def is_paid_in_advance(scenario: Scenario) -> bool:
-    """Whether some of its nodes are bought or reserved, at a price of an hour that follows from that."""
+    """Return whether some of its nodes are bought or reserved, at a price of an hour that follows from that."""
     return any(price is not None and price.is_worked_out for _, price in paid_for(scenario))
 
 
@@ -250,7 +249,7 @@ def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float
 
 
 def bills_exactly(scenario: Scenario) -> bool:
-    """Whether the time of a training is what is billed: without start-up, minimum and steps."""
+    """Return whether the time of a training is billed as it is: without start-up, minimum and steps."""
     return all(price is None or price.bills_exactly for _, price in paid_for(scenario))
 
 

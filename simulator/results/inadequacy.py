@@ -130,7 +130,7 @@ def _known() -> _Regimes:
 
 @lru_cache(maxsize=1)
 def regimes() -> Mapping[Regime, Discrepancy]:
-    """What predictions of every regime are off by."""
+    """Discrepancy of predictions of every regime."""
     return {each.name: each for each in _known().regimes}
 
 
@@ -174,7 +174,7 @@ def regime_of(scenario: Scenario) -> Regime | None:
 
 
 def _known_by_sort(scenario: Scenario, kind: str) -> str:
-    """What links that nobody measured are; servers beside workers that compute on the hosts' own processors are another matter."""
+    """Kind of links that nobody measured; servers beside workers that compute on the hosts' own processors are another matter."""
     if kind == CUT:
         return CATALOGUE
     if scenario.servers and scenario.cluster.device_is_host:
@@ -185,7 +185,7 @@ def _known_by_sort(scenario: Scenario, kind: str) -> str:
 
 
 def is_borrowed(scenario: Scenario) -> bool:
-    """Whether nothing of its kind was ever held against runs, so that its regime is that of the nearest kind.
+    """Return whether nothing of its kind was ever compared with runs, so that its regime is that of the nearest kind.
 
     Workers without servers that reduce nothing among all of them exchange over
     the same links as those of an all-reduce.
@@ -195,7 +195,7 @@ def is_borrowed(scenario: Scenario) -> bool:
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
-    """What predictions of this scenario are off by: its own, or that of its regime; None where there is none.
+    """Discrepancy of predictions of this scenario: its own, or that of its regime; None where there is none.
 
     A link that was measured says nothing of compute, which is no better known than with links of a catalogue.
     """
@@ -382,7 +382,7 @@ _Graded = tuple[Literal["checked", "interpolation", "uncovered"], str]
 
 
 def coverage(scenario: Resolved) -> tuple[Coverage, ...]:
-    """What speaks for a prediction of this scenario, resolved, aspect by aspect."""
+    """Return what supports a prediction of this scenario, resolved, aspect by aspect."""
     grade, text = _of_the_batch(scenario)
     aspects = [Coverage(about="batch", grade=grade, text=text)]
     aspects += [Coverage(about="device", grade="uncovered", text=text) for text in _of_the_device(scenario)]
@@ -438,7 +438,7 @@ def _of_the_workers(scenario: Resolved) -> _Graded | None:
 
 
 def _by_the_regime(scenario: Resolved) -> str:
-    """What was compared with real runs where no listed kind has all that a scenario has: what its intervals rest on."""
+    """Sentence on what its intervals rest on, where no listed kind has all that a scenario has."""
     regime = regime_of(scenario)
     known = None if regime is None or is_borrowed(scenario) else regimes().get(regime)
     if known is None or known.checked is None:

@@ -55,7 +55,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, run: Measured) -> Self:
-        """That of a replication."""
+        """The window of a replication."""
         return cls(run.steps, run.window_s)
 
 
@@ -162,7 +162,7 @@ def _at_most(linear: float, values: Sequence[float], relative_error: RelativeErr
 
 
 def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
-    """What all devices together can do at most, in throughputs of the one replica that speed-up is counted against.
+    """Most that all devices together can do, in throughputs of the single-replica baseline.
 
     Devices that do the same work each can lose time together and gain none, for as long as any of them may be slow: their speeds
     are added. Parameter servers take the update from the step, which one replica alone makes itself.
@@ -178,7 +178,7 @@ def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
 
 
 def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDiscrepancy | None:
-    """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
+    """Discrepancy as it reaches the throughput of these replications; None where there is none."""
     return applied_discrepancy(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
 
 
@@ -223,7 +223,7 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
 
 
 def _staleness(scenario: Resolved, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
-    """Of all updates; of a pipeline whose stages apply gradients that are ``late`` updates late, each stage's part counts as one."""
+    """Staleness of all updates; of a pipeline whose stages apply gradients ``late`` updates late, each stage's part counts as one."""
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
     workers = GroupedCounts(scenario.ranks) if runs[0].worker_staleness is not None else None
@@ -283,7 +283,6 @@ def _breakdown(runs: Sequence[Measured]) -> Breakdown:
 
 
 def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
-    """Of a pipeline, what its stages have and do."""
     parts = [run.parts_by_routine_s for run in runs if run.parts_by_routine_s is not None]
     if not parts:
         return ()
@@ -308,7 +307,7 @@ def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
 
 
 def _utilisation(runs: Sequence[Measured]) -> tuple[Utilisation, PortName | None]:
-    """What was in use, and what the busiest link is."""
+    """Shares in use, and the busiest link."""
     window_s = math.fsum(run.window_s for run in runs)
     total = Measured()
     for run in runs:

@@ -27,7 +27,7 @@ class LeftOut(Spec):
 
 
 def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
-    """What throughput, time and cost of a scenario do not hold, each with the reason.
+    """List what throughput, time and cost of a scenario do not hold, each with the reason.
 
     >>> from simulator.catalogue.loading import load_scenario
     >>> [each.name for each in left_out(load_scenario("ring"))]
@@ -70,7 +70,7 @@ _IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
 
 
 def misread(scenario: Scenario) -> Iterator[Warned]:
-    """What a reader should look at again, since the scenario may say something else than was meant."""
+    """Warn of keys that may say something else than was meant."""
     for path, value, why in (*_of_the_cluster(scenario), *_of_the_strategy(scenario), *_of_the_rest(scenario)):
         yield Warned.of("no-effect", _plain(value), f"{path} = {_shown(value)} has no effect: {why}", path)
     for path, times, of_what, meant in _multiples(scenario):

@@ -65,13 +65,12 @@ class _Measuring(Spec):
 
 @lru_cache(maxsize=1)
 def _measured() -> Mapping[str, _Left]:
-    """What measuring leaves open, by quantity."""
     path = own_file("measuring.toml")
     return {each.quantity: each for each in validated(_Measuring, read_toml(path), str(path)).left}
 
 
 class Width(NamedTuple):
-    """What the interval of a result's throughput is made of, and what would narrow it.
+    """Parts of the interval of a result's throughput, and measurements that would narrow it.
 
     Attributes
     ----------
@@ -90,7 +89,7 @@ class Width(NamedTuple):
 
 
 def width_of(result: Result) -> Width:
-    """That of a result, worked out from its runs and what they drew; nothing where its single runs are not known.
+    """Return the width of a result, worked out from its runs and what they drew; nothing where its single runs are not known.
 
     It is no part of the result, since it takes longer than a short simulation.
     """
@@ -106,7 +105,7 @@ def _width_of(this: Itself[Result]) -> Width:
     achieved = as_workers(with_nominal_defaults(scenario))
 
     def applying(changed: Resolved) -> AppliedDiscrepancy | None:
-        """What the model is off by, were the scenario another one."""
+        """Discrepancy, were the scenario another one."""
         return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
 
     logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
@@ -281,7 +280,7 @@ def _regime_about(scenario: Resolved) -> str | None:
 
 
 def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """What tensors and bytes cost hosts, where practice alone says so."""
+    """Costs of tensors and bytes on hosts, where measured defaults alone say so."""
     names = [name for name in HOSTS if name in spreads]
     if names and scenario.servers and is_carried(scenario):
         line = f"paceline calibrate-server --peer HOST:PORT --name {_name(scenario.cluster.name)} --cluster {_file(scenario.cluster.name)}"
@@ -319,7 +318,6 @@ def _from_fits(names: Sequence[str], spreads: Mapping[str, float]) -> dict[str, 
 
 
 def _fits(names: Sequence[str]) -> str:
-    """What such measurements left open."""
     texts = [f"{name} to {format_share(_measured()[name].sd)}" for name in names]
     fits = dict.fromkeys(_measured()[name].fits for name in names)
     return f"such measurements knew {listed(texts)} (a standard deviation; median of {listed([str(count) for count in fits])} fits)"

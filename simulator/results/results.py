@@ -41,7 +41,7 @@ from simulator.spec.workload import DeviceTransfer
 
 
 class Outcome(Short, Checksummed):
-    """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
+    """Outcome of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     scenario_hash: str = Field(description="hash of what is simulated: equal hashes, equal results")
@@ -63,7 +63,7 @@ class Outcome(Short, Checksummed):
         return {name: column.read(self, facts) for name, column in COLUMNS.items()}
 
     def _facts(self) -> dict[str, Any]:
-        """What columns show besides attributes, by the first part of what they are of."""
+        """Values that columns show besides attributes, by the first part of ``Column.of``."""
         scenario = self.scenario
         strategy, run = scenario.strategy, scenario.run
         return {
@@ -168,7 +168,7 @@ class Result(Outcome):
 
     @property
     def extrapolated(self) -> bool:
-        """Whether any aspect of it is covered by nothing that was measured."""
+        """Return whether any aspect of it is covered by nothing that was measured."""
         moved = any(part.about == "device" and part.grade == "uncovered" for part in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
@@ -191,7 +191,7 @@ class Failed(Spec):
 
 
 class Failure(Outcome):
-    """What a sweep writes in place of the result of a scenario that could not be simulated."""
+    """Line that a sweep writes in place of the result of a scenario that could not be simulated."""
 
     see: ClassVar[str] = ".failed has the reason, .scenario what was simulated"
 

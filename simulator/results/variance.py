@@ -44,7 +44,7 @@ class Contributed(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """What the variance over runs is made of.
+    """Parts of the variance over runs.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ def warnings_of(
 
 
 def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
-    """What no measurement supports, and what predictions of this kind came out at on the nearest runs."""
+    """Aspects that no measurement supports, and how far predictions of this kind were from the nearest runs."""
     load = scenario.workload
     paths: dict[str, tuple[str, float]] = {"workers": ("strategy.workers", scenario.replicas)}
     if load.calibrated is not None:  # else that is warned about; a device is where the workload was moved to it
@@ -80,9 +80,9 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
         yield Warned.of("not-by-fit", scenario.strategy.kind, text)
 
 
-def _outside(path: str, value: float, limits: tuple[float, float], what: str) -> Iterator[Warned]:
+def _outside(path: str, value: float, limits: tuple[float, float], quantity: str) -> Iterator[Warned]:
     if not limits[0] <= value <= limits[1]:
-        text = f"{what} ({value:g}) lies outside what was calibrated ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
+        text = f"{quantity} ({value:g}) lies outside what was calibrated ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
         yield Warned.of("outside-calibration", value, text, path, limits)
 
 
@@ -127,15 +127,15 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
         yield Warned.of("not-calibrated", load.name, text)
         return
     if load.global_batch is not None and scenario.replicas > 1:
-        what = "batch of the single replica that speed-up is counted against"
-        yield from _outside("workload.global_batch", load.global_batch, known.batch, what)
+        baseline = "batch of the single replica that speed-up is counted against"
+        yield from _outside("workload.global_batch", load.global_batch, known.batch, baseline)
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
 
 
 def _on_the_spread(load: Workload) -> str:
-    """What becomes of the measured spread of steps whose times the scenario sets."""
+    """Words on the measured spread of steps whose times the scenario sets."""
     parts = {name.partition(".")[0] for name in load.overridden}
     passes = parts & {"forward", "backward"}
     if not passes or "jitter" in parts:
@@ -276,14 +276,14 @@ def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _without_effect(scenario: Resolved) -> Iterator[Warned]:
-    """What the cluster says and this scenario does not feel."""
+    """Keys of the cluster that this scenario does not feel."""
     cluster, transport, reduction = scenario.cluster, scenario.cluster.transport, scenario.strategy.reduction
     at_once = reduction is not None and scenario.run.detail != "messages" and scenario.worker_nodes > 1
     if at_once and transport.discipline != "fair":
-        what = f"discipline = {transport.discipline!r}"
+        discipline = f"discipline = {transport.discipline!r}"
         yield Warned.of(
-            "transport-not-felt", what, f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no "
-            'effect on it; run.detail = "messages" simulates them',
+            "transport-not-felt", discipline, f"this all-reduce is evaluated without its single messages, so {discipline} of "
+            'cluster.transport has no effect on it; run.detail = "messages" simulates them',
         )  # fmt: skip
     if cluster.overlap_slowdown and scenario.strategy.sending(scenario).apart:
         text = "nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect"

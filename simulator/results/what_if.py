@@ -272,7 +272,7 @@ def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
 def gains_of(
     scenario: Resolved, parts: list[Part], waited: float, replications: Sequence[int], simulated: Callable[[Resolved, int], float]
 ) -> Gains | None:
-    """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
+    """Gain of each part if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
     Parameters
     ----------
