@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paceline.cli.showing_results import show_measurements
+from paceline.cli.showing_results import measurements
+from paceline.cli.terminal import Part, Styled, display
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
@@ -27,10 +28,9 @@ from simulator.base.text import counted, format_hourly, listed
 from simulator.results.misread import left_out_in_words
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from paceline.planning.advice import Advice
     from simulator.base.table import Table
+    from simulator.results.results import Result
 
 _FRONT = 8
 _MOST_REFUSED = 2
@@ -55,137 +55,115 @@ _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 def show_plan(plan: Plan, *, details: bool = False) -> None:
     """The answer in sentences and a table; with ``details`` also all that stands behind it."""
-    from rich.text import Text
+    display(*_plan(plan, details=details))
 
-    from paceline.cli.terminal import printer
 
-    console = printer()
-    for sentence in filter(None, (*plan.sentences, plan.why, plan.best_way)):
-        console.print(Text(sentence))
+def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
+    yield from filter(None, (*plan.sentences, plan.why, plan.best_way))
     if plan.left_out:
-        console.print(Text(f"Not in these figures: {left_out_in_words(plan.left_out)}."))
-    console.print()
+        yield f"Not in these figures: {left_out_in_words(plan.left_out)}."
+    yield ""
     first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
     if details:
-        _candidates(console, plan, first, (plan.chosen, *plan.runners_up))
-        _details(console, plan)
+        yield from _candidates(plan, first, (plan.chosen, *plan.runners_up))
+        yield from _details(plan)
     else:
-        _candidates(console, plan, first, _compared(plan))
-        missing = [(answer.cluster, answer.text) for answer in plan.clusters if answer.best is None]
-        missing += [(answer.strategy, answer.text) for answer in plan.strategies if answer.best is None]
-        for name, text in missing:
-            console.print(Text(f"{name}: {text}"))
-    _payments(console, plan, details=details)
-    _refused(console, plan, None if details else _MOST_REFUSED)
-    for warning in plan.chosen.result.warnings:
-        console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
+        yield from _candidates(plan, first, _compared(plan))
+        yield from (f"{answer.cluster}: {answer.text}" for answer in plan.clusters if answer.best is None)
+        yield from (f"{answer.strategy}: {answer.text}" for answer in plan.strategies if answer.best is None)
+    yield from _payments(plan, details=details)
+    told = {answer.strategy for answer in plan.strategies if answer.best is None}  # why, beside its name
+    reasons = refused_once(refused for refused in plan.refused if refused.asked not in told)
+    yield from _refused(reasons, None if details else _MOST_REFUSED)
+    yield from _warnings(plan.chosen.result)
     if not details:
-        console.print("\n--details prints what stands behind this; --report FILE.html draws it.", style="dim")
+        yield Styled("\n--details prints what stands behind this; --report FILE.html draws it.", "dim")
 
 
 def show_advice(advice: Advice) -> None:
     """What to do in sentences, and every configuration in a table."""
-    from rich.text import Text
-
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    for text in advice.sentences:
-        console.print(Text(text))
-    console.print()
     table = advice.table()
     rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
-    _show(console, replace(table, rows=rows), _ADVICE)
-    console.print(Text("* the advice; each with the buckets that are best for it"), style="dim")
-    _refused_in_words(console, advice.refused, _MOST_REFUSED)
-    for warning in advice.rows[advice.best].result.warnings:
-        console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
+    display(
+        *advice.sentences,
+        "",
+        *_shown(replace(table, rows=rows), _ADVICE),
+        Styled("* the advice; each with the buckets that are best for it", "dim"),
+        *_refused(advice.refused, _MOST_REFUSED),
+        *_warnings(advice.rows[advice.best].result),
+    )
+
+
+def _warnings(result: Result) -> Iterator[Styled]:
+    return (Styled(f"warning: {warning.text} ({warning.code})", "yellow") for warning in result.warnings)
 
 
 def _compared(plan: Plan) -> list[Candidate]:
     """The answer, its runners-up, and the best on each cluster, by each strategy and of each way of training, each once."""
     answers: tuple[ClusterAnswer | StrategyAnswer | WayAnswer, ...] = (*plan.clusters, *plan.strategies, *plan.ways)
-    return list(
-        {
-            candidate.key: candidate for candidate in (plan.chosen, *plan.runners_up, *(answer.best for answer in answers)) if candidate
-        }.values()
-    )
+    best = (plan.chosen, *plan.runners_up, *(answer.best for answer in answers))
+    return list({candidate.key: candidate for candidate in best if candidate}.values())
 
 
-def _details(console: Console, plan: Plan) -> None:
+def _details(plan: Plan) -> Iterator[Part]:
     """Clusters, strategies, ways of training, cost against time, improvements, and every note."""
-    from rich.text import Text
-
     tables = {table.name: table for table in plan_tables(plan)}
     if (table := tables.get("plan-clusters")) is not None:
         answers = [(each.cluster, each.best, each.text) for each in plan.clusters]
-        _best_of_each(console, table, (*_FIGURES, "nodes"), answers, placed="cluster")
+        yield from _best_of_each(table, (*_FIGURES, "nodes"), answers, placed="cluster")
     if (table := tables.get("plan-strategies")) is not None:
         columns = [name for name in _FIGURES if name != "usd_per_hour"]
-        _best_of_each(console, table, columns, [(each.strategy, each.best, each.text) for each in plan.strategies])
+        yield from _best_of_each(table, columns, [(each.strategy, each.best, each.text) for each in plan.strategies])
     if (table := tables.get("plan-ways")) is not None:
-        _best_of_each(console, table, _WAYS, [(each.way, each.best, each.text) for each in plan.ways], placed="way")
+        yield from _best_of_each(table, _WAYS, [(each.way, each.best, each.text) for each in plan.ways], placed="way")
     if note := time_note(plan.candidates, plan.goal):
-        console.print(Text(f"{note}\n"))
+        yield f"{note}\n"
     if len(plan.pareto) > 1:
         axes = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
-        _candidates(console, plan, f"Pareto front of those simulated, {axes}{more}", plan.pareto[:_FRONT], compared=False)
-    _improvements(console, plan, tables.get("plan-improvements"))
-    console.print(width_table(plan.chosen.result).to_rich())
-    show_measurements(console, plan.chosen.result)
-    console.print()
-    for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
-        console.print(Text(text))
-    for thing in plan.left_out:
-        console.print(Text(f"not in these figures: {thing.name}: {thing.text}"), style="dim")
-    for text in plan.notes:
-        console.print(Text(f"note: {text}"), style="dim")
+        yield from _candidates(plan, f"Pareto front of those simulated, {axes}{more}", plan.pareto[:_FRONT], compared=False)
+    if (table := tables.get("plan-improvements")) is not None:
+        yield from _improvements(plan, table)
+    yield width_table(plan.chosen.result)
+    yield from measurements(plan.chosen.result)
+    yield ""
+    yield from filter(None, (workers_note(plan), servers_note(plan), work_note(plan)))
+    yield from (Styled(f"not in these figures: {thing.name}: {thing.text}", "dim") for thing in plan.left_out)
+    yield from (Styled(f"note: {text}", "dim") for text in plan.notes)
 
 
-def _refused(console: Console, plan: Plan, most: int | None) -> None:
-    """What cannot be, each reason once, with the number of configurations that share it."""
-    told = {answer.strategy for answer in plan.strategies if answer.best is None}  # why, beside its name
-    _refused_in_words(console, refused_once(refused for refused in plan.refused if refused.asked not in told), most)
-
-
-def _refused_in_words(console: Console, reasons: Sequence[Refused], most: int | None) -> None:
-    """Each reason, up to a number of them."""
-    from rich.text import Text
-
+def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
+    """What cannot be, each reason once, with the number of configurations that share it; up to a number of them."""
     for reason in reasons[:most]:
-        console.print(Text(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}"), style="yellow")
+        yield Styled(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}", "yellow")
     if most is not None and len(reasons) > most:
         rest = sum(reason.configurations for reason in reasons[most:])
-        console.print(f"refused, {rest:,} more for {len(reasons) - most} other reasons (--details)", style="yellow")
+        yield Styled(f"refused, {rest:,} more for {len(reasons) - most} other reasons (--details)", "yellow")
 
 
-def _show(console: Console, table: Table, names: Sequence[str]) -> None:
+def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
     """Those columns of a table, in its order, that have a value there."""
     short = table.narrow(*(column.name for column in table.columns if column.name in names))
     columns = tuple(replace(column, kind="compact") if column.name in _NARROW else column for column in short.columns)
-    console.print(replace(short, columns=columns).to_rich())
+    yield replace(short, columns=columns)
     if any(column.name.endswith("_low") for column in short.columns):
-        console.print("low, high: the 90% prediction interval", style="dim")
+        yield Styled("low, high: the 90% prediction interval", "dim")
 
 
-def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[Candidate], *, compared: bool = True) -> None:
+def _candidates(plan: Plan, title: str, candidates: Sequence[Candidate], *, compared: bool = True) -> Iterator[Part]:
     """Figures of each candidate, and below the table what else must be known of them, and if ``compared`` how they stand to the answer."""
-    from rich.text import Text
-
     table = replace(candidates_in_rows(plan, candidates), title=title)
     if any(candidate.cost_usd is not None for candidate in candidates):
         table = table.only(*(column.name for column in table.columns if column.name != "usd_per_hour"))
-    _show(console, table, _FIGURES)
+    yield from _shown(table, _FIGURES)
     said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
         beside = (standing_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
         for text in filter(None, (*_caveats(candidate), *beside)):
             said.setdefault(text, []).append(rank)
     for text, ranks in said.items():
-        whose = "all" if len(ranks) == len(candidates) > 1 else _ranks(ranks)
-        console.print(Text(f"{whose}: {text}"))
-    console.print()
+        yield f"{'all' if len(ranks) == len(candidates) > 1 else _ranks(ranks)}: {text}"
+    yield ""
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -203,50 +181,43 @@ def _caveats(candidate: Candidate) -> Iterator[str]:
 
 
 def _best_of_each(
-    console: Console, table: Table, columns: Sequence[str], answers: Iterable[tuple[str, Candidate | None, str]], *, placed: str = ""
-) -> None:
+    table: Table, columns: Sequence[str], answers: Iterable[tuple[str, Candidate | None, str]], *, placed: str = ""
+) -> Iterator[Part]:
     """A line for each answer, and below the table how its best stands to the goal; ``placed``: as a part of what has its name."""
-    from rich.text import Text
-
-    _show(console, table, columns)
+    yield from _shown(table, columns)
     for name, best, text in answers:
-        where = (
-            [f"{best.named(cluster=False) if placed == 'cluster' else best.name}: {best.placement}"] if placed and best is not None else []
-        )
-        console.print(Text(f"{name}: {'; '.join((*where, text, *(_caveats(best) if best is not None else ())))}"))
-    console.print()
+        texts = [text]
+        if best is not None:
+            texts += _caveats(best)
+            if placed:
+                texts.insert(0, f"{best.named(cluster=False) if placed == 'cluster' else best.name}: {best.placement}")
+        yield f"{name}: {'; '.join(texts)}"
+    yield ""
 
 
-def _payments(console: Console, plan: Plan, *, details: bool) -> None:
+def _payments(plan: Plan, *, details: bool) -> Iterator[Part]:
     """The answer in each way to pay, and below the table what the price of each is; with ``details`` when it pays, in words."""
-    from rich.text import Text
-
     table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
     if table is None:
         return
-    _show(console, replace(table, title="the answer in each way to pay"), _PAYMENTS)
-    console.print("running: of an hour in use, beside the share of what is paid in advance", style="dim")
+    yield from _shown(replace(table, title="the answer in each way to pay"), _PAYMENTS)
+    yield Styled("running: of an hour in use, beside the share of what is paid in advance", "dim")
     for payment in plan.payments:
         price = f"{format_hourly(payment.price.usd_per_node_hour)} for a node and hour ({payment.price.said})"
-        console.print(Text(f"{payment.name}: {payment.text}; {price}"))
-    for pair in plan.break_even if details else ():
-        console.print(Text(pair.text), style="dim")
-    console.print()
+        yield f"{payment.name}: {payment.text}; {price}"
+    yield from (Styled(pair.text, "dim") for pair in plan.break_even if details)
+    yield ""
 
 
-def _improvements(console: Console, plan: Plan, table: Table | None) -> None:
+def _improvements(plan: Plan, table: Table) -> Iterator[Part]:
     """What was simulated in a table, and below it each in a sentence."""
-    from rich.text import Text
-
-    if table is None:
-        return
     simulated = [place for place, improvement in enumerate(plan.improvements) if improvement.gain is not None]
     if simulated:
         title = f"what one improvement would bring, {plan.chosen.scaling} scaling"
-        _show(console, replace(table, title=title, rows=tuple(table.rows[place] for place in simulated)), _GAINS)
+        yield from _shown(replace(table, title=title, rows=tuple(table.rows[place] for place in simulated)), _GAINS)
     open_ = [each.name for each in plan.improvements if each.effect is not None and not has_effect(each.effect)]
     if open_:
-        console.print(Text(f"{NOT_CERTAIN}, for the interval of the gain, run by run, holds 0: {listed(open_)}"), style="dim")
+        yield Styled(f"{NOT_CERTAIN}, for the interval of the gain, run by run, holds 0: {listed(open_)}", "dim")
     for improvement in plan.improvements:
-        console.print(Text(f"{improvement.name}: {improvement.text}"), style="" if improvement.gain is None else "dim")
-    console.print()
+        yield Styled(f"{improvement.name}: {improvement.text}", "" if improvement.gain is None else "dim")
+    yield ""

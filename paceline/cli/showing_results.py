@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from paceline.cli.ending import MISSED
-from paceline.cli.terminal import note
+from paceline.cli.terminal import Part, Styled, display, note
 from paceline.comparing import rank, rivals_of, verdict
 from paceline.requirements import Requirement, judged
 from paceline.sentences import (
@@ -53,8 +53,7 @@ from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Phase, Placement, Staleness
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as Grid
+    from rich.console import RenderableType
 
     from paceline.reporting.coordinates import Coordinates
     from simulator.memory import Memory
@@ -84,46 +83,32 @@ def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[
 
 def show_memory(memory: Memory) -> None:
     """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
-    from rich.text import Text
-
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    console.print(memory.parts_table().to_rich())
+    display(memory.parts_table())
     if len(memory.devices) > 1:
-        console.print()
         table = memory.table()
         there = {column.name for column in table.columns}  # what is free is not, where nobody knows what the device has
-        console.print(table.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)).to_rich())
-    console.print()
-    for text in memory_in_words(memory):
-        console.print(Text(text))
+        display("", table.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)))
+    display("", *memory_in_words(memory))
 
 
 def show_table(results: Sequence[Result]) -> None:
     """A table for each strategy, and below them who is faster than whom, and what all of them assume."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from paceline.cli.terminal import printer
     from paceline.reporting.coordinates import coordinates_of
 
-    console = printer()
     at = coordinates_of(results)
     names = [at.title_of(index) for index in range(len(results))]
     for name in dict.fromkeys(names):
         own = [result for result, other in zip(results, names, strict=True) if other == name]
-        console.print(_table(name, own))
-        console.print()
+        display(_table(name, own), "")
         if any(result.job is not None for result in own):
-            console.print(jobs_table(own, _counted(results)).to_rich())
-            console.print()
-    if any(result.extrapolated for result in results):
-        console.print("* beyond what was measured: an extrapolation", style="dim")
-    for text in _against(results, at):
-        console.print(Text(text))
-    for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.in_tables):
-        console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
+            display(jobs_table(own, _counted(results)), "")
+    display(*_extrapolated(results), *_against(results, at))
+    assumed = dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.in_tables)
+    display(*(Styled(text, "dim", 2) for text in assumed))
+
+
+def _extrapolated(results: Iterable[Result]) -> list[Styled]:
+    return [Styled("* beyond what was measured: an extrapolation", "dim")] if any(result.extrapolated for result in results) else []
 
 
 _MOST_COMPARED = 4
@@ -155,7 +140,7 @@ def _counted(results: Sequence[Result]) -> str:
     return "replicas" if all(result.ranks == result.replicas for result in results) else "ranks"
 
 
-def _table(title: str, results: Sequence[Result]) -> Grid:
+def _table(title: str, results: Sequence[Result]) -> Table:
     scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
     columns = (
         replace(COLUMNS["ranks"], short=_counted(results), by=lambda result: f"{result.ranks}{'*' if result.extrapolated else ' '}"),
@@ -167,9 +152,7 @@ def _table(title: str, results: Sequence[Result]) -> Grid:
         replace(COLUMNS["staleness_mean"], kind="throughput"),
         replace(COLUMNS["bottleneck"], of="bottleneck.label"),
     )
-    grid = Table.reading("", columns, results).narrow(*(column.name for column in columns)).to_rich()
-    grid.title = f"{title}, {scaling} scaling"
-    return grid
+    return Table.reading(f"{title}, {scaling} scaling", columns, results).narrow(*(column.name for column in columns))
 
 
 def _rate(result: Result) -> str:
@@ -199,21 +182,10 @@ def show_result(result: Result, *, assumptions: bool = False, details: bool = Fa
     details
         Whether it is shown what the width of the interval is made of, and all that would narrow it.
     """
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    console.print(_table(result.scenario.strategy.in_words, [result]))
-    if result.extrapolated:
-        console.print("* beyond what was measured: an extrapolation", style="dim")
-    console.print()
-    _print_lines(console, _answer(result))
+    display(_table(result.scenario.strategy.in_words, [result]), *_extrapolated([result]), "", _beside(_answer(result)), "")
     if result.job is not None:
-        console.print()
-        console.print("The job", style="bold")
-        _print_lines(console, job_in_words(result))
-    console.print()
-    console.print("Details of the prediction", style="bold")
-    _print_lines(console, _details(result, assumptions=assumptions))
+        display(Styled("The job", "bold"), _beside(job_in_words(result)), "")
+    display(Styled("Details of the prediction", "bold"), _beside(_details(result, assumptions=assumptions)))
     tables = [stages_table(result), exchanges_table(result)]
     if result.job is not None:
         epochs = epochs_table(result)
@@ -225,33 +197,26 @@ def show_result(result: Result, *, assumptions: bool = False, details: bool = Fa
         tables.append(width_table(result))
     for table in tables:
         if table.rows:
-            console.print()
-            console.print(table.to_rich())
+            display("", table)
     if details:
-        show_measurements(console, result)
+        display(*measurements(result))
 
 
-def show_measurements(console: Console, result: Result) -> None:
+def measurements(result: Result) -> Iterator[Part]:
     """Each command that would narrow the interval, with the one that is expected then, and what that rests on."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     table = measurements_table(result)
-    if not table.rows:
-        return
-    console.print()
-    console.print(Text(table.title, style="bold"))
+    if table.rows:
+        yield from ("", Styled(table.title, "bold"))
     for measurement in width_of(result).measure_next:
         then = measurement.throughput_samples_per_s
         interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
         best = "at best " if measurement.at_best else ""
-        expected = f"{best}{interval}, {format_share(measurement.left)} as wide: {', '.join(measurement.narrows)}"
-        console.print(Text(measurement.command))
-        for text in (expected, measurement.rests_on):
-            console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim" if text is measurement.rests_on else "")
+        yield measurement.command
+        yield Styled(f"{best}{interval}, {format_share(measurement.left)} as wide: {', '.join(measurement.narrows)}", indent=2)
+        yield Styled(measurement.rests_on, "dim", 2)
 
 
-def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+def _beside(lines: Iterable[tuple[str, str]]) -> RenderableType:
     """Headings with texts beside them, in two columns."""
     from rich.table import Table
     from rich.text import Text
@@ -259,7 +224,7 @@ def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for heading, text in lines:
         grid.add_row(heading, Text(text), style="yellow" if heading == "warning" else None)
-    console.print(grid)
+    return grid
 
 
 def _answer(result: Result) -> Iterator[tuple[str, str]]:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calibrate.validation.validation import Validation
+from paceline.cli.terminal import Styled, display
 from paceline.reporting.validation.content import rows_table, scores_table, summary
 from simulator.base.table import Cell, Table
 from simulator.base.text import clean, written
 
 if TYPE_CHECKING:
-    from rich.table import Table as Grid
-
     from calibrate.validation.matrix import Matrix
 
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
@@ -31,53 +30,32 @@ _LONG_TABLE = 24
 
 def show_validation(validation: Validation) -> None:
     """Print what a person needs at the terminal; the page and the JSON have the rest."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    console.print(Text(clean(validation.title), style="bold"))
-    console.print(Text(" ".join(summary(validation))))
-    console.print()
+    display(Styled(clean(validation.title), "bold"), " ".join(summary(validation)), "")
     if validation.scores:
-        console.print(_scores(validation))
+        display(_scores(validation))
         for score in validation.scores:
-            console.print(
-                Padding(
-                    Text(f"worst of {clean(score.group)}: {clean(score.worst_setting)}, {written(score.worst_error, 'error')}"),
-                    (0, 0, 0, 2),
-                ),
-                style="dim",
-            )
-        console.print()
+            display(Styled(f"worst of {clean(score.group)}: {clean(score.worst_setting)}, {written(score.worst_error, 'error')}", "dim", 2))
+        display("")
     for table in validation.tables:
         if len(table.rows) > _LONG_TABLE:
-            console.print(Padding(Text(f"{table.title}: {len(table.rows):,} rows; --out, --markdown and --json have them"), (0, 0, 1, 0)))
+            display(f"{table.title}: {len(table.rows):,} rows; --out, --markdown and --json have them", "")
             continue
         table = _narrow(table)
-        console.print(table.to_rich())
-        console.print(Padding(Text(clean(table.note, 1000)), (0, 0, 1, 2)) if table.note else "", style="dim")
-    for group in validation.groups:
-        console.print(_rows(validation, group))
+        display(table, *([Styled(clean(table.note, 1000), "dim", 2)] if table.note else []), "")
+    display(*(_rows(validation, group) for group in validation.groups))
     if any(row.fitted for row in validation.rows):
-        console.print("* took part in the fit, so it counts in no score", style="dim")
-    for note in validation.notes:
-        console.print(Padding(Text(clean(note, 1000)), (0, 0, 0, 2)), style="dim")
+        display(Styled("* took part in the fit, so it counts in no score", "dim"))
+    display(*(Styled(clean(note, 1000), "dim", 2) for note in validation.notes))
 
 
 def show_matrix(matrix: Matrix) -> None:
     """Print the settings of a matrix, with about how long each takes."""
-    from paceline.cli.terminal import printer
     from simulator.base.text import format_rough_seconds
 
-    console = printer()
-    console.print(matrix.to_table().to_rich())
-    console.print(
+    display(
+        matrix.to_table(),
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
         f"{format_rough_seconds(matrix.guessed_s)} in all, a guess from rates and means{matrix.left_out}",
-        markup=False,
-        highlight=False,
     )
 
 
@@ -98,16 +76,13 @@ def _factor(row: Sequence[Cell], names: Sequence[str]) -> str:
     return "not determined" if value is None else written(value, "number")
 
 
-def _scores(validation: Validation) -> Grid:
+def _scores(validation: Validation) -> Table:
     whole = scores_table(validation)
-    return (
-        replace(whole.only(*(column.name for column in whole.columns if column.name not in _NOT_IN_SCORES)), note="")
-        .transposed("measure")
-        .to_rich()
-    )
+    shown = whole.only(*(column.name for column in whole.columns if column.name not in _NOT_IN_SCORES))
+    return replace(shown, note="").transposed("measure")
 
 
-def _rows(validation: Validation, group: str) -> Grid:
+def _rows(validation: Validation, group: str) -> Table:
     """The settings of one group, the worst ones where there are very many."""
     rows = [row for row in validation.rows if row.group == group]
     title = group
@@ -117,4 +92,4 @@ def _rows(validation: Validation, group: str) -> Grid:
         title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
     unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
     whole = rows_table(Validation("", "", tuple(rows), ()))
-    return replace(whole.narrow(*_NARROW), title=title + unit).to_rich()
+    return replace(whole.narrow(*_NARROW), title=title + unit)

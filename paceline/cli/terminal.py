@@ -1,7 +1,7 @@
 """Writes to the terminal, and asks there: remarks, questions and progress on stderr; text, tables and JSON on stdout.
 
-``note``, ``say`` and ``printer`` show what is not printable as escapes, so that a name in a user's file cannot steer the terminal;
-``show_json`` writes JSON as it is. Not all output comes through here: app.py prints errors, and many commands write JSON with
+``note``, ``say``, ``display`` and ``printer`` show what is not printable as escapes, so that a name in a user's file cannot steer the
+terminal; ``show_json`` writes JSON as it is. Not all output comes through here: app.py prints errors, and many commands write JSON with
 ``typer.echo``. ``print`` is allowed here and in app.py only (T201 in pyproject.toml); ``rich`` is imported inside functions.
 What the bars yield is given to the library as ``progress``, so its arguments are fixed: done and total, of ``stages_bar`` also what.
 ``evidence/__main__.py`` uses this file too, and tests/cli/test_sweep.py sets ``_EVERY_S``. At the end is what calibrating commands share:
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
     from paceline.lengthy import Agree, Lengthy
+    from simulator.base.table import Table
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
 
@@ -68,6 +69,36 @@ def _console_class() -> type[Console]:
 def printer(**options: Any) -> Console:
     """A console of rich for the terminal, with its ``options``; every table and text is shown on one."""
     return _console_class()(**options)
+
+
+class Styled(NamedTuple):
+    """A text for the terminal: in a style of rich's, so many characters from the left."""
+
+    text: str
+    style: str = ""
+    indent: int = 0
+
+
+Part: TypeAlias = "str | Styled | Table | RenderableType"
+"""What begins on a line of its own: a text, a table, or anything that rich shows."""
+
+
+def display(*parts: Part) -> None:
+    """Texts and tables on stdout; in texts no markup of rich's is obeyed."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from simulator.base.table import Table
+
+    console = printer()
+    for part in parts:
+        if isinstance(part, Table):
+            console.print(part.to_rich())
+        elif isinstance(part, (str, Styled)):
+            text, style, indent = Styled(part) if isinstance(part, str) else part
+            console.print(Padding(Text(text), (0, 0, 0, indent)) if indent else Text(text), style=style)
+        else:
+            console.print(part)
 
 
 def show_json(data: Any) -> None:

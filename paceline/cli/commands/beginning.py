@@ -227,22 +227,15 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
 
 def _show_diagnosis(diagnosis: Diagnosis) -> None:
     """Sentences, the table of causes, and what should be known besides."""
-    from rich.text import Text
+    from paceline.cli.terminal import Styled, display
 
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    for text in diagnosis.sentences:
-        console.print(Text(text))
+    display(*diagnosis.sentences)
     if diagnosis.causes:
-        console.print()
         table = diagnosis.table.only(*_SHOWN)
         columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
-        console.print(replace(table, columns=columns).to_rich())
         known = "found: fitted to what was seen; told: as the scenario has it; measured: between or before the steps"
-        console.print(f"{known}. Costs overlap.", style="dim")
-    for remark in diagnosis.remarks:
-        console.print(Text(f"note: {remark}"), style="dim")
+        display("", replace(table, columns=columns), Styled(f"{known}. Costs overlap.", "dim"))
+    display(*(Styled(f"note: {remark}", "dim") for remark in diagnosis.remarks))
 
 
 # -- questions ---------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def _one_batch(text: str | None) -> int:
 
 def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
     """What profiles tell of a step; as JSON only where no workload follows."""
-    from paceline.cli.terminal import note, printer, say, show_json
+    from paceline.cli.terminal import display, note, say, show_json
 
     if as_json:
         if alone:
@@ -205,8 +205,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
         note(f"read {read.profile.path}: {len(read.steps)} steps, marked by {read.marks.name!r}")
     for table in profiled.tables():
         if table.rows:
-            printer().print(table.without_empty_columns().to_rich())
-            say()
+            display(table.without_empty_columns(), "")
     for report in profiled.reports:
         if report.gradients:
             first, last = report.gradients[0][0], report.gradients[-1][0]
@@ -215,7 +214,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
-    from paceline.cli.terminal import note, note_of_file, note_of_measurements, print_fitted, printer, say
+    from paceline.cli.terminal import display, note, note_of_file, note_of_measurements, print_fitted, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_bytes, format_share
@@ -240,7 +239,7 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     )
     rows = tuple((label, value, *intervals.get(key, (None, None))) for key, (label, value) in parts.items())
     say(f"{workload.name}: {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
-    printer().print(Table("", columns, rows).to_rich())
+    display(Table("", columns, rows))
     if intervals and len(intervals.keys() & parts) < len(parts):
         say("  –: what was measured does not determine it")
     residual = workload.fit.relative_residual if workload.fit else 0.0

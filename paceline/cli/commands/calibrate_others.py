@@ -164,7 +164,7 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.terminal import note_of_file, note_of_measurements, print_fitted, printer, run_measured, say
+    from paceline.cli.terminal import display, note_of_file, note_of_measurements, print_fitted, run_measured, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_number, format_share
@@ -200,7 +200,7 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
         row("on a tensor", tensor, 1e6, "µs", transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
         row("on a byte", byte, 1e9, "ns", transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
     )
-    printer().print(Table("", columns, rows).to_rich())
+    display(Table("", columns, rows))
     if not transport.copy_per_byte_s:
         say(f"  –: {cluster.provenance['bytes']}")
     distances = sorted(abs(point.fitted_s / point.median_s - 1.0) for point in fit.points)

@@ -40,18 +40,16 @@ def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = 
         Print as JSON.
     """
     from paceline import api
-    from paceline.cli.terminal import printer
+    from paceline.cli.terminal import display
 
     chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
     rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
     if json:
         typer.echo(dumps(rows))
         return
-    console = printer()
     for each in get_args(_Kind):
         if of_kind := [row for row in rows if f"{row['kind']}s" == each]:
-            console.print(_table(each.removesuffix("s"), of_kind).to_rich())
-            console.print()
+            display(_table(each.removesuffix("s"), of_kind), "")
 
 
 @calling()

@@ -180,13 +180,8 @@ def learn(given: Given, *, json: bool = False) -> None:
 
 def _show(sentences: Sequence[str], table: Table, warnings: Sequence[str]) -> None:
     """The answer, the table, and what to know."""
-    from rich.text import Text
+    from paceline.cli.terminal import display, note
 
-    from paceline.cli.terminal import note, printer
-
-    console = printer(highlight=False)
-    for sentence in sentences:
-        console.print(Text(sentence))
-    console.print(table.to_rich())
+    display(*sentences, table)
     for warning in warnings:
         note(f"warning: {warning}")

@@ -20,11 +20,9 @@ from paceline.cli.ending import MISSED
 from paceline.cli.options import Given, Require, Yes, calling
 
 if TYPE_CHECKING:
-    from rich.table import Table as Grid
-
     from paceline.observing import Observation
     from paceline.sweeping import Sweep
-    from simulator.program.printing import Listing, Printed
+    from simulator.program.printing import Printed
     from simulator.scenario import Scenario
 
 _ALL_SHOWN = 200
@@ -263,22 +261,15 @@ def _print_program(scenario: Scenario, *, json: bool) -> None:
 
 
 def _show_program(scenario: Scenario, printed: Printed) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from paceline.cli.terminal import printer
+    from paceline.cli.terminal import Styled, display
+    from simulator.base.table import Column, Table
     from simulator.program.printing import sentences_of, tables_of
 
-    console = printer(highlight=False)
-    for line in _heading(scenario, printed):
-        console.print(Text(line))
+    display(*_heading(scenario, printed))
     for listing in tables_of(printed):
-        console.print()
-        console.print(_grid(listing))
-    console.print()
-    console.print(Text("Rules", style="bold"))
-    for sentence in sentences_of(printed.program):
-        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+        columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
+        display("", Table(listing.title, columns, tuple(map(tuple, listing.rows))))
+    display("", Styled("Rules", "bold"), *(Styled(sentence, indent=2) for sentence in sentences_of(printed.program)))
 
 
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
@@ -302,11 +293,3 @@ _BEGIN = {
     "staggered": "they begin spread over a time",
     "random-phase": "they begin at random within the time of a step",
 }
-
-
-def _grid(listing: Listing) -> Grid:
-    """A table of the program for the terminal."""
-    from simulator.base.table import Column, Table
-
-    columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
-    return Table(listing.title, columns, tuple(map(tuple, listing.rows))).to_rich()

@@ -385,7 +385,7 @@ def fit(given: Given, *, json: bool = False) -> None:
         Print the parameters as JSON.
     """
     from paceline.api import testbed_fit
-    from paceline.cli.terminal import note, printer, progress_bar
+    from paceline.cli.terminal import display, note, progress_bar
 
     out = given.get("out") or Path("testbed.json")
     with progress_bar("fitting") as advance:
@@ -393,9 +393,7 @@ def fit(given: Given, *, json: bool = False) -> None:
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))
     else:
-        console = printer()
-        console.print(platform.table().to_rich())
-        console.print("Times in seconds, rates in bytes per second. What determines each stands in the file.", markup=False)
+        display(platform.table(), "Times in seconds, rates in bytes per second. What determines each stands in the file.")
     note(f"wrote {out}; predict with `paceline testbed predict {out} --set workers=8 --set servers=2`")
 
 
@@ -408,13 +406,13 @@ def predict(given: Given, *, json: Json = False) -> None:
     Example: [bold]paceline testbed predict machine.json --set workers=16 --set servers=2 --set compute.mean='400 ms'[/bold]
     """
     from paceline.api import testbed_predict
-    from paceline.cli.terminal import printer, say, show_json
+    from paceline.cli.terminal import display, say, show_json
 
     prediction = testbed_predict(**given)
     if json:
         show_json(prediction.to_dict())
         return
-    printer().print(prediction.table().to_rich())
+    display(prediction.table())
     if prediction.undetermined:
         say(f"rests on priors, which no run of the fit has determined: {', '.join(prediction.undetermined)}")
 
@@ -439,23 +437,14 @@ def _measuring() -> Iterator[Callable[[float, int], None]]:
 
 def _print_runs(runs: Sequence[TestbedRun]) -> None:
     """Each in full, and where there are several, all of them side by side."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     from calibrate.testbed.summary import side_by_side
-    from paceline.cli.terminal import printer
+    from paceline.cli.terminal import Styled, display, say
 
-    console = printer()
     for run in runs:
-        console.print(Text(run.label, style="bold"))
-        for line in run.lines():
-            console.print(Text(line))
+        display(Styled(run.label, "bold"), *run.lines())
         for table in run.tables():
-            console.print()
-            console.print(table.to_rich())
-        for line in run.remarks():
-            console.print(Padding(Text(line), (0, 0, 0, 2)), style="dim")
-        console.print(Text(f"raw measurements: {run.file}"), soft_wrap=True)
-        console.print()
+            display("", table)
+        display(*(Styled(line, "dim", 2) for line in run.remarks()))
+        say(f"raw measurements: {run.file}\n")
     if len(runs) > 1:
-        console.print(side_by_side(runs).to_rich())
+        display(side_by_side(runs))
