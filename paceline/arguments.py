@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
     from calibrate.xplane.profiles import Profiled
     from paceline.lengthy import Lengthy
+    from simulator.base.files import Output, OutputKind
     from simulator.base.records import Observer
     from simulator.base.spec import Spec
     from simulator.results.results import Result
@@ -467,6 +468,13 @@ def _must_be(kind: Any, value: object) -> str:
         hint = did_you_mean(value, get_args(bare), written="'{}'") if isinstance(value, str) else ""
         return f"must be {listed([repr(choice) for choice in get_args(bare)], 'or')}{f'; {hint}' if hint else ''}"
     return ""
+
+
+def output_of(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
+    """A file to write, if there is to be one, found out before the work; errors as of :class:`simulator.base.files.Output`."""
+    from simulator.base.files import Output
+
+    return None if out is None else Output(Path(out), kind, force=force)
 
 
 def path_of(path: str | Path | None) -> Path | None:

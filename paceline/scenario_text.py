@@ -8,7 +8,6 @@ the options of ``paceline init``. ``BEGUN_WITH`` and ``SORTS`` also go into ``cl
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,8 @@ from simulator.base.spec import short_name
 from simulator.base.text import did_you_mean, format_bytes, format_seconds, listed
 from simulator.base.units import Dimension, parse_quantity
 from simulator.base.validation_errors import quoted
-from simulator.catalogue.loading import load_cluster, scenario_from_table
+from simulator.catalogue.loading import load_cluster
 from simulator.resolve.measured_defaults import is_nominal
-from simulator.scenario import Scenario
 from simulator.spec.constants import constants
 from simulator.spec.prices import price_of_text
 from simulator.spec.training import SLOTS
@@ -169,11 +167,6 @@ def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> f
     if not value > 0:
         raise InputError(f"`{argument}`: {quoted(quantity)} must be above 0, such as {_EXAMPLES[dimension]}")
     return value
-
-
-def scenario_of(text: str, source: str, beside: Path | None = None) -> Scenario:
-    """The scenario that a text describes, validated; ``source`` names it in messages."""
-    return scenario_from_table(tomllib.loads(text), source, beside)
 
 
 def text_of(figures: Figures, name: str) -> str:

@@ -26,12 +26,14 @@ from paceline.arguments import (
     TfConfig,
     Typed,
     checked,
+    output_of,
 )
 
 if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
     from paceline.catalogue import Catalogue
     from simulator import Scenario
+    from simulator.base.files import Output
 
 Ready: TypeAlias = Annotated[Callable[[str], None] | None, MustBe("a function of the link"), NOT_TYPED]
 """Called with the link, once the page answers."""
@@ -148,17 +150,12 @@ def new_scenario(
     (4, 'multi-worker-mirrored', 'own workload')
     """
     given = dict(locals())  # the arguments are the figures
-    from paceline.scenario_text import Figures, scenario_of, text_of
-    from simulator.base.files import EDITED, Output
+    from paceline.scenario_text import Figures, text_of
+    from simulator.base.files import EDITED
 
     figures = Figures(**{name: value for name, value in given.items() if name not in ("out", "force") and value is not None})
-    output = None if out is None else Output(Path(out), EDITED, force=force)
-    path = None if output is None else output.path
-    text = text_of(figures, "scenario.toml" if path is None else str(path))
-    scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)
-    if output is not None:
-        output.write(text)
-    return scenario
+    output = output_of(out, EDITED, force=force)
+    return _scenario_of(text_of(figures, "scenario.toml" if output is None else str(output.path)), output, "scenario")
 
 
 @checked
@@ -246,16 +243,24 @@ def scenario_of_tf_config(
     (2, 'multi-worker-mirrored')
     """
     from calibrate.tf_config import scenario_text
-    from paceline.scenario_text import scenario_of
-    from simulator.base.files import EDITED, Output
+    from simulator.base.files import EDITED
 
-    output = None if out is None else Output(Path(out), EDITED, force=force)
-    path = None if output is None else output.path
+    output = output_of(out, EDITED, force=force)
     tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
-    text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
-    scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
-    if output is not None:
-        output.write(text)
+    return _scenario_of(scenario_text(tasks, workload, batch, cluster, devices_per_worker), output, "`tf_config`")
+
+
+def _scenario_of(text: str, output: Output | None, source: str) -> Scenario:
+    """The scenario that a text describes, validated; and its file, where there is to be one, which otherwise ``source`` stands for."""
+    import tomllib
+
+    from simulator.catalogue.loading import scenario_from_table
+
+    table = tomllib.loads(text)
+    if output is None:
+        return scenario_from_table(table, source)
+    scenario = scenario_from_table(table, str(output.path), output.path.parent)
+    output.write(text)
     return scenario
 
 

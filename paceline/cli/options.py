@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_
 
 import typer
 
-from paceline.arguments import Argument, MustBe, Typed, arguments_of
+from paceline.arguments import Amount, Argument, Typed, arguments_of
 from paceline.ranges import numbers_in
 from simulator.base.errors import InputError, ScenarioError
 
@@ -39,24 +39,29 @@ Require: TypeAlias = Annotated[
 ]
 """What a result must be."""
 
-_AMOUNT = Typed(metavar="N", reads="amount")
-_KEYS = {
-    "replications": Argument(
-        int, None, MustBe(""), Typed(metavar="R"), "Replications of each scenario. Short for --set run.replications=R."
-    ),
-    "epochs": Argument(
-        float, None, MustBe(""), _AMOUNT,
-        "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N.",
-    ),
-    "samples": Argument(
-        float, None, MustBe(""), _AMOUNT, "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."
-    ),
-    "dataset_size": Argument(
-        float, None, MustBe(""), _AMOUNT,
-        "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N.",
-    ),
-}  # fmt: skip
-"""Keys of a scenario that have options of their own. All but replications are keys of [job]."""
+
+def _keys(
+    *,
+    replications: Annotated[int | None, Typed(metavar="R")] = None,
+    epochs: Amount | None = None,
+    samples: Amount | None = None,
+    dataset_size: Amount | None = None,
+) -> None:
+    """Stand for the keys of a scenario that have options of their own. All but replications are keys of [job].
+
+    Parameters
+    ----------
+    replications
+        Replications of each scenario. Short for --set run.replications=R.
+    epochs
+        Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N.
+    samples
+        Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N.
+    dataset_size
+        Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N.
+    """
+
+
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
 _LONGEST_COUNT = 6
@@ -77,7 +82,7 @@ class Calls:
     functions
         Of the library, by name. What several take is one option, as the first has it.
     keys
-        Keys of the scenario that have options of their own, some of :data:`_KEYS`.
+        Keys of the scenario that have options of their own, parameters of :func:`_keys`.
     without
         Arguments that are no options.
     optional
@@ -147,7 +152,8 @@ def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
                 text = f"{calls.only[function]}: {within}"
             arguments[name] = replace(argument, text=text)
             if name == "settings":
-                arguments |= {key: _KEYS[key] for key in calls.keys}
+                of_keys = arguments_of(_keys)
+                arguments |= {key: of_keys[key] for key in calls.keys}
     return arguments
 
 
@@ -279,7 +285,7 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
     texts
         As typed.
     more
-        Values of options that stand for a key (:data:`_KEYS`).
+        Values of options that stand for a key (:func:`_keys`).
 
     Raises
     ------

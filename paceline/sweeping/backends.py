@@ -71,7 +71,7 @@ class WorkersLostError(SimulationError):
 
 
 Submit = Callable[..., Future[Any]]
-"""Has a function called somewhere with what else is given."""
+"""Calls a function somewhere, with its arguments."""
 
 
 class Workers:
@@ -84,7 +84,8 @@ class Workers:
     count
         How many tasks they work on at a time.
     lost
-        What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits.
+        What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits, and None on
+        one that means something else.
     stop
         Ends what they are at, where nobody waits for it any more.
     ahead
@@ -99,7 +100,7 @@ class Workers:
         submit: Submit,
         count: int,
         *,
-        lost: Mapping[type[BaseException], tuple[str, str]],
+        lost: Mapping[type[BaseException], tuple[str, str] | None],
         stop: Callable[[], object] = lambda: None,
         ahead: int = 0,
         cluster: str | None = None,
@@ -109,11 +110,11 @@ class Workers:
         self._at_a_time = 1
 
     def map(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
-        """What a function answers to each item, in order; else as :meth:`completed`."""
+        """Answers of a function to each item, in order; else as :meth:`completed`."""
         return [answer for _, answer in sorted(itertools.chain.from_iterable(self.completed(function, items)), key=itemgetter(0))]
 
     def completed(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
-        """What a function answers to each item, as soon as it is there, with the item's number; those that come together in a list.
+        """Answers of a function to each item, as soon as they are there, with the item's number; those that come together in a list.
 
         Items are asked for when somebody is free. A process is given several at a time where they take milliseconds; it answers after
         a fraction of a second at the latest, but for one item that takes longer.
@@ -152,26 +153,29 @@ class Workers:
                 self._stop()
 
     def _taken(self, again: deque[tuple[int, ItemT]], waiting: Iterator[tuple[int, ItemT]]) -> list[tuple[int, ItemT]]:
-        """What to hand over next: what was handed back, else what nobody had yet."""
+        """Return what to hand over next: what was handed back, else what nobody had yet."""
         most = self._at_a_time
         return [again.popleft() for _ in range(min(most, len(again)))] or list(itertools.islice(waiting, most))
 
     def _result(self, future: Future[AnswerT]) -> AnswerT:
-        """What comes of a task; errors as of :meth:`completed`."""
+        """Return what comes of a task; errors as of :meth:`completed`."""
         try:
             return future.result()
         except _UnlikeError as error:
-            raise InputError(f"{self._cluster}: {error}") from None
+            raise InputError(f"{self._cluster}: {getattr(error, 'cause', error)}") from None  # Ray's own says where, too
         except tuple(self._lost) as error:
-            raise WorkersLostError(*next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
+            text = next(text for kind, text in self._lost.items() if isinstance(error, kind))
+            if text is None:
+                raise
+            raise WorkersLostError(*text) from None
 
     def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
-        """What workers of a cluster answer, be they of whatever version; else as :meth:`map`."""
+        """Answers of workers of a cluster, be they of whatever version; else as :meth:`map`."""
         return [self._result(future) for future in [self._submit(function, item) for item in items]]
 
 
 def _here(function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
-    """Have this very process do something."""
+    """Call a function in this very process."""
     future: Future[AnswerT] = Future()
     future.set_result(function(*given))
     return future
@@ -398,7 +402,7 @@ def check_versions(workers: Workers, cluster: str) -> None:
         )
     try:
         workers.map(abs, range(workers.count))
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, RuntimeError):
         raise InputError(
             f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same there"
         ) from None

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -154,12 +155,19 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
             raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
         count = min(jobs or cores, cores)
 
+        task = cache(ray.remote(max_retries=0))
+
         def submit(function: Callable[..., Any], *given: Any) -> Future[Any]:
-            future: Future[Any] = ray.remote(max_retries=0)(function).remote(*given).future()
+            future: Future[Any] = task(function).remote(*given).future()
             return future
 
-        lost_it = _lost("Ray")
-        lost = {ray.exceptions.WorkerCrashedError: KILLED, ray.exceptions.RayError: lost_it, ConnectionError: lost_it}
+        lost_it, exceptions = _lost("Ray"), ray.exceptions
+        lost = {
+            exceptions.RayTaskError: None,
+            exceptions.WorkerCrashedError: KILLED,
+            exceptions.RayError: lost_it,
+            ConnectionError: lost_it,
+        }
         workers = Workers(submit, count, ahead=count, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers

@@ -8,23 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, overload
+
+import numpy as np
 
 from paceline.ranges import numbers_in, range_of
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
 from simulator.scenario import HOW_SIMULATED, Scenario
-from simulator.spec.cluster import Cluster
 from simulator.spec.prices import Prices, for_several
-from simulator.spec.workload import Workload
 
 _MOST_SCENARIOS = 1_000_000
+_SHARED = "workload", "cluster"
+"""Sections of which combinations share one object, where these leave it as it is; so many of them are kept:"""
 _KEPT_SECTIONS = 256
 _MOST_TRIED = 10_000
 """Scenarios of a grid that is searched for what does not break a rule, once one does."""
 
-PartT = TypeVar("PartT", Workload, Cluster)
 Axis = tuple[str, list[Any]]
 """A dotted key and the values that it takes."""
 Choice = tuple[int, ...]
@@ -80,11 +81,8 @@ class Grid(Sequence[Scenario]):
                     f"`over` {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
                     f"sweep once for each, with `settings` run.{name}=VALUE and an `out` of its own"
                 )
-        heads = [key.partition(".")[0] for key in keys]
-        self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
-        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload"]
-        self._workloads: dict[Choice, Workload] = {}
-        self._clusters: dict[Choice, Cluster] = {}
+        self._changing = {head: [axis for axis, key in enumerate(keys) if key.partition(".")[0] == head] for head in _SHARED}
+        self._sections: dict[tuple[str, Choice], Any] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -153,35 +151,21 @@ class Grid(Sequence[Scenario]):
 
     def _choice(self, index: int) -> Choice:
         """Which value each axis takes in combination ``index``."""
-        places: list[int] = []
-        for _, values in reversed(self.axes):
-            index, place = divmod(index, len(values))
-            places.append(place)
-        return tuple(reversed(places))
+        return tuple(map(int, np.unravel_index(index, [len(values) for _, values in self.axes])))
 
     def _built(self, index: int) -> Scenario:
         choice = self._choice(index)
         chosen = list(self.combination(index).items())
-        of_workload, of_cluster = tuple(choice[axis] for axis in self._of_workload), tuple(choice[axis] for axis in self._of_cluster)
-        shared: dict[str, Workload | Cluster] = {}
-        if (workload := self._workloads.pop(of_workload, None)) is not None:
-            shared["workload"] = workload
-        if (cluster := self._clusters.pop(of_cluster, None)) is not None:
-            shared["cluster"] = cluster
+        sections = {head: (head, tuple(choice[axis] for axis in axes)) for head, axes in self._changing.items()}
+        shared = {head: self._sections[section] for head, section in sections.items() if section in self._sections}
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" `over` {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ", say=True)
         scenario = scenario_from_table(table, where, self._beside, self.prices)
-        _keep(self._workloads, of_workload, scenario.workload)
-        _keep(self._clusters, of_cluster, scenario.cluster)
+        if len(self._sections) > _KEPT_SECTIONS:
+            self._sections.clear()
+        self._sections |= {section: getattr(scenario, head) for head, section in sections.items()}
         return scenario
-
-
-def _keep(sections: dict[Choice, PartT], choice: Choice, section: PartT) -> None:
-    """Keep a section that combinations share, as the one used last; of many the oldest goes."""
-    sections[choice] = section
-    if len(sections) > _KEPT_SECTIONS:
-        del sections[next(iter(sections))]
 
 
 def grid(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.clusters import check_dask_address, check_ray_address, dask_workers, ray_workers
@@ -56,14 +56,10 @@ class Runner:
     Raises
     ------
     InputError
-        There is no such backend, jobs are negative, or the scheduler does not fit the backend.
+        There are very many jobs, or the scheduler does not fit the backend.
     """
 
     def __init__(self, *, jobs: int = 0, backend: Backend = "local", scheduler: str | None = None) -> None:
-        if backend not in get_args(Backend):
-            raise InputError(f"`backend` {str(backend)[:40]!r}: must be local, dask or ray")
-        if jobs < 0:
-            raise InputError(f"`jobs` {jobs}: must be at least 0, which takes all cores")
         most = _MOST_PER_CORE * (os.cpu_count() or 1)
         if backend == "local" and jobs > most:
             raise InputError(f"`jobs`: {jobs} must be at most {most} on this machine, {_MOST_PER_CORE} per core; 0 takes all cores")
@@ -187,20 +183,13 @@ def _line(scenario: Scenario | Asked) -> _Sent[Line]:
 
 def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
     """What a function makes, and what it warns of an engine meanwhile."""
-    notes: list[str] = []
-    show = warnings.showwarning
-
-    def keep(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, EngineWarning):
-            notes.append(str(message))
-        else:
-            show(message, category, *where, **more)
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", EngineWarning)
-        warnings.showwarning = keep
         answer = made()
-    return _Sent(answer, tuple(notes))
+    for other in warned:
+        if not issubclass(other.category, EngineWarning):
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    return _Sent(answer, tuple(str(each.message) for each in warned if issubclass(each.category, EngineWarning)))
 
 
 def _simulated(scenario: Scenario | Asked) -> Answer:

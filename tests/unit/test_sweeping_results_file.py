@@ -748,8 +748,6 @@ def test_a_bug_is_no_failure(scenario: Build, monkeypatch: pytest.MonkeyPatch, t
 
 def test_runners_refuse_what_does_not_fit() -> None:
     for options, message in (
-        ({"backend": "slurm"}, "must be local, dask or ray"),
-        ({"jobs": -1}, "`jobs` -1: must be at least 0"),
         ({"scheduler": "tcp://a:1"}, "say which kind with `backend='dask'`"),
         ({"backend": "dask"}, "address of its scheduler"),
         ({"backend": "dask", "scheduler": "http://a:1"}, "address of its scheduler"),

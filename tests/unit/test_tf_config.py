@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,14 @@ import pytest
 
 from calibrate.tf_config import read_tf_config, scenario_text
 from paceline.cli.app import main
-from paceline.scenario_text import scenario_of
-from simulator import Scenario
+from simulator import Scenario, scenario_from_table
 from simulator.base.errors import InputError
 
 
 def scenario(jobs: dict[str, Any], devices: int = 1) -> tuple[Scenario, str]:
     """The scenario of a cluster, and its remarks."""
     text = scenario_text(read_tf_config(json.dumps({"cluster": jobs})), "cnn-cpu", 32, devices_per_worker=devices)
-    return scenario_of(text, "new.toml"), "\n".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+    return scenario_from_table(tomllib.loads(text), "new.toml"), "\n".join(line[2:] for line in text.splitlines() if line.startswith("# "))
 
 
 def hosts(name: str, count: int) -> list[str]:

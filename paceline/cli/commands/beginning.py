@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
@@ -241,77 +241,86 @@ def _show_diagnosis(diagnosis: Diagnosis) -> None:
 # -- questions ---------------------------------------------------------------------------------------
 
 
+Question: TypeAlias = tuple[str, str, Any, Callable[[str], Any]]
+"""Which figure is asked for, the question, what Enter takes, and what becomes of an answer, or raises where it is none."""
+
+
 def figures_asked(usual: dict[str, Any]) -> dict[str, Any]:
-    """The same figures, as answered at the terminal."""
+    """The same figures, as answered at the terminal: each is asked for until there is an answer."""
+    from paceline.cli.terminal import note
+
+    figures = dict(usual)
+    note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
+    for name, text, default, read in _questions(figures):
+
+        def answer(typed: Any, read: Callable[[str], Any] = read) -> Any:
+            try:
+                return read(str(typed).strip())
+            except PacelineError as error:
+                raise typer.BadParameter(re.sub(r"^`\w+`:? ", "", str(error))) from None  # the question says what is meant
+
+        figures[name] = typer.prompt(text, default=default, value_proc=answer, err=True)
+    return figures
+
+
+def _questions(figures: dict[str, Any]) -> Iterator[Question]:
+    """What is asked, one question after the other; ``figures`` have the answers so far."""
     from paceline.cli.terminal import note
     from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
     from simulator.base.catalog import entries, find
     from simulator.spec.prices import price_of_text
 
-    figures = dict(usual)
+    def kept(check: Callable[[str], object]) -> Callable[[str], str]:
+        """What is kept as it was typed, if it passes a check."""
 
-    def ask(name: str, text: str, default: Any, check: Callable[[str], Any], *, of_text: bool = True) -> None:
-        """Ask until an answer passes the check; what is text stays as it was typed, of a number the check makes one."""
+        def read(typed: str) -> str:
+            check(typed)
+            return typed
 
-        def answer(typed: Any) -> Any:
-            words = str(typed).strip()
-            try:
-                checked = check(words)
-            except PacelineError as error:
-                raise typer.BadParameter(re.sub(r"^`\w+`:? ", "", str(error))) from None  # the question says what is meant
-            return words if of_text else checked
+        return read
 
-        figures[name] = typer.prompt(text, default=default, value_proc=answer, err=True)
-
-    def ask_for_one_of(kind: Any, latest: str, described: str) -> None:
+    def one_of(kind: Any, latest: str, described: str) -> Question:
         names = list(dict.fromkeys([*([] if latest == OWN else [latest]), *entries(kind)]))[:_NAMED]
         which = f"a name of `paceline models list {kind}` ({', '.join(names)}, ...), a file, or {OWN}, to describe it by {described}"
         name = kind[:-1]
-        ask(name, f"{name.capitalize()}: {which}", latest, lambda text: text == OWN or find(kind, text, f"`{name}`"))
-        if figures[name] == OWN:
-            figures[name] = None
+        check = kept(lambda text: find(kind, text, f"`{name}`"))
+        return name, f"{name.capitalize()}: {which}", latest, lambda text: None if text == OWN else check(text)
 
-    def ask_for_word(name: str, text: str) -> None:
-        ask(name, text, usual[name], lambda word: Figures("any", **{name: word}))  # type: ignore[arg-type]
+    def word(name: str, text: str) -> Question:
+        return name, text, figures[name], kept(lambda typed: Figures("any", **{name: typed}))  # type: ignore[arg-type]
 
-    def ask_for_number(name: str, text: str, default: Any, check: Callable[[str], Any]) -> None:
-        ask(name, text, default, check, of_text=False)
+    def quantity(name: str, text: str, dimension: Any) -> Question:
+        return name, text, figures[name], kept(lambda typed: quantity_of(typed, dimension, name))
 
-    def ask_for_quantity(name: str, text: str, dimension: Any) -> None:
-        ask(name, text, usual[name], lambda words: quantity_of(words, dimension, name))
-
-    note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
     own = sorted(Path("models/workloads").glob("*.toml"), key=lambda file: file.stat().st_mtime)
-    ask_for_one_of("workloads", own[-1].stem if own else OWN, "step time and parameters")
-    ask_for_number("batch", "Samples that each device takes in a step", usual["batch"], _whole)
+    yield one_of("workloads", own[-1].stem if own else OWN, "step time and parameters")
+    yield "batch", "Samples that each device takes in a step", figures["batch"], _whole
     if figures["workload"] is None:
-        ask_for_quantity("step_time", "Time of such a step on one device, such as 250 ms", "time")
-        ask_for_number("parameters", "Trainable parameters, such as 25.6e6", None, _number)
-    ask_for_one_of("clusters", OWN, "devices and network")
-    ask_for_number("nodes", "How many machines there are", NODES, _whole)
+        yield quantity("step_time", "Time of such a step on one device, such as 250 ms", "time")
+        yield "parameters", "Trainable parameters, such as 25.6e6", None, _number
+    yield one_of("clusters", OWN, "devices and network")
+    yield "nodes", "How many machines there are", NODES, _whole
     if figures["cluster"] is None:
-        ask_for_number("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
-        ask_for_quantity("bandwidth", "Bandwidth of the network between them", "rate")
-        ask_for_quantity("latency", "Latency of that network", "time")
-        meanings = "; ".join(f"{name}: {words}" for name, words in SORTS.items())
-        ask_for_word("sort", f"What that bandwidth is ({meanings})")
-        ask("price", "Price of a machine for an hour, such as 0.40/h; none: not known", "none",
-            lambda text: text == "none" or price_of_text(text, "`price`"))  # fmt: skip
-        figures["price"] = None if figures["price"] == "none" else figures["price"]
+        yield "devices", "GPUs of a machine; 1 where its CPU computes", figures["devices"], _whole
+        yield quantity("bandwidth", "Bandwidth of the network between them", "rate")
+        yield quantity("latency", "Latency of that network", "time")
+        yield word("sort", f"What that bandwidth is ({'; '.join(f'{name}: {words}' for name, words in SORTS.items())})")
+        price = kept(lambda text: price_of_text(text, "`price`"))
+        asked = "Price of a machine for an hour, such as 0.40/h; none: not known"
+        yield "price", asked, "none", lambda text: None if text == "none" else price(text)
     note("Strategies (more: paceline init --help):")
     for name, words in COMMON.items():
         note(f"  {name:<10}{words}")
-    ask_for_word("strategy", "Strategy")
+    yield word("strategy", "Strategy")
     if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
-        ask_for_number("servers", "Parameter servers, each on a machine of its own", usual["servers"], _whole)
+        yield "servers", "Parameter servers, each on a machine of its own", figures["servers"], _whole
         if figures["workload"] is None:
-            ask_for_number("tensors", "Trainable variables of the model, on each of which their hosts work", 160, _whole)
+            yield "tensors", "Trainable variables of the model, on each of which their hosts work", 160, _whole
             meanings = "; ".join(f"{name}: {words}" for name, words in MEASURED_WITH.items())
-            ask_for_word("measured_with", f"What the time of a step holds ({meanings})")
-    ask_for_number("epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none)
+            yield word("measured_with", f"What the time of a step holds ({meanings})")
+    yield "epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none
     if figures["epochs"] is not None:
-        ask_for_number("dataset_size", "Samples of the data set, such as 1.28e6", None, _number)
-    return figures
+        yield "dataset_size", "Samples of the data set, such as 1.28e6", None, _number
 
 
 def _whole(text: str) -> int:

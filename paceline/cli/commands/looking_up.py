@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from json import dumps
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import typer
@@ -93,12 +94,11 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
     from simulator.base.table import Column, Table
     from simulator.base.text import format_seconds
 
-    def plain(key: str, kind: Any = "text", heading: str = "") -> tuple[Column, Callable[[Row], Cell]]:
-        return Column(key, kind, heading), lambda row: row[key]
+    def per(unit: float, value: Callable[[Row], float | None]) -> Callable[[Row], Cell]:
+        return lambda row: "" if (figure := value(row)) is None else figure / unit
 
-    def scaled(name: str, heading: str, unit: float, value: Callable[[Row], Any]) -> tuple[Column, Callable[[Row], Cell]]:
-        column = Column(name, "number" if name.endswith("tflops_per_s") else "count", heading)
-        return column, lambda row: "" if value(row) is None else value(row) / unit
+    def peak(precision: str) -> Callable[[Row], Cell]:
+        return per(1e12, lambda row: row["peak_flops_per_s"][precision])
 
     def measured_on(row: Row) -> Cell:
         return f"computed for {row['device']}" if row.get("computed") else row["device"] or "not stated"
@@ -111,48 +111,48 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
         kinds = (("of a node", row["node_mtbf_s"]), ("of a job", row["job_mtbf_s"]), ("life", row["life_s"]))
         return ", ".join(f"{format_seconds(mean_s)} {name}" for name, mean_s in kinds if mean_s is not None)
 
-    of_kind: Mapping[str, Sequence[tuple[Column, Callable[[Row], Cell]]]] = {
-        "workload": [(Column("measured_on", "text", "measured on"), measured_on)],
-        "cluster": [
-            (Column("device", "text"), devices),
-            (Column("usd_per_node_hour", "hourly", "a node hour", left=False),
-             lambda row: "no price" if row["price"] is None else row["price"]["usd_per_node_hour"]),
-        ],
-        "device": [
-            plain("device"),
-            plain("generation"),
-            scaled("memory_gb", "GB", 1e9, lambda row: row["memory_bytes"]),
-            scaled("memory_bandwidth_gb_per_s", "GB/s", 1e9, lambda row: row["memory_bandwidth_bytes_per_s"]),
-            scaled("float32_tflops_per_s", "TF fp32", 1e12,
-                   lambda row: row["float32_flops_per_s"] if row["cores"] else row["peak_flops_per_s"]["float32"]),
-            scaled("tf32_tflops_per_s", "tf32", 1e12, lambda row: row["peak_flops_per_s"]["tf32"]),
-            scaled("float16_tflops_per_s", "fp16", 1e12, lambda row: row["peak_flops_per_s"]["float16"]),
-        ],
-        "input": [
-            (Column("measured_on", "text", "measured on"), measured_on),
-            plain("parallel_calls", "count", "calls"),
-            plain("prefetch", "count"),
-            plain("shuffle_buffer", "count", "shuffle buffer"),
-            (Column("cached", "text"), lambda row: "yes" if row["cached"] else "no"),
-        ],
-        "fault": [
-            (Column("mean", "text", "mean time between"), means),
-            (Column("rates_90", "text", "as often, 90%"),
-             lambda row: "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])),
-        ],
-        "scenario": [plain("workload"), plain("cluster"), plain("strategy")],
+    of_kind: Mapping[str, tuple[Column, ...]] = {
+        "workload": (Column("measured_on", "text", "measured on", by=measured_on),),
+        "cluster": (
+            Column("device", "text", by=devices),
+            Column("usd_per_node_hour", "hourly", "a node hour", left=False,
+                   by=lambda row: "no price" if row["price"] is None else row["price"]["usd_per_node_hour"]),
+        ),
+        "device": (
+            Column("device", "text"),
+            Column("generation", "text"),
+            Column("memory_gb", "count", "GB", by=per(1e9, itemgetter("memory_bytes"))),
+            Column("memory_bandwidth_gb_per_s", "count", "GB/s", by=per(1e9, itemgetter("memory_bandwidth_bytes_per_s"))),
+            Column("float32_tflops_per_s", "number", "TF fp32",
+                   by=per(1e12, lambda row: row["float32_flops_per_s"] if row["cores"] else row["peak_flops_per_s"]["float32"])),
+            Column("tf32_tflops_per_s", "number", "tf32", by=peak("tf32")),
+            Column("float16_tflops_per_s", "number", "fp16", by=peak("float16")),
+        ),
+        "input": (
+            Column("measured_on", "text", "measured on", by=measured_on),
+            Column("parallel_calls", "count", "calls"),
+            Column("prefetch", "count"),
+            Column("shuffle_buffer", "count", "shuffle buffer"),
+            Column("cached", "text", by=lambda row: "yes" if row["cached"] else "no"),
+        ),
+        "fault": (
+            Column("mean", "text", "mean time between", by=means),
+            Column("rates_90", "text", "as often, 90%",
+                   by=lambda row: "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])),
+        ),
+        "scenario": (Column("workload", "text"), Column("cluster", "text"), Column("strategy", "text")),
     }  # fmt: skip
     columns = of_kind[kind]
     # figures of a device and of faults say more than their descriptions, unless there are none
     cells = tuple(
         (
             f"{row['name']} *" if row["own"] else row["name"],
-            *(value(row) if row.keys() & {"device", "strategy", "rates_90"} else "" for _, value in columns),
+            *(column.read(row) if row.keys() & {"device", "strategy", "rates_90"} else "" for column in columns),
             "" if kind in ("device", "fault") and row.keys() & {"device", "rates_90"} else row["description"],
         )
         for row in rows
     )
-    every = Column("name"), *(column for column, _ in columns), Column("description", "text")
+    every = Column("name"), *columns, Column("description", "text")
     return Table(f"{kind}s{' (* your own)' if any(row['own'] for row in rows) else ''}", every, cells).without_empty_columns()
 
 
