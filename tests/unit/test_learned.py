@@ -190,7 +190,7 @@ def test_a_combination_that_breaks_a_rule():
 def test_real_runs_are_replayed_as_they_were_recorded(tmp_path):
     asked = setting("between-graph", 2, FAST)
     its = as_measured(tmp_path, asked, repeats=2)
-    contender = recorded_of(its.files[0].path)
+    contender = recorded_of(its.file.path)
     assert contender.name.startswith("recorded: between-graph-")
     assert len(contender.recorded) == 2
     for schedule in contender.recorded:
@@ -199,7 +199,7 @@ def test_real_runs_are_replayed_as_they_were_recorded(tmp_path):
     assert contender.parts[0][0].replicas == 2
     together = as_measured(tmp_path, setting("sync", 2, FAST))
     with pytest.raises(InputError, match=r"`recorded`: .*sync"):
-        recorded_of(together.files[0].path)
+        recorded_of(together.file.path)
 
 
 def _at(rate, reached):
