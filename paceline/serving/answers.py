@@ -22,7 +22,7 @@ from paceline.planning.space import Line
 from paceline.reporting.axes import series_colour
 from paceline.reporting.content import content_of
 from paceline.reporting.figures import timeline_figure
-from paceline.reporting.render import render
+from paceline.reporting.render import environment, render
 from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Timeline
 from paceline.serving.processes import SLOW, Processes, going_on
@@ -406,14 +406,15 @@ class Conversation:
         Yields
         ------
         dict
-            ``scenario``: the text, its form and what is wrong with it. ``bounds``: what no run can exceed, for each curve over workers.
+            ``scenario``: the text, its form (HTML), what is wrong with it. ``bounds``: what no run can exceed, for each curve over workers.
             ``timeline``: some steps. ``look``: what a first look at a curve tells. ``report``: the report of what is simulated so far, the
             last one ``final``. ``progress``: how much of that is done. ``failed``: why there is no more.
         """
         try:
             ready = await self._within(prepared, question, self.served)
+            form = "" if ready.form is None else environment().get_template("form.html").render(sections=ready.form)
             yield {
-                "kind": "scenario", "text": ready.text, "problems": ready.problems, "form": ready.form, "sliders": ready.sliders,
+                "kind": "scenario", "text": ready.text, "problems": ready.problems, "form": form, "sliders": ready.sliders,
                 "left_out": ready.left_out,
             }  # fmt: skip
             if ready.problems:

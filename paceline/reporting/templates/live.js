@@ -26,7 +26,6 @@ const pending = new Map();
 let running = null,
   again = false,
   later = 0,
-  known = "",
   bounds = null,
   looks = [],
   inTime = null,
@@ -61,8 +60,7 @@ async function ask(wholly) {
   document.documentElement.dataset.answered = "no";
   const body = { ...asked, changes: mine.changes, form: wholly, all_of_it: wholly };
   try {
-    const response = await asking("/ask", body, mine.stop.signal);
-    await eachLine(response, (event) => mine === running && SHOW[event.kind](event, mine));
+    await asking("/ask", body, (event) => mine === running && SHOW[event.kind](event, mine), mine.stop.signal);
   } catch (error) {
     if (mine === running && error.name !== "AbortError") {
       tell(`No answer: ${error.message}. Is it still being served?`);
@@ -78,25 +76,21 @@ async function ask(wholly) {
   }
 }
 
-async function asking(where, body, signal) {
+// ask, and take each line of the answer as it comes
+async function asking(where, body, take, signal) {
   const headers = { "content-type": "application/json", "x-client": client };
   const response = await fetch(where, { method: "POST", headers, body: JSON.stringify(body), signal });
   if (!response.ok && !(response.headers.get("content-type") || "").includes("json")) {
     throw new Error(await response.text());
   }
-  return response;
-}
-
-async function eachLine(response, take) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { done, value: piece } = await reader.read();
-    rest += piece || "";
+  for (let part = await reader.read(); ; part = await reader.read()) {
+    rest += part.value || "";
     const lines = rest.split("\n");
     rest = lines.pop();
     lines.filter((each) => each).forEach((each) => take(JSON.parse(each)));
-    if (done) {
+    if (part.done) {
       return;
     }
   }
@@ -278,139 +272,85 @@ function drawInTime() {
 
 // -- sliders -------------------------------------------------------------------------------
 
-const upTo = (most, ...steps) => {
-  const values = [];
-  for (let next = 1, step = 0; next <= most; next += steps[step][1]) {
-    values.push(next);
-    while (step < steps.length - 1 && next >= steps[step][0]) {
-      step += 1;
-    }
-  }
-  return values;
-};
-const WORKERS = upTo(256, [32, 1], [64, 2], [128, 4], [256, 8]);
-const SLIDERS = {
-  workers: { name: "Workers", values: WORKERS },
-  replicas: { name: "Replicas", values: WORKERS },
-  servers: { name: "Parameter servers", values: upTo(64, [16, 1], [32, 2], [64, 4]) },
-  batch_per_replica: { name: "Batch of a replica", values: [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024] },
-  global_batch: { name: "Batch of all replicas", values: [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768] },
-  bandwidth: { name: "Bandwidth", values: [0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 15, 20, 25, 40, 50, 80, 100, 150, 200, 300, 400, 600, 800, 1600, 3200], unit: " Gbit/s" },
-};
+const sliders = [...document.querySelectorAll("#turning input")].map((input) => {
+  const { key, unit, values } = input.dataset;
+  return { input, key, unit, values: values.split(" ").map(Number), label: input.closest("label") };
+});
 
+function told({ input, label, unit }, number) {
+  const words = written(number, "setting") + unit;
+  label.querySelector("output").textContent = words;
+  input.setAttribute("aria-valuetext", words);
+}
+
+// a slider stands at the value that is nearest to the scenario's
 function showSliders(stand) {
-  const place = byId("turning"),
-    paths = Object.keys(stand).filter((path) => stand[path] !== null && SLIDERS[path.split(".").pop()]);
-  if (place.dataset.paths !== paths.join()) {
-    place.dataset.paths = paths.join();
-    place.replaceChildren(...paths.map(sliderOf), mostField());
-  }
-  paths.forEach((path) => {
-    const { values, unit = "" } = SLIDERS[path.split(".").pop()],
-      input = place.querySelector(`input[data-path="${CSS.escape(path)}"]`);
-    if (pending.has(path)) {
-      return;
+  byId("most").value = String(asked.most);
+  sliders.forEach((slider) => {
+    const { input, key, values, label } = slider,
+      path = Object.keys(stand).find((each) => stand[each] !== null && each.endsWith(`.${key}`));
+    label.hidden = path === undefined;
+    if (path !== undefined && !pending.has(path)) {
+      const away = (each) => Math.abs(Math.log(each / stand[path]));
+      input.dataset.path = path;
+      input.value = String(values.indexOf(ascending(values, away)[0]));
+      told(slider, stand[path]);
     }
-    const nearest = values.reduce((best, each, index) => (Math.abs(Math.log(each / stand[path])) < Math.abs(Math.log(values[best] / stand[path])) ? index : best), 0);
-    input.value = String(nearest);
-    outputOf(input).textContent = written(stand[path], "setting") + unit;
   });
 }
 
-function outputOf(input) {
-  return input.closest("label").querySelector("output");
-}
-
-function sliderOf(path) {
-  const { name, values, unit = "" } = SLIDERS[path.split(".").pop()];
-  const input = element("input", { type: "range", min: "0", max: String(values.length - 1), step: "1" });
-  input.dataset.path = path;
-  const turned = (wholly) => () => {
-    const chosen = values[Number(input.value)];
-    outputOf(input).textContent = written(chosen, "setting") + unit;
-    input.setAttribute("aria-valuetext", `${chosen}${unit}`);
-    change(path, `${chosen}${unit}`, wholly);
-  };
-  input.addEventListener("input", turned(false));
-  return element("label", {}, element("span", {}, name, element("output", {})), input);
-}
-
-function mostField() {
-  const choice = element("select", { id: "most" }, ...[8, 16, 32, 64, 128, 256, 512, 1024].map((each) => element("option", { value: String(each), textContent: String(each) })));
-  choice.value = String(asked.most);
-  choice.addEventListener("change", () => {
-    asked.most = Number(choice.value);
-    ask(true);
-  });
-  return element("label", {}, "Figures run up to ", choice, " workers");
-}
+sliders.forEach((slider) =>
+  slider.input.addEventListener("input", () => {
+    const chosen = slider.values[Number(slider.input.value)];
+    told(slider, chosen);
+    change(slider.input.dataset.path, `${chosen}${slider.unit}`, false);
+  }),
+);
+byId("most").addEventListener("change", () => {
+  asked.most = Number(byId("most").value);
+  ask(true);
+});
 
 // -- the form ------------------------------------------------------------------------------
 
-function shapeOf(parts) {
-  return parts.map((part) => (part.parts ? [part.path, shapeOf(part.parts)] : [part.path, part.choices]));
+function fieldsOf(root) {
+  return [...root.querySelectorAll("[data-field]")];
 }
 
-function showForm(sections) {
-  const shape = JSON.stringify(shapeOf(sections)),
-    place = byId("form");
-  if (shape !== known) {
-    const first = known === "",
-      open = new Set([...place.querySelectorAll("details[open]")].map((each) => each.dataset.path)),
-      focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.field : undefined;
-    known = shape;
-    place.replaceChildren(...sections.map((each) => sectionOf(each, open, first)));
-    const again = focused && place.querySelector(`[data-field="${CSS.escape(focused)}"]`);
-    if (again) {
-      again.focus();
-    }
+// of a form with other fields all is new; else it is only filled, and who types goes on
+function showForm(html) {
+  const place = byId("form"),
+    fresh = element("template", { innerHTML: html }).content,
+    active = document.activeElement,
+    names = (root) => fieldsOf(root).map((field) => field.dataset.field);
+  if (names(fresh).join() !== names(place).join()) {
+    const open = place.hasChildNodes() ? [...place.querySelectorAll("details[open]")].map((each) => each.dataset.path) : ["strategy"],
+      focused = place.contains(active) ? active.dataset.field : undefined;
+    fresh.querySelectorAll("details").forEach((details) => {
+      details.open = open.includes(details.dataset.path);
+    });
+    place.replaceChildren(fresh);
+    fieldsOf(place).filter((field) => field.dataset.field === focused).forEach((field) => field.focus());
+    return;
   }
-  const fill = (part) => {
-    if (part.parts) {
-      place.querySelector(`details[data-path="${CSS.escape(part.path)}"] > summary .given`).hidden = !part.given;
-      part.parts.forEach(fill);
-      return;
-    }
-    const field = place.querySelector(`[data-field="${CSS.escape(part.path)}"]`);
-    if (document.activeElement !== field || field.tagName === "SELECT") {
-      field.value = part.value;
-    }
-    if (field.tagName === "SELECT") {
-      field.options[0].textContent = part.holds ? `${part.holds} (left out)` : "left out";
-      if (field.value !== part.value) {
-        field.append(element("option", { value: part.value, textContent: part.value }));
-        field.value = part.value;
-      }
+  const [given, filled] = [fresh.querySelectorAll(".given"), fieldsOf(fresh)];
+  place.querySelectorAll(".given").forEach((each, index) => {
+    each.hidden = given[index].hidden;
+  });
+  fieldsOf(place).forEach((field, index) => {
+    const { value, placeholder, options } = filled[index];
+    if (options) {
+      field.replaceChildren(...options);
     } else {
-      field.placeholder = part.holds;
+      field.placeholder = placeholder;
     }
-  };
-  sections.forEach(fill);
+    if (field !== active || options) {
+      field.value = value;
+    }
+  });
 }
 
-function sectionOf(section, open, first) {
-  const details = element("details", { className: "section" });
-  details.dataset.path = section.path;
-  details.open = open.has(section.path) || (first && section.path === "strategy");
-  details.append(
-    element("summary", {}, section.key, element("span", { className: "given", textContent: " · given", hidden: true })),
-    element("p", { className: "about-section", textContent: section.help }),
-    ...section.parts.map((part) => (part.parts ? sectionOf(part, open, first) : fieldOf(part))),
-  );
-  return details;
-}
-
-function fieldOf({ path, key, help, choices }) {
-  const id = "field-" + path;
-  const input = choices.length
-    ? element("select", { id }, element("option", { value: "" }), ...choices.map((each) => element("option", { value: each, textContent: each })))
-    : element("input", { id, type: "text", autocomplete: "off", spellcheck: false });
-  input.dataset.field = path;
-  input.setAttribute("aria-describedby", `${id}-help`);
-  input.addEventListener("change", () => change(path, input.value, true));
-  const box = element("div", { className: "field" }, element("label", { htmlFor: id, textContent: key }), input, element("small", { id: `${id}-help`, textContent: help }));
-  return box;
-}
+byId("form").addEventListener("change", ({ target }) => change(target.dataset.field, target.value, true), true);
 
 // a rule that is broken stands at its field, as the command line says it; where there is no field, above all
 function showProblems(problems) {
@@ -543,7 +483,7 @@ byId("save-report").addEventListener("click", async () => {
   };
   said("Simulating what is left, then the report is saved …");
   try {
-    await eachLine(await asking("/save", { ...asked, changes: [...pending] }), (event) => show[event.kind](event));
+    await asking("/save", { ...asked, changes: [...pending] }, (event) => show[event.kind](event));
   } catch (error) {
     said(`Not saved: ${error.message}. Is it still being served?`);
   }
@@ -588,8 +528,7 @@ byId("plan").addEventListener("submit", async (event) => {
   answer.replaceChildren();
   byId("plan-stop").hidden = false;
   try {
-    const response = await asking("/plan", { question, goal }, mine.signal);
-    await eachLine(response, (event) => mine === planning && show[event.kind](event));
+    await asking("/plan", { question, goal }, (event) => mine === planning && show[event.kind](event), mine.signal);
   } catch (error) {
     state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
   }
