@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import unquote
 
-from paceline.reporting.render import figure_names
+from paceline.reporting.render import environment, figure_names
 from simulator.base.errors import InputError, PacelineError
 from simulator.base.files import Output, check_folder, marked_kind
 
@@ -45,50 +45,6 @@ return Array.from(document.querySelectorAll('[id^="figure-"]'))
   .filter(function (element) { return element.getClientRects().length > 0; })
   .map(function (element) { return [element.id, element.classList.contains('js-plotly-plot')]; });
 """
-# as the page draws it, with its heading above and its legend below, which in the page stand beside it
-_IMAGE = """
-var done = arguments[arguments.length - 1], element = document.getElementById(arguments[0]);
-var size = element._fullLayout, margin = size.margin, seen = new Set();
-function harmless(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
-function lines(text) {
-  return text.split(" ").reduce(function (rows, word) {
-    var last = rows[rows.length - 1];
-    if (!last) { return [word]; }
-    var fits = last.length + word.length < size.width / 8;
-    return fits ? rows.slice(0, -1).concat(last + " " + word) : rows.concat(word);
-  }, [""]);
-}
-// of what follows the sliders also where they stand
-var figure = element.closest("figure") || element, follows = figure.querySelector("[data-of]") !== null;
-var captions = Array.from(figure.querySelectorAll("figcaption h3, figcaption p"))
-  .concat(Array.from(document.querySelectorAll(follows ? "#card-where" : "none")));
-var words = captions.flatMap(function (caption, index) {
-  return lines(caption.textContent).map(function (line) { return [index, line]; });
-});
-var data = element.data.map(function (trace) {
-  var name = trace.name || (trace.legendgroup === "ideal" ? "ideal" : "");
-  var first = name !== "" && trace.showlegend !== false && !seen.has(name);
-  if (first) { seen.add(name); }
-  return Object.assign({}, trace, {name: name, showlegend: first});
-});
-var head = words.length ? TITLE * words.length : 0, foot = seen.size ? ROW * seen.size + 8 : 0;
-var title = words.map(function (word) {
-  return word[0] ? "<span style='font-size:12px'>" + harmless(word[1]) + "</span>" : "<b>" + harmless(word[1]) + "</b>";
-}).join("<br>");
-var layout = Object.assign({}, element.layout, {
-  paper_bgcolor: "#ffffff",
-  margin: {l: margin.l, r: margin.r, t: margin.t + head, b: margin.b + foot, autoexpand: false},
-  title: {
-    text: title, font: {size: 14}, pad: {l: 8, t: 20},
-    x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top"
-  },
-  showlegend: foot > 0,
-  legend: {orientation: "v", x: 0, xref: "container", xanchor: "left", y: 0, yref: "container", yanchor: "bottom", traceorder: "normal"}
-});
-var image = {format: arguments[1], width: size.width, height: size.height + head + foot, scale: arguments[2]};
-Plotly.toImage({data: data, layout: layout}, image)
-  .then(function (url) { done({url: url}); }, function (error) { done({error: String(error)}); });
-""".replace("TITLE", "20").replace("ROW", "20")
 
 
 def check_browser() -> tuple[str, str]:
@@ -168,6 +124,7 @@ def export_figures(
     check_browser()
     check_folder(folder, "figures")
     written: list[Path] = []
+    script = environment().get_template("image.js").render()
     with headless() as driver:
         names = open_page(driver, page)
         outputs = {
@@ -175,7 +132,7 @@ def export_figures(
         }
         for number, name in enumerate(names, 1):
             for kind in formats:
-                image = driver.execute_async_script(_IMAGE, name, kind, _PNG_SCALE if kind == "png" else 1)
+                image = driver.execute_async_script(script, name, kind, _PNG_SCALE if kind == "png" else 1)
                 if "error" in image:
                     raise PacelineError(f"{name} could not be drawn as {kind}: {image['error'][:200]}")
                 written.append(outputs[name, kind].write(_marked(_content(image["url"]), kind)))
