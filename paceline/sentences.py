@@ -39,7 +39,7 @@ from simulator.results.cost import (
 from simulator.results.intervals import paired_ratio
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
-from simulator.spec.figures import Checkpointing, Estimate, JobOutcome, Limit
+from simulator.spec.figures import Checkpointing, Estimate, JobOutcome
 from simulator.spec.uncertainty import between
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 NOT_CERTAIN = "effect not certain"
 """Of a change whose interval, run by run, holds 0."""
 
-_EXPOSED = "communication that no computing hides takes {exposed} of each step"
+_EXPOSED = "communication that no computing hides takes {exposed_communication} of each step"
 _WORDS = {
     "apply": "updating the model’s variables, which takes {apply} of each step",
     "client": "the one client that feeds all workers with input",
     "compute": "the devices’ own computing, which takes {compute} of each step",
     "coordinator": "the coordinator that hands out the steps: waiting takes {waiting} of each",
-    "exchange": "what devices that hold one model together exchange amid their passes; communication that no pass hides takes {exposed} "
-    "of each step",
+    "exchange": "what devices that hold one model together exchange amid their passes; communication that no pass hides takes "
+    "{exposed_communication} of each step",
     "fabric": f"the links between switches, the busiest in use {{link}} of the time; {_EXPOSED}",
     "host": "the host, which launches kernels more slowly than devices compute them",
     "host-cpu": "the processors that send and receive the messages, the busiest at work {link} of the time",
@@ -78,28 +78,14 @@ _VISIBLE = 0.0005
 
 def limit_in_words(result: Result) -> str:
     """The limit as the end of a sentence, with the shares that show it; no part of the cluster is called by its name."""
-    parts, use = result.breakdown_s, result.utilisation
-    step_s = parts.total
-
-    def of_step(part_s: float) -> str:
-        return format_share(part_s / step_s if step_s else 0.0)
-
-    def in_words(name: Limit) -> str:
-        return _WORDS[name].format(
-            input=of_step(parts.input),
-            compute=of_step(parts.compute),
-            exposed=of_step(parts.exposed_communication),
-            waiting=of_step(parts.waiting),
-            apply=of_step(parts.apply),
-            link=format_share(use.busiest_link),
-            server=format_share(use.busiest_server),
-            cores=format_share(use.cores),
-        )
-
-    limit = result.bottleneck
+    parts, use, limit = result.breakdown_s, result.utilisation, result.bottleneck
+    shares = {name: seconds / parts.total if parts.total else 0.0 for name, seconds in parts.model_dump().items()}
+    shares |= {"link": use.busiest_link, "server": use.busiest_server, "cores": use.cores}
+    told = {name: format_share(share) for name, share in shares.items()}
+    first = _WORDS[limit.name].format(**told)
     if limit.balance is None:
-        return in_words(limit.name)
-    return f"no single part, for two are in balance: {in_words(limit.name)}, and {in_words(limit.balance)}"
+        return first
+    return f"no single part, for two are in balance: {first}, and {_WORDS[limit.balance].format(**told)}"
 
 
 def variance_in_words(result: Result) -> str:

@@ -7,10 +7,10 @@ columns are the heading by which such a file may be replaced.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from simulator.base.files import Output, check_folder, csv_kind
@@ -231,9 +231,9 @@ _MEASURED_COLUMNS = (
 _CURVE_ERROR_COLUMNS = (
     Column("curve", "text", "Strategy"),
     COLUMNS["scaling"],
-    Column("settings", "count", "Settings"),
-    Column("median_error", "share", "Median error, sign left out"),
-    Column("inside", "count", "Inside the interval"),
+    Column("settings", "count", "Settings", by=lambda curve: len(curve["rows"])),
+    Column("median_error", "share", "Median error, sign left out", by=lambda curve: median(abs(row.error) for row in curve["rows"])),
+    Column("inside", "count", "Inside the interval", by=lambda curve: sum(row.inside for row in curve["rows"])),
 )
 
 
@@ -261,20 +261,11 @@ def curve_errors_table(places: Sequence[tuple[int, Beside]], results: Sequence[R
     results, at
         The results, and where each stands.
     """
+    scaling = {curve: result.scenario.scaling for curve, result in zip(at.curve_of, results, strict=True)}
     of_curve: dict[int, list[Beside]] = {}
     for index, row in places:
         of_curve.setdefault(at.curve_of[index], []).append(row)
-    scaling = {curve: result.scenario.scaling for curve, result in zip(at.curve_of, results, strict=True)}
-    rows = [
-        {
-            "curve": at.curves[curve].name,
-            "scaling": scaling[curve],
-            "settings": len(settings),
-            "median_error": statistics.median(abs(row.error) for row in settings),
-            "inside": sum(row.inside for row in settings),
-        }
-        for curve, settings in of_curve.items()
-    ]
+    rows = [{"curve": at.curves[curve].name, "scaling": scaling[curve], "rows": settings} for curve, settings in of_curve.items()]
     return Table.reading("Error of each curve", _CURVE_ERROR_COLUMNS, rows, "measured-by-curve")
 
 

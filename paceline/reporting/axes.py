@@ -94,6 +94,18 @@ def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], index:
     return scatter([*x, *x[::-1]], [*high, *low[::-1]], **{**shape, **changes})
 
 
+def spread_curve(
+    x: Sequence[float], low: Sequence[float], middle: Sequence[float], high: Sequence[float], index: int, texts: Sequence[str], **line: Any
+) -> list[dict[str, Any]]:
+    """A curve in its interval, with its marker at the end."""
+    colour = series_colour(index)
+    return [
+        band(x, low, high, index),
+        scatter(x, middle, mode="lines", line={"color": colour, **line}, hovertext=texts),
+        scatter(x[-1:], middle[-1:], marker={"size": 9, "symbol": marker_symbol(index), "color": colour}),
+    ]
+
+
 def whiskers(
     middles: Sequence[float], lows: Sequence[float], highs: Sequence[float], colour: str = INK, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:

@@ -104,16 +104,28 @@ _NOT_IN_TABLES = ("nodes", "standing", "bottleneck_text")
 _FURTHER = {
     column.name: column
     for column in (
-        Column("cores_busy", "share", "Cores busy", "share of the cores in use that all nodes share"),
-        Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words"),
-        Column("all_reduce", "text", "All-reduce", "algorithms and protocols that were taken"),
-        Column("warning_texts", "text", "What they say", "the warnings themselves"),
-        Column("standing", "text", "Standing", "how the result stands to what was measured"),
-        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, "in words"),
-        Column("seed", "text", COLUMNS["seed"].heading, "with all its digits"),
+        Column(
+            "cores_busy",
+            "share",
+            "Cores busy",
+            "share of the cores in use that all nodes share",
+            by=lambda result: result.utilisation.cores if result.scenario.cluster.shared_cores else None,
+        ),
+        Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words", of="bottleneck.label"),
+        Column(
+            "all_reduce",
+            "text",
+            "All-reduce",
+            "algorithms and protocols that were taken",
+            by=lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
+        ),
+        Column("standing", "text", "Standing", "how the result stands to what was measured", by=lambda result: _standing(result)),
+        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, "in words", by=lambda result: written(result.extrapolated, "any")),
+        Column("seed", "text", COLUMNS["seed"].heading, "with all its digits", by=lambda result: str(result.seed)),
     )
 }
 """Columns that the page has beside those of :data:`simulator.results.rows.COLUMNS`, or in another form."""
+_WARNINGS = Column("warning_texts", "text", "What they say", "the warnings themselves")
 
 
 def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, measured: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
@@ -158,14 +170,15 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     """
     rows = [_row(result) for result in results]
     jobs = results[chosen].job is not None
-    known = {**COLUMNS, **_FURTHER}
     shown = _shown_tables(jobs=any(result.job is not None for result in results))
     pairs, most_compared = _pairs(results, at, jobs=jobs)
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
-    columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
+    columns = _points(results, at) | {
+        name: _column({**COLUMNS, **_FURTHER}[name], [row.get(name) for row in rows]) for name in named if name != _WARNINGS.name
+    }
     computed = {name: [_heading(column) for column in columns] for name, columns in _COMPUTED.items()}
     computed["around"].append(_heading(COLUMNS[_RANKED[jobs][0]]))
-    columns["warning_texts"] = {**_heading(_FURTHER["warning_texts"]), **_warnings(results)}
+    columns["warning_texts"] = {**_heading(_WARNINGS), **_warnings(results)}
     return {
         "keys": [_key(key) for key in at.keys],
         "groups": [{"id": group.id, "name": group.name, "labels": list(group.labels)} for group in at.groups],
@@ -286,14 +299,7 @@ def _row(result: Result) -> dict[str, Cell]:
         row |= dict.fromkeys(_STALENESS)
     if not result.scenario.servers:
         row |= dict.fromkeys(_OF_SERVERS)
-    return row | {
-        "cores_busy": result.utilisation.cores if result.scenario.cluster.shared_cores else None,
-        "bottleneck_label": result.bottleneck.label,
-        "all_reduce": "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
-        "standing": _standing(result),
-        "extrapolated": written(result.extrapolated, "any"),
-        "seed": str(result.seed),
-    }
+    return row | {name: column.read(result) for name, column in _FURTHER.items()}
 
 
 def _standing(result: Result) -> str:

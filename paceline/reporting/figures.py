@@ -7,7 +7,7 @@ result says of it. docs/timelines/draw.py imports names of this module too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from paceline.reporting.axes import (
     PAPER,
     Figure,
     axis,
-    band,
     bars,
     figure,
     linear_axis,
@@ -28,6 +27,7 @@ from paceline.reporting.axes import (
     rows_axis,
     scatter,
     series_colour,
+    spread_curve,
     upright,
     whiskers,
     words_at,
@@ -57,7 +57,6 @@ from simulator.spec.workload import Workload
 if TYPE_CHECKING:
     from paceline.learning.learned import Learned, LearnedWay
     from paceline.planning.answer import Candidate, Plan
-    from paceline.planning.goal import Goal
     from paceline.reporting.content import Change
     from paceline.reporting.timeline import Bar, Kind, Timeline
 
@@ -331,77 +330,53 @@ def pareto_figure(plan: Plan) -> Figure | None:
     None where fewer than two candidates have a price above 0.
     """
     whole = plan.goal.samples is not None
-    places = {candidate.key: place for candidate in plan.candidates if (place := _place(candidate, whole=whole)) is not None}
+    every = {candidate.key: candidate for candidate in (*plan.candidates, plan.chosen, *plan.pareto)}
+    places = {key: place for key, candidate in every.items() if (place := _place(candidate, whole=whole)) is not None}
     priced = [candidate for candidate in plan.candidates if candidate.key in places]
     if len(priced) < _FEWEST_DRAWN:
         return None
-    front = sorted(place for candidate in plan.pareto if (place := _place(candidate, whole=whole)) is not None)
+    front = sorted(places[candidate.key] for candidate in plan.pareto if candidate.key in places)
     dotted = {"color": "var(--series-1)", "width": 1.5, "dash": "dot", "shape": "hv" if whole else "vh"}
     drawn = [scatter(*_columns(front), mode="lines", line=dotted)]
     for met, colour, symbol in ((True, "var(--series-1)", "circle"), (False, MUTED, "triangle-down")):
-        some = [candidate for candidate in priced if candidate.meets == met]
-        if some:
+        if some := [candidate for candidate in priced if candidate.meets == met]:
             fill = [PAPER if candidate.result.extrapolated else colour for candidate in some]
             marker = {"size": 8, "color": fill, "symbol": symbol, "line": {"color": colour, "width": 1.5}}
             texts = [_candidate_hover(candidate, whole=whole) for candidate in some]
             drawn.append(scatter(*_columns([places[candidate.key] for candidate in some]), hovertext=texts, marker=marker))
-    if (chosen := _place(plan.chosen, whole=whole)) is not None:
+    if plan.chosen.key in places:
         ring = {"size": 18, "symbol": "circle-open", "color": INK, "line": {"color": INK, "width": 2}}
-        drawn.append(scatter(*_columns([chosen]), marker=ring))
-    xs, ys = _columns(places.values())
-    goal_x, goal_y = _goal_at(plan.goal)
-    xs += [goal_x] if goal_x is not None else []
-    ys += [goal_y] if goal_y is not None else []
-    middle = math.sqrt(min(xs) * max(xs))
-    title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
-    shapes, words = _goal_lines(plan.goal, whole=whole)
-    labelled = {candidate.key: candidate for candidate in (plan.chosen, *plan.pareto[:1], *plan.pareto[-1:])}
-    labels = [
-        _candidate_label(candidate, place, middle)
-        for candidate in labelled.values()
-        if (place := _place(candidate, whole=whole)) is not None
-    ]
-    return figure(
-        drawn,
-        margin={"l": 62, "r": 14, "t": 16, "b": 44},
-        xaxis=log_axis(xs, title_x),
-        yaxis=log_axis(ys, title_y),
-        shapes=shapes,
-        annotations=[*words, *labels],
-    )
-
-
-def _columns(places: Iterable[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    held = list(places)
-    return [x for x, _ in held], [y for _, y in held]
-
-
-def _goal_at(goal: Goal) -> tuple[float | None, float | None]:
-    """Where the goal lies on the two axes: a deadline in hours and a budget in US dollars, or a throughput."""
-    if goal.target_throughput_samples_per_s is not None:
-        return goal.target_throughput_samples_per_s, None
-    return (goal.deadline_s / _HOUR_S if goal.deadline_s is not None else None), goal.budget_usd
-
-
-def _goal_lines(goal: Goal, *, whole: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A line for each limit of the goal, and what it says."""
-    x, y = _goal_at(goal)
+        drawn.append(scatter(*_columns([places[plan.chosen.key]]), marker=ring))
+    xs, ys = _columns([places[candidate.key] for candidate in priced])
+    # where the goal lies: a deadline in hours and a budget in US dollars, or a throughput
+    goal = plan.goal
+    goal_x = goal.deadline_s / _HOUR_S if goal.deadline_s is not None else None
+    goal_x, goal_y = (goal_x, goal.budget_usd) if whole else (goal.target_throughput_samples_per_s, None)
     shapes, words = [], []
-    if x is not None:
-        shapes.append(upright(x, dash="dash"))
-        said = f"deadline {written(goal.deadline_s, 'setting_s')}" if whole else f"{written(x, 'setting')} samples/s"
-        words.append(words_at(math.log10(x), 1, "x", "paper", said, xanchor="right", yanchor="top", xshift=-4, font=_LABEL))
-    if y is not None:
-        shapes.append({**upright(0, dash="dash"), "xref": "paper", "yref": "y", "x1": 1, "y0": y, "y1": y})
-        words.append(words_at(1, math.log10(y), "paper", "y", f"budget {format_usd(y)}", xanchor="right", yanchor="bottom", font=_LABEL))
-    return shapes, words
+    if goal_x is not None:
+        xs.append(goal_x)
+        shapes.append(upright(goal_x, dash="dash"))
+        said = f"deadline {written(goal.deadline_s, 'setting_s')}" if whole else f"{written(goal_x, 'setting')} samples/s"
+        words.append(words_at(math.log10(goal_x), 1, "x", "paper", said, xanchor="right", yanchor="top", xshift=-4, font=_LABEL))
+    if goal_y is not None:
+        ys.append(goal_y)
+        shapes.append({**upright(0, dash="dash"), "xref": "paper", "yref": "y", "x1": 1, "y0": goal_y, "y1": goal_y})
+        said = f"budget {format_usd(goal_y)}"
+        words.append(words_at(1, math.log10(goal_y), "paper", "y", said, xanchor="right", yanchor="bottom", font=_LABEL))
+    title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
+    # how many workers the answer and the ends of the front have, below the point, on the side that has more room
+    middle = math.sqrt(min(xs) * max(xs))
+    for key in dict.fromkeys(candidate.key for candidate in (plan.chosen, *plan.pareto[:1], *plan.pareto[-1:]) if candidate.key in places):
+        x, y = places[key]
+        side = {"xanchor": "left", "xshift": 7} if x < middle else {"xanchor": "right", "xshift": -7}
+        count = counted(every[key].result.scenario.workers, "worker")
+        words.append(words_at(math.log10(x), math.log10(y), "x", "y", count, yanchor="top", yshift=-3, font=_LABEL, **side))
+    margin = {"l": 62, "r": 14, "t": 16, "b": 44}
+    return figure(drawn, margin=margin, xaxis=log_axis(xs, title_x), yaxis=log_axis(ys, title_y), shapes=shapes, annotations=words)
 
 
-def _candidate_label(candidate: Candidate, place: tuple[float, float], middle: float) -> dict[str, Any]:
-    """How many workers it has, below its point, on the side that has more room."""
-    x, y = (math.log10(value) for value in place)
-    side = {"xanchor": "left", "xshift": 7} if place[0] < middle else {"xanchor": "right", "xshift": -7}
-    return words_at(x, y, "x", "y", counted(candidate.result.scenario.workers, "worker"), yanchor="top", yshift=-3, font=_LABEL, **side)
+def _columns(places: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in places], [y for _, y in places]
 
 
 def _place(candidate: Candidate, *, whole: bool) -> tuple[float, float] | None:
@@ -443,7 +418,6 @@ def paying_figure(plan: Plan) -> Figure | None:
         lines.setdefault(pair.rented, (0.0, pair.rented_usd_per_month, most))
     drawn = []
     for name, (capital, month, lasts) in sorted(lines.items(), key=lambda line: series[line[0]]):
-        number = series[name]
         low, middle, high = (
             [capital + usd * lasts * place / _POINTS for place in range(_POINTS + 1)] for usd in (month.low, month.mean, month.high)
         )
@@ -452,12 +426,7 @@ def paying_figure(plan: Plan) -> Figure | None:
             f"<b>{plot_text(name)}</b><br>{format_number(after)} months: {format_usd(paid)} ({format_usd(least)} to {format_usd(largest)})"
             for after, least, paid, largest in zip(months, low, middle, high, strict=True)
         ]
-        line = {"width": 2, "dash": "solid" if capital else "dash"}
-        drawn += [
-            band(months[:: _POINTS], low[:: _POINTS], high[:: _POINTS], number),
-            scatter(months, middle, mode="lines", line={**line, "color": series_colour(number)}, hovertext=texts),
-            scatter([lasts], middle[-1:], marker={"size": 9, "symbol": marker_symbol(number), "color": series_colour(number)}),
-        ]  # fmt: skip
+        drawn += spread_curve(months, low, middle, high, series[name], texts, width=2, dash="solid" if capital else "dash")
     for pair in plan.break_even:
         if pair.months is not None:
             soonest = pair.months if pair.months_low is None else pair.months_low
@@ -665,12 +634,7 @@ def curves_figure(learned: Learned, metric: str, series: Sequence[int]) -> Figur
             f"({format_number(least)} to {format_number(most)})"
             for time_s, least, value, most in zip(at_s, low, middle, high, strict=True)
         ]
-        colour = series_colour(number)
-        drawn += [
-            band(at_s, low, high, number),
-            scatter(at_s, middle, mode="lines", line={"color": colour, "width": 2.25}, hovertext=texts),
-            scatter(at_s[-1:], middle[-1:], marker={"size": 9, "symbol": marker_symbol(number), "color": colour}),
-        ]
+        drawn += spread_curve(at_s, low, middle, high, number, texts, width=2.25)
     target = [learned.target.value] if metric == learned.target.metric else []
     title = plot_text(metric)
     y_axis = log_axis([*values, *target], title) if metric == "loss" else linear_axis(max(values, default=1.0), title)

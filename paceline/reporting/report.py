@@ -19,7 +19,7 @@ from paceline.reporting.content import Content, content_of
 from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.render import CARD, REPORT, render, render_card
-from paceline.reporting.simulated import SimulatedSections, simulated_sections
+from paceline.reporting.simulated import with_simulated
 from paceline.sweeping import ResultsFile, Sweep
 from paceline.tables import (
     CONFIGURATION,
@@ -191,23 +191,19 @@ def report(
     outputs: dict[str, Output] = {}
     if tables is not None:
         outputs = check_tables([*tables_of(content), *(_SIMULATED if what_ifs else ())], tables, force=force, reads=reads)
-    simulated = SimulatedSections()
+    known, stopped = len(content.notes), None
     if what_ifs:
-        simulated = simulated_sections(content, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
-    content = replace(
-        content, notes=(*content.notes, *simulated.notes), timeline=simulated.timeline, sensitivity=simulated.sensitivity,
-        of_layouts=simulated.of_layouts,
-    )  # fmt: skip
+        content, stopped = with_simulated(content, jobs, progress=_part(progress, "what-ifs"))
     Output(target, REPORT, force=force).write(render(content))
     if picture is not None:
         picture.write(render_card(content))
     unmatched = tuple(
         f"{measured}:{row.line}: {row.setting}: stands beside no prediction: {row.why}" for row in (overlay.unmatched if overlay else ())
     )
-    notes = (*shown.notes, *simulated.notes)
+    notes = (*shown.notes, *content.notes[known:])
     done = Report(target, target.stat().st_size, notes, unmatched, card=card, outcomes=(*shown.results, *shown.failures))
-    if simulated.stopped is not None:
-        raise StoppedReport(done) from simulated.stopped
+    if stopped is not None:
+        raise StoppedReport(done) from stopped
     written = write_tables({table.name: table for table in tables_of(content)}, outputs) if tables is not None else ()
     images = export_figures(target, figures, formats, _part(progress, "figures"), force=force) if figures is not None else ()
     return replace(done, tables=written, figures=images)
@@ -309,41 +305,20 @@ def _depth(mine: tuple[str, ...], all_parts: Sequence[tuple[str, ...]]) -> int:
 
 
 def _with_plan(shown: Source, plan: Plan | Path | None) -> Source:
-    """Results with the plan that they are of; what it simulated for shown improvements alone is left out."""
+    """Results with the plan that they are of; those on machines that it simulated for its improvements alone stand in their table."""
     if plan is None:
         return shown
     answer = read_plan(plan) if isinstance(plan, Path) else plan
-    results, labels = _without_what_ifs(shown.results, shown.labels, answer)
-    return replace(shown, results=results, labels=labels, plan=answer)
+    real = {_machines(candidate.result) for candidate in (answer.chosen, *answer.runners_up, *answer.candidates)}
+    kept = [index for index, result in enumerate(shown.results) if _machines(result) in real] or range(len(shown.results))
+    labels = None if shown.labels is None else [shown.labels[index] for index in kept]
+    return replace(shown, results=[shown.results[index] for index in kept], labels=labels, plan=answer)
 
 
-def _without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:
-    """Of a plan's results those on machines that can be had: what it simulated for its improvements stands in their table.
-
-    Parameters
-    ----------
-    results, labels
-        As :func:`paceline.reporting.write_report` takes them.
-    plan
-        What was answered.
-
-    Returns
-    -------
-    results, labels
-        Those with the workload and the cluster of a candidate, whatever their numbers of workers, servers and nodes.
-    """
-
-    def had(result: Result) -> str:
-        scenario = result.scenario
-        return (
-            scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None, "available": None}).model_dump_json()
-        )
-
-    real = {had(candidate.result) for candidate in (plan.chosen, *plan.runners_up, *plan.candidates)}
-    kept = [index for index, result in enumerate(results) if had(result) in real]
-    if not kept:
-        return list(results), list(labels) if labels is not None else None
-    return [results[index] for index in kept], [labels[index] for index in kept] if labels is not None else None
+def _machines(result: Result) -> str:
+    """Workload and cluster of a result, whatever its numbers of workers, servers and nodes."""
+    scenario = result.scenario
+    return scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None, "available": None}).model_dump_json()
 
 
 def _paths(source: object) -> list[Path]:

@@ -7,8 +7,8 @@ simulate nothing, and may not import this one (``pyproject.toml``).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -51,35 +51,12 @@ _EVENTS_AN_ALL_REDUCE, _EVENTS_A_RANK = 40, 0.1
 """What an all-reduce of all ranks at once costs, and each rank's part in a step, in events that take as long."""
 
 
-@dataclass(frozen=True)
-class SimulatedSections:
-    """What simulating a report's answer again gave.
-
-    Attributes
-    ----------
-    timeline
-        Some of its steps.
-    of_layouts
-        Where results differ in how a model is cut, some steps of each, by the hash of its scenario.
-    sensitivity
-        What single changes would gain or lose.
-    notes
-        Sentences on what is missing, and why.
-    stopped
-        What the user stopped it by; None if nobody did.
-    """
-
-    timeline: Timeline | None = None
-    of_layouts: Mapping[str, Timeline] = field(default_factory=dict)
-    sensitivity: tuple[Change, ...] = ()
-    notes: tuple[str, ...] = ()
-    stopped: KeyboardInterrupt | None = None
-
-
-def simulated_sections(
-    content: Content, jobs: int, *, progress: Callable[[int, int], None] | None = None, stoppable: bool = False
-) -> SimulatedSections:
+def with_simulated(
+    content: Content, jobs: int, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Content, KeyboardInterrupt | None]:
     """Simulate the report's answer again: three of its steps for the timeline, and one change at a time; what fails is noted.
+
+    Where results differ in how a model is cut, some steps of each are simulated too. Ctrl-C ends only the simulating.
 
     Parameters
     ----------
@@ -89,8 +66,13 @@ def simulated_sections(
         Processes for the what-ifs; 0 takes all cores.
     progress
         Called with what-ifs done and in all.
-    stoppable
-        Whether Ctrl-C only ends the simulating, so that the report is written without the rest.
+
+    Returns
+    -------
+    Content
+        The report with them, and sentences on what is missing.
+    KeyboardInterrupt or None
+        What the user stopped it by.
     """
     answer = content.answer
     timeline: Timeline | None = None
@@ -110,11 +92,10 @@ def simulated_sections(
         except SimulationError as error:
             notes.append(f"There are no what-ifs: {error}.")
     except KeyboardInterrupt as interrupted:
-        if not stoppable:
-            raise
         stopped = interrupted
         notes.append(f"There are no what-ifs{'' if timeline is not None else ', and there is no timeline'}: they were interrupted.")
-    return SimulatedSections(timeline, of_layouts, changes, tuple(notes), stopped)
+    told = (*content.notes, *notes)
+    return replace(content, notes=told, timeline=timeline, sensitivity=changes, of_layouts=of_layouts), stopped
 
 
 def _of_layouts(results: Sequence[Result], at: Coordinates) -> dict[str, Timeline]:

@@ -81,31 +81,20 @@ function costCard(point) {
   return { cost: shown("usd_per_million_samples", point), hourly: `a million samples; ${hourly}` };
 }
 
-// the key figures of a point, by the card that shows them
-function cardsOf(point) {
-  const limit = value("bottleneck_label", point),
-    ofJob = document.getElementById("card-job") && value("job_time_s", point) !== null;
-  return {
-    throughput: shown("throughput_samples_per_s", point),
-    interval: `samples/s; ${interval("throughput_low", "throughput_high", point)}`,
-    efficiency: shown("scaling_efficiency", point),
-    speedup: `${interval("scaling_efficiency_low", "scaling_efficiency_high", point)}; ${shown("speedup", point)} times one replica alone`,
-    ...costCard(point),
-    step: shown("step_mean_s", point),
-    p95: `95% below ${shown("step_p95_s", point)}`,
-    limit: limit.charAt(0).toUpperCase() + limit.slice(1),
-    range: value("standing", point),
-    ...(ofJob ? { job: shown("job_time_s", point), "job-more": interval("job_time_low_s", "job_time_high_s", point) } : { "job-more": "no whole job here" }),
-  };
-}
-
+// key figures: a card says what its description does, with what stands in columns in place of their names
 function showCards(view) {
-  const at = `at ${view.here < 0 ? settingsText(view.state.at) : pointSettings(view.here)}`,
+  const point = view.here,
+    known = point >= 0,
+    at = `at ${known ? pointSettings(point) : settingsText(view.state.at)}`,
     alone = keys.filter((_, key) => swept(key)).length < 2,
-    where = view.here < 0 ? at : (alone ? "" : at + ": ") + value("placement", view.here);
-  const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? { range: "no result at these settings" } : cardsOf(view.here)) };
+    where = known ? (alone ? "" : at + ": ") + value("placement", point) : at,
+    cards = { name: view.name || "Nothing is chosen", where, ...(known ? costCard(point) : {}) };
   document.querySelectorAll("[id^=card-]").forEach((card) => {
-    card.textContent = cards[card.id.slice("card-".length)] || (card.classList.contains("small") ? "no result at these settings" : data.none);
+    const { told = "" } = card.dataset,
+      words = card.classList.contains("small") || card.id === "card-range",
+      has = known && told && !(told.includes("{job_") && value("job_time_s", point) === null),
+      otherwise = words ? (known ? "no whole job here" : "no result at these settings") : data.none;
+    card.textContent = cards[card.id.slice("card-".length)] ?? (has ? told.replace(/\{(\w+)\}/g, (_, column) => shown(column, point)) : otherwise);
   });
 }
 
