@@ -526,25 +526,17 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    texts = (
+        clause, clean, format_hourly, format_number, format_seconds, format_share, format_throughput, format_usd, listed, listed_numbers,
+        marker_symbol, sentence, written,
+    )  # fmt: skip
+    made.filters.update({function.__name__.removeprefix("format_"): function for function in texts})
     made.filters.update(
-        amount=format_number,
-        clause=clause,
-        clean=clean,
         coded=_coded,
         count=partial(written, kind="count"),
-        counts=listed_numbers,
-        dollars=format_usd,
         headed=lambda text: clean(text[:1].upper() + text[1:]),
-        hourly=format_hourly,
-        joined=listed,
         lower_first=lambda text: text[:1].lower() + text[1:],
-        percent=format_share,
         plain=partial(written, kind="setting"),
-        seconds=format_seconds,
-        sentence=sentence,
-        symbol=marker_symbol,
-        throughput=format_throughput,
-        written=written,
     )
     said = (
         counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out, length_in_words,
