@@ -79,7 +79,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 Is: TypeAlias = Literal[
     "scenario", "workload", "cluster", "device", "input", "fault", "testbed-setting", "matrix", "results", "plan", "learned",
-    "measurements", "steps", "keras-model", "package",
+    "measurements", "steps", "keras-model",
 ]  # fmt: skip
 
 
@@ -138,11 +138,6 @@ _IN_JSON: dict[Is, FileKind] = {
         "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
     ),
     "keras-model": FileKind("the configuration of a Keras model", "", _every("class_name", "config")),
-    "package": FileKind(
-        "a package.json of Node.js",
-        "",
-        lambda table: "name" in table and _any_of(Mapping, "dependencies", "devDependencies", "scripts")(table),
-    ),
 }
 _WITH_MEASUREMENTS: Mapping[str, str] = {
     "step": "fit them with `paceline calibrate --from-measurements {}`",

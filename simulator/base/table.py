@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -255,7 +255,8 @@ class Table:
         if not self.rows:
             return f"<table>{title}<tr><td>none</td></tr></table>"
         heads = [f"<th>{_escaped(column.title)}</th>" for column in self.columns]
-        lines = [[f"<td>{_escaped(_in_notebook(*each))}</td>" for each in zip(row, self.columns, strict=True)] for row in self.rows]
+        lines = [["<td></td>" if cell is None else f"<td>{_escaped(text)}</td>" for cell, text in zip(*each, strict=True)]
+                 for each in zip(self.rows, self.texts(), strict=True)]  # fmt: skip
         if len(lines) == 1:
             known = [cell not in (None, "") for cell in self.rows[0]]
             body = "".join(f"<tr>{head}{text}</tr>" for head, text, shown in zip(heads, lines[0], known, strict=True) if shown)
@@ -309,25 +310,9 @@ def csv_cell(value: Cell) -> str:
     return repr(value)
 
 
-def _in_notebook(cell: Cell, column: Column) -> str:
-    return "" if cell is None else written(cell, column.kind)
-
-
 def _in_markdown(text: str, longest: int = 120) -> str:
     """Text that Markdown shows as it is."""
     return _MARKDOWN.sub(r"\\\1", html.escape(clean(text, longest), quote=False)) if text else ""
-
-
-class Tabular(Protocol):
-    """What can be put into a table."""
-
-    @classmethod
-    def rows_of(cls, items: Iterable[Any]) -> list[Row]:
-        """One row an item."""
-
-    @classmethod
-    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
-        """Columns of those rows that a small table shows."""
 
 
 def flat(item: BaseModel) -> Row:
@@ -353,7 +338,7 @@ def flat(item: BaseModel) -> Row:
     return row
 
 
-def frame_of(items: Iterable[Tabular]) -> pd.DataFrame:
+def frame_of(items: Iterable[Any]) -> pd.DataFrame:
     """A pandas table of one row an item: of scenarios, workloads, clusters, results, candidates.
 
     Of results the columns are those of :data:`simulator.results.rows.COLUMNS`, after the settings
@@ -362,7 +347,7 @@ def frame_of(items: Iterable[Tabular]) -> pd.DataFrame:
     Parameters
     ----------
     items
-        All of one kind; results may stand among failures.
+        Specifications of one kind; results may stand among failures.
 
     Returns
     -------
@@ -381,7 +366,7 @@ def frame_of(items: Iterable[Tabular]) -> pd.DataFrame:
     return Table.of([] if first is None else type(first).rows_of(chain([first], waiting))).to_frame()
 
 
-def html_of(items: Iterable[Tabular], caption: str, *, total: int | None = None) -> str:
+def html_of(items: Iterable[Any], caption: str, *, total: int | None = None) -> str:
     """A small HTML table: of one item all that it says, of several a line each, the first 20.
 
     Every text is escaped, cut to 200 characters and rid of control and direction marks.
@@ -389,7 +374,7 @@ def html_of(items: Iterable[Tabular], caption: str, *, total: int | None = None)
     Parameters
     ----------
     items
-        All of one kind; only the first 21 are looked at.
+        Specifications of one kind, of which only the first 21 are looked at.
     caption
         Above the table.
     total

@@ -6,6 +6,7 @@ allowed and beyond all that there is are told too (:func:`implausible`).
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -119,14 +120,7 @@ def fault_of(error: ValidationError) -> str:
 def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
     """Return what the short names of kinds, such as those of strategies, stand for as keys."""
     names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
-    return {
-        name: f"'{name}' is short for {listed([f'{key} = {_in_toml(value)}' for key, value in keys.items()])}"
-        for name, keys in names.items()
-    }
-
-
-def _in_toml(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return {name: f"'{name}' is short for {listed([f'{key} = {json.dumps(keys[key])}' for key in keys])}" for name, keys in names.items()}
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:

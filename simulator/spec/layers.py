@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from simulator.base.spec import STEP_FLOPS, Moderate, Share, Spec, Terse
@@ -115,21 +116,16 @@ def balanced(work: tuple[float, ...], parts: int) -> tuple[int, ...]:
     >>> balanced((1.0, 1.0, 1.0, 3.0), 2)
     (3, 4)
     """
-    total = [0.0]
-    for each in work:
-        total.append(total[-1] + each)
+    total = np.cumsum([0.0, *work])
     count = len(work)
-    best = [[float("inf")] * (count + 1) for _ in range(parts + 1)]
-    cut = [[0] * (count + 1) for _ in range(parts + 1)]
-    best[0][0] = 0.0
-    for number in range(1, parts + 1):
-        for last in range(number, count - (parts - number) + 1):
-            for first in range(number - 1, last):
-                worst = max(best[number - 1][first], total[last] - total[first])
-                if worst < best[number][last]:
-                    best[number][last], cut[number][last] = worst, first
+    best, cuts = np.full(count + 1, np.inf), []
+    best[0] = 0.0
+    for _ in range(parts):
+        worst = [np.maximum(best[:last], total[last] - total[:last]) for last in range(1, count + 1)]
+        cuts.append([0, *(int(each.argmin()) for each in worst)])
+        best = np.array([np.inf, *(each.min() for each in worst)])
     ends, last = [], count
-    for number in range(parts, 0, -1):
+    for cut in reversed(cuts):
         ends.append(last)
-        last = cut[number][last]
+        last = cut[last]
     return tuple(reversed(ends))

@@ -30,7 +30,6 @@ _HOURLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*([A-Z
 _SUM = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(USD|\$)?", re.ASCII)
 _ENERGY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*/\s*kWh", re.ASCII)
 _MONTHLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*month", re.ASCII)
-_PARTS = ("years", "power", "electricity", "use", "pue", "hosting", "overhead", "residual")
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
 _UNNAMED = str(Cluster.model_fields["name"].default)
@@ -252,17 +251,18 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
 
 
 class _Part(NamedTuple):
-    """A part of what a machine that one buys costs: the key of a price, in ``owned`` or not, how it is written, and its bounds."""
+    """A part of what a machine that one buys costs: the key of a price or of its ``owned``, how it is written, and its bounds."""
 
     key: str
-    rule: str
+    rule: str = ""
     pattern: re.Pattern[str] = re.compile(_NUMBER, re.ASCII)
     least: float = math.ulp(0.0)
     most: float = math.inf
-    of_owned: bool = True
 
     def read(self, text: str, name: str, where: str) -> float:
-        """Read its value in US dollars or as a number; InputError where it is none."""
+        """Read its value in US dollars, in watts or as a number; InputError where it is none."""
+        if self.key == "power_w":
+            return _power_w(text, where)
         shown = f"{where}: {name} {quoted(text)}"
         match = self.pattern.fullmatch(text)
         value = float(match[1]) if match else math.nan
@@ -274,11 +274,12 @@ class _Part(NamedTuple):
 
 
 _BOUGHT = {
-    "buy": _Part("purchase_usd", "a sum of US dollars for one node, such as BUY:4000USD", _SUM, 0.0, of_owned=False),
+    "buy": _Part("purchase_usd", "a sum of US dollars for one node, such as BUY:4000USD", _SUM, 0.0),
     "years": _Part("years", "a number of years above 0, such as years:4"),
-    "use": _Part("share_in_use", "a share of all hours above 0 and at most 1, such as use:0.6", most=1.0, of_owned=False),
-    "pue": _Part("pue", "a number of at least 1, such as pue:1.4", least=1.0),
+    "power": _Part("power_w"),
     "electricity": _Part("usd_per_kwh", "US dollars for a kWh, such as electricity:0.30USD/kWh", _ENERGY, 0.0),
+    "use": _Part("share_in_use", "a share of all hours above 0 and at most 1, such as use:0.6", most=1.0),
+    "pue": _Part("pue", "a number of at least 1, such as pue:1.4", least=1.0),
     "hosting": _Part("hosting_usd_per_month", "US dollars a month, such as hosting:80USD/month", _MONTHLY, 0.0),
     "overhead": _Part("overhead_per_year", "a share of the purchase for each year, above 0 and at most 1, such as overhead:0.1", most=1.0),
     "residual": _Part("residual_usd", "a sum of US dollars, such as residual:500USD", _SUM, 0.0),
@@ -291,9 +292,10 @@ def _bought(text: str, where: str) -> Price:
     for part in text.split(","):
         key, colon, value = (word.strip() for word in part.partition(":"))
         key = key.lower()
-        if not colon or not value or key not in ("buy", *_PARTS):
-            parts_are = f"parts are BUY, {', '.join(_PARTS)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
-            hint = did_you_mean(key, _PARTS, parts_are, written="{}:...")
+        if not colon or not value or key not in _BOUGHT:
+            others = [*_BOUGHT][1:]
+            parts_are = f"parts are BUY, {', '.join(others)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
+            hint = did_you_mean(key, others, parts_are, written="{}:...")
             raise InputError(f"{where}: {quoted(part.strip())} is no part of a purchase; {hint}")
         if key in parts:
             raise InputError(f"{where}: {key} is given twice; keep one of them")
@@ -303,14 +305,9 @@ def _bought(text: str, where: str) -> Price:
     if "power" not in parts and (idle := [key for key in ("electricity", "pue") if key in parts]):
         fact = "electricity has a price" if idle[0] == "electricity" else "pue is of power"
         raise InputError(f"{where}: {fact}, but nothing draws it; add such as power:0.5kW")
-    table: dict[str, Any] = {}
-    owned: dict[str, Any] = {}
-    for name, figure in _BOUGHT.items():
-        if name in parts:
-            (owned if figure.of_owned else table)[figure.key] = figure.read(parts[name], name, where)
-        if name == "use" and "power" in parts:
-            owned["power_w"] = _power_w(parts["power"], where)
-    price = validated(Price, {**table, "owned": owned}, where)
+    known = {figure.key: figure.read(parts[name], name, where) for name, figure in _BOUGHT.items() if name in parts}
+    table = {key: value for key, value in known.items() if key in Price.model_fields}
+    price = validated(Price, {**table, "owned": {key: value for key, value in known.items() if key not in table}}, where)
     return price.model_copy(update={"terms": price.worked_out_in_words, "source": f"{_GIVEN}: {price.formula}"})
 
 

@@ -582,7 +582,7 @@ NO_TIMES = {
     "any JSON": ('{"a": 1}', r"is JSON, but no record of steps; known are .*RecordSteps"),
     "a list": ('[\n{"a": 1}\n]', r"is JSON, but no record of steps"),
     "Keras' model": ('{\n"class_name": "Sequential", "config": {}}', r"is the configuration of a Keras model"),
-    "package.json": ('{\n"name": "x", "scripts": {"a": "b"}}', r"is a package.json"),
+    "package.json": ('{\n"name": "x", "scripts": {"a": "b"}}', r"is JSON, but no record of steps"),
     "results": ('{"scenario_hash": "0"}\n', r"is a results file"),
 }
 
