@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -221,19 +222,13 @@ class Names(Sequence[Name], Generic[Name]):
 
 def joined(*parts: Sequence[Name]) -> Names[Name]:
     """Several sequences of names, one after the other."""
-    return Names(sum(map(len, parts)), _Joined(parts))
+    ends = [*itertools.accumulate(map(len, parts))]
 
+    def name_of(place: int) -> Name:
+        part = bisect.bisect_right(ends, place)
+        return parts[part][place - ends[part]]
 
-@dataclass(frozen=True)
-class _Joined(Generic[Name]):
-    parts: tuple[Sequence[Name], ...]
-
-    def __call__(self, place: int) -> Name:
-        for part in self.parts:
-            if place < len(part):
-                return part[place]
-            place -= len(part)
-        raise IndexError(place)
+    return Names(ends[-1], name_of)
 
 
 def device_name(number: int) -> str:

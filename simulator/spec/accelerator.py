@@ -133,7 +133,8 @@ def accelerators() -> Mapping[str, Accelerator]:
     ScenarioError
         A device file of the catalogue is broken, or two of them claim one name.
     """
-    return _by_name(tuple((file.absolute(), _stamp(file)) for file in entries("devices").values()))
+    # when a file was written last, or 0 where it cannot be told, as reading it will
+    return _by_name(tuple((file.absolute(), file.stat().st_mtime_ns if file.exists() else 0) for file in entries("devices").values()))
 
 
 def accelerator_named(device: str) -> Accelerator | None:
@@ -156,14 +157,6 @@ def memory_bandwidth_of(device: str) -> float | None:
 def spelled(name: str) -> str:
     """A name without case and without the kind that `paceline calibrate` writes behind it: ``tesla t4`` of ``Tesla T4 (GPU)``."""
     return re.sub(r"\s*\((gpu|cpu)\)$", "", " ".join(name.split()).casefold())
-
-
-def _stamp(file: Path) -> int:
-    """When a file was written last, in nanoseconds; 0 where it cannot be told, as reading it will."""
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 @cache
