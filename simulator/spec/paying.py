@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -154,6 +155,10 @@ def _worked_out(known: dict[str, Any]) -> float:
         return math.nan
     capital = (costs.capital_usd - costs.residual_usd) / (costs.years * HOURS_PER_YEAR * share)
     return float(capital + costs.standing_usd_per_hour / share + costs.running_usd_per_hour)
+
+
+def _dollars(usd: float) -> str:
+    return f"{usd:,.10g} USD"
 
 
 def sets_of_nodes(hours_per_month: float) -> int:
@@ -331,56 +336,45 @@ class Price(
     @property
     def worked_out_in_words(self) -> str:
         """Say of what the price of an hour was worked out, assumptions included; empty where it was given."""
-        if self.reserved is not None:
-            term = self.reserved
-            paid = [f"{term.upfront_usd:,.10g} USD at the beginning"] if term.upfront_usd else []
-            paid += [f"{term.usd_per_hour:,.10g} USD for each hour"] if term.usd_per_hour or not paid else []
-            return ", ".join([f"reserved for {term.years:g} year{'' if term.years == 1 else 's'}", *paid, self._use_in_words])
-        owned = self.owned
-        if owned is None or self.purchase_usd is None:
-            return ""
-        terms = [f"bought for {self.purchase_usd:,.10g} USD over {owned.years:g} years", self._use_in_words]
-        if owned.residual_usd:
-            terms.insert(1, f"then worth {owned.residual_usd:,.10g} USD")
-        if owned.power_w is None:
-            terms.append("electricity not counted")
-        else:
-            drawn = f"{owned.power_w / 1000.0:g} kW{'' if owned.pue == 1.0 else f' x PUE {owned.pue:g}'}"
-            terms.append(f"{drawn} at {owned.electricity_usd_per_kwh:g} USD/kWh{' (assumed)' if owned.usd_per_kwh is None else ''}")
-        terms += [f"hosting {owned.hosting_usd_per_month:,.10g} USD a month"] if owned.hosting_usd_per_month else []
-        terms += [f"staff and maintenance {owned.overhead_per_year:.4g} of the purchase a year"] if owned.overhead_per_year else []
-        return ", ".join(terms)
-
-    @property
-    def _use_in_words(self) -> str:
-        share = self.share_in_use
-        if share is not None and share < 1:
-            return f"in use {share:.4g} of all hours"
-        return f"in use at all hours{'' if share else ' (assumed)'}"
+        return ", ".join(words for words, _ in self._worked_out_of if words)
 
     @property
     def formula(self) -> str:
         """Write how the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
-        share = self.share_in_use or 1.0
-        if self.reserved is not None:
-            term = self.reserved
-            hourly = f"{term.usd_per_hour:,.10g} USD / {share:g}"
-            upfront = f"{term.upfront_usd:,.10g} USD / ({term.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"
-            return f"{upfront} + {hourly}" if term.upfront_usd else hourly
-        owned = self.owned
-        if owned is None or self.purchase_usd is None:
-            return ""
-        left = f"{self.purchase_usd:,.10g} USD"
-        left = f"({left} - {owned.residual_usd:,.10g} USD)" if owned.residual_usd else left
-        parts = [f"{left} / ({owned.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"]
-        if owned.power_w is not None:
-            cooled = "" if owned.pue == 1.0 else f" x {owned.pue:g}"
-            parts.append(f"{owned.power_w / 1000.0:g} kW{cooled} x {owned.electricity_usd_per_kwh:g} USD/kWh")
-        if owned.hosting_usd_per_month:
-            parts.append(f"{owned.hosting_usd_per_month:,.10g} USD x 12 / ({HOURS_PER_YEAR:,.0f} h x {share:g})")
-        if owned.overhead_per_year:
-            parts.append(f"{owned.overhead_per_year:.4g} x {self.purchase_usd:,.10g} USD / ({HOURS_PER_YEAR:,.0f} h x {share:g})")
-        return " + ".join(parts)
+        return " + ".join(term for _, term in self._worked_out_of if term)
+
+    @property
+    def _worked_out_of(self) -> Iterator[tuple[str, str]]:
+        """Yield what makes up the price of an hour that is worked out, in words and as a term of a sum, either of them perhaps empty."""
+        paid, share = self.reserved or self.owned, self.share_in_use or 1.0
+        if paid is None:
+            return
+        all_hours = f"{HOURS_PER_YEAR:,.0f} h x {share:g})"
+        over = f"({paid.years:g} years x {all_hours}"
+        in_use = f"in use {share:.4g} of all hours" if share < 1 else f"in use at all hours{'' if self.share_in_use else ' (assumed)'}"
+        if isinstance(paid, Reserved):
+            upfront, hourly = _dollars(paid.upfront_usd), _dollars(paid.usd_per_hour)
+            yield f"reserved for {paid.years:g} year{'' if paid.years == 1 else 's'}", ""
+            if paid.upfront_usd:
+                yield f"{upfront} at the beginning", f"{upfront} / {over}"
+            yield f"{hourly} for each hour" if paid.usd_per_hour or not paid.upfront_usd else "", f"{hourly} / {share:g}"
+            yield in_use, ""
+            return
+        bought, residual, hosting = _dollars(self.purchase_usd or 0.0), _dollars(paid.residual_usd), _dollars(paid.hosting_usd_per_month)
+        yield f"bought for {bought} over {paid.years:g} years", f"{f'({bought} - {residual})' if paid.residual_usd else bought} / {over}"
+        yield f"then worth {residual}" if paid.residual_usd else "", ""
+        yield in_use, ""
+        if paid.power_w is None:
+            yield "electricity not counted", ""
+        else:
+            power, price = f"{paid.power_w / 1000.0:g} kW", f"{paid.electricity_usd_per_kwh:g} USD/kWh"
+            pue, cooled = ("", "") if paid.pue == 1.0 else (f" x PUE {paid.pue:g}", f" x {paid.pue:g}")
+            yield f"{power}{pue} at {price}{' (assumed)' if paid.usd_per_kwh is None else ''}", f"{power}{cooled} x {price}"
+        if paid.hosting_usd_per_month:
+            yield f"hosting {hosting} a month", f"{hosting} x 12 / ({all_hours}"
+        if paid.overhead_per_year:
+            overhead = f"{paid.overhead_per_year:.4g}"
+            yield f"staff and maintenance {overhead} of the purchase a year", f"{overhead} x {bought} / ({all_hours}"
 
     @property
     def said(self) -> str:
