@@ -81,16 +81,13 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     if say:
         for note in notes:
             warnings.warn(note, SettingWarning, stacklevel=2)
-    result = set_in(table, settings, where)
-    for section, value in result.items():
-        if isinstance(value, Mapping) and "use" not in value:  # what a section ``use``s is overlaid later, when its file is read
-            result[section] = unset(value)
+    result = unset(set_in(table, settings, where))
     for section in ("workload", "cluster"):
         if isinstance(own.get(section), Mapping) and isinstance(result.get(section), Mapping) and "use" not in result[section]:
             parts = ("jitter",) if "fit" in result[section] else ()
             result[section] = _without_draws_of(_with_new_figures(result[section], own[section]), own[section], parts)
             result[section] = _not_filled(result[section], own[section])
-    return {section: value for section, value in result.items() if value is not None}
+    return result
 
 
 def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
@@ -123,10 +120,9 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
         must = {"input": "an input file", "fault": "a file of faults"}.get(wanted, f"a {wanted} file")
         raise ScenarioError(f"{where}.use: {quoted(name)} must be {must}, but {path} {what}")
     validated(model, base, str(path))  # so that its faults are reported under its own name
-    if kind == "inputs":
-        return unset(merged(_not_as_measured(base, own), own))
-    if kind == "faults":
-        return unset(merged(_not_as_published(base, own), own))
+    if kind in ("inputs", "faults"):
+        base = _not_as_measured(base, own) if kind == "inputs" else _not_as_published(base, own)
+        return unset(merged(base, own))
     precision = own.get("precision")
     if precision is not None and precision != base.get("precision", "float32") and not BY_DIMENSIONS.keys() & base.keys():
         raise ScenarioError(
