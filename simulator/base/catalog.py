@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -34,10 +34,6 @@ def _roots(kind: Kind) -> tuple[Path, ...]:
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     data_home = named if named.is_absolute() else Path.home() / ".local" / "share"  # as the XDG Base Directory Specification has it
     return Path("models"), data_home / "paceline" / "models", *_brought_along()
-
-
-def _folders(kind: Kind) -> Iterator[Path]:
-    yield from (root / kind for root in _roots(kind) if (root / kind).is_dir())
 
 
 def builder(name: str, kind: Literal["keras", "problems"] = "keras") -> Path:
@@ -68,8 +64,8 @@ def own_file(name: str) -> Path:
 def entries(kind: Kind) -> dict[str, Path]:
     """Map each name of a kind to the file that it stands for."""
     files: dict[str, Path] = {}
-    for folder in _folders(kind):
-        for name, file in _files(folder, _names_in(folder)):
+    for root in _roots(kind):
+        for name, file in _files(root / kind, _names_in(root / kind)):
             files.setdefault(name, file)
     return dict(sorted(files.items()))
 
@@ -77,7 +73,7 @@ def entries(kind: Kind) -> dict[str, Path]:
 def _names_in(folder: Path) -> tuple[str, ...]:
     try:
         return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".toml")))
-    except OSError:  # it is gone, or nobody may look into it
+    except OSError:  # it is not there, or nobody may look into it
         return ()
 
 

@@ -129,7 +129,9 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
             f"{where}.precision: {precision!r} is not what {name!r} was measured in; "
             "calibrate it again in that precision, its cost cannot be guessed"
         )
-    known = _without_draws_of(_with_new_figures(base, own), _without_sorts(own), _MEASURED_PARTS)
+    # what says no more of a link than its sort replaces no figure
+    figures = {key: value for key, value in own.items() if not (isinstance(value, Mapping) and value.keys() == {"sort"})}
+    known = _without_draws_of(_with_new_figures(base, own), figures, _MEASURED_PARTS)
     return unset(merged(_with_given_rates(known, own), own))
 
 
@@ -158,11 +160,6 @@ def _not_as_published(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     if life or len(published) < len(kinds):
         result = {key: value for key, value in result.items() if key not in ("name", "description", "source")}
     return result
-
-
-def _without_sorts(own: Mapping[str, Any]) -> Table:
-    """A cluster without what says no more of a link than its sort: that replaces no figure."""
-    return {key: value for key, value in own.items() if not (isinstance(value, Mapping) and value.keys() == {"sort"})}
 
 
 def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:

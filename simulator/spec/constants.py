@@ -114,10 +114,6 @@ def constants() -> Mapping[str, Constant]:
     return {each.name: each for each in validated(_Practice, read_toml(path), str(path)).constant}
 
 
-def _known(own: Mapping[str, Known]) -> dict[str, Known]:
-    return {**constants(), **own}
-
-
 def _kept(name: str) -> Kept:
     """Tell what draws keep: of a share, the mean of times over it; of hosts' work, a time of a step and a rate of a server, the median."""
     return "inverse" if name.endswith("_share") else "median" if name.startswith("grpc_") else "mean"
@@ -125,7 +121,7 @@ def _kept(name: str) -> Kept:
 
 def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
     """Return each constant's value, those that a scenario sets itself in place of the file's."""
-    return {name: known.value for name, known in _known(own).items()}
+    return {name: known.value for name, known in {**constants(), **own}.items()}
 
 
 def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[str] | None = None) -> Mapping[str, float]:
@@ -144,7 +140,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[s
 @lru_cache(maxsize=256)
 def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> Mapping[str, float]:
     """Draw all constants for a seed, which the scenarios of a sweep have in common."""
-    values, known_by_name = {}, _known(dict(own))
+    values, known_by_name = {}, {**constants(), **dict(own)}
     shifts = Streams(seed, replication).of_the_seed("practice").random(len(known_by_name)).tolist()
     for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):
         place = (shift + (replication + 1) * math.sqrt(_prime(number))) % 1.0

@@ -261,11 +261,13 @@ class _Part(NamedTuple):
 
     def read(self, text: str, name: str, where: str) -> float:
         """Read its value in US dollars, in watts or as a number; InputError where it is none."""
-        if self.key == "power_w":
-            return _power_w(text, where)
-        shown = f"{where}: {name} {quoted(text)}"
-        match = self.pattern.fullmatch(text)
+        shown, match = f"{where}: {name} {quoted(text)}", self.pattern.fullmatch(text)
         value = float(match[1]) if match else math.nan
+        if self.key == "power_w":
+            try:
+                value = parse_quantity(text, "power")
+            except UnitError as error:
+                raise InputError(f"{where}: power: {error}") from None
         if not (self.least <= value <= self.most and math.isfinite(value)):
             raise InputError(f"{shown} must be {self.rule}")
         if match and self.pattern is _SUM:
@@ -276,7 +278,7 @@ class _Part(NamedTuple):
 _BOUGHT = {
     "buy": _Part("purchase_usd", "a sum of US dollars for one node, such as BUY:4000USD", _SUM, 0.0),
     "years": _Part("years", "a number of years above 0, such as years:4"),
-    "power": _Part("power_w"),
+    "power": _Part("power_w", "at least 0", least=0.0),
     "electricity": _Part("usd_per_kwh", "US dollars for a kWh, such as electricity:0.30USD/kWh", _ENERGY, 0.0),
     "use": _Part("share_in_use", "a share of all hours above 0 and at most 1, such as use:0.6", most=1.0),
     "pue": _Part("pue", "a number of at least 1, such as pue:1.4", least=1.0),
@@ -309,13 +311,3 @@ def _bought(text: str, where: str) -> Price:
     table = {key: value for key, value in known.items() if key in Price.model_fields}
     price = validated(Price, {**table, "owned": {key: value for key, value in known.items() if key not in table}}, where)
     return price.model_copy(update={"terms": price.worked_out_in_words, "source": f"{_GIVEN}: {price.formula}"})
-
-
-def _power_w(text: str, where: str) -> float:
-    try:
-        power_w = parse_quantity(text, "power")
-    except UnitError as error:
-        raise InputError(f"{where}: power: {error}") from None
-    if power_w < 0:
-        raise InputError(f"{where}: power {quoted(text)} must not be below 0")
-    return power_w

@@ -138,11 +138,12 @@ class Regime:
         return ", ".join(filter(None, (self.kind, self.links)))
 
 
-def _regime(given: Any) -> Any:
-    return Regime.of(given) if isinstance(given, str) else given
-
-
-RegimeText = Annotated[Regime, BeforeValidator(_regime), PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string"})]
+RegimeText = Annotated[
+    Regime,
+    BeforeValidator(lambda value: Regime.of(value) if isinstance(value, str) else value),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
 """A regime, which files have as its text."""
 
 
