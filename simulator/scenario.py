@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, NewType, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from simulator.base.spec import DAY_S, Itself, PositiveSeconds, Terse, Usual, canonical
 from simulator.base.text import Short, counted, listed
@@ -98,15 +98,13 @@ class Run(Terse, only=HOW_SIMULATED):
         "known; ignore: it is simulated",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Run:
+    def _broken_rules(self) -> Iterator[str]:
         if self.job_steps is None and self.warmup >= self.steps:
-            raise ValueError(f"warmup_steps ({self.warmup}) must be below steps ({self.steps})")
+            yield f"warmup_steps ({self.warmup}) must be below steps ({self.steps})"
         if self.job_steps is not None and self.sharing == "each-its-own":
-            raise ValueError('job_steps are shared; with sharing = "each-its-own" give steps')
+            yield 'job_steps are shared; with sharing = "each-its-own" give steps'
         if (self.start == "staggered") != (self.start_spread_s is not None):
-            raise ValueError('start = "staggered" and start_spread belong together; give both or neither')
-        return self
+            yield 'start = "staggered" and start_spread belong together; give both or neither'
 
     @property
     def warmup(self) -> int:
@@ -194,10 +192,32 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
             raise ValueError('must be "none", or a table with compute and communication (docs/metrics.md)')
         return Discrepancy()
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Scenario:
-        _check(self)
-        return self
+    def _broken_rules(self) -> Iterator[str]:
+        load, cluster = self.workload, self.cluster
+        if (load.batch_per_replica is None) == (load.global_batch is None):
+            has = (
+                "neither batch_per_replica (weak scaling) nor global_batch (strong scaling)"
+                if load.global_batch is None
+                else f"both batch_per_replica ({load.batch_per_replica}) and global_batch ({load.global_batch})"
+            )
+            yield f"workload has {has}; it needs exactly one of them"
+        strategy, layout = self.strategy, self.layout
+        strategy.check_layout(cluster)
+        if cluster.room is not None and layout.nodes > cluster.room:
+            needing = [counted(layout.replicas, "replica")]
+            needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
+            yield (
+                f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
+                f"fewer workers, or a larger {cluster.room_key}"
+            )
+        if load.global_batch is not None and load.global_batch % layout.replicas:
+            yield f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas"
+        yield from _rules_of_training(self)
+        yield from _rules_of_input(self)
+        strategy.check(self)
+        yield from _rules_of_run(self)
+        if self.job is not None:
+            yield from _rules_of_job(self, self.job)
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -360,58 +380,26 @@ def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) 
     return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
 
-def _check(scenario: Scenario) -> None:
-    """Raise ValueError, with a sentence that says why, if parts of a scenario exclude each other."""
-    load, cluster = scenario.workload, scenario.cluster
-    if (load.batch_per_replica is None) == (load.global_batch is None):
-        has = (
-            "neither batch_per_replica (weak scaling) nor global_batch (strong scaling)"
-            if load.global_batch is None
-            else f"both batch_per_replica ({load.batch_per_replica}) and global_batch ({load.global_batch})"
-        )
-        raise ValueError(f"workload has {has}; it needs exactly one of them")
-    strategy, layout = scenario.strategy, scenario.layout
-    strategy.check_layout(cluster)
-    if cluster.room is not None and layout.nodes > cluster.room:
-        needing = [counted(layout.replicas, "replica")]
-        needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
-        raise ValueError(
-            f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
-            f"fewer workers, or a larger {cluster.room_key}"
-        )
-    if load.global_batch is not None and load.global_batch % layout.replicas:
-        raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")
-    _check_training(scenario)
-    _check_input(scenario)
-    strategy.check(scenario)
-    _check_run(scenario)
-    if scenario.job is not None:
-        _check_job(scenario, scenario.job)
-
-
-def _check_job(scenario: Scenario, job: Job) -> None:
-    """Rules between the job and the rest."""
+def _rules_of_job(scenario: Scenario, job: Job) -> Iterator[str]:
     layout, faults, price = scenario.layout, scenario.faults, scenario.cluster.price
     said = job.faults.preemption if job.faults is not None else None
     if said is not None and price is not None and price.preemption not in (None, said):
-        raise ValueError("cluster.price.preemption and job.faults.preemption both say how often nodes are taken away: keep one of them")
+        yield "cluster.price.preemption and job.faults.preemption both say how often nodes are taken away: keep one of them"
     if scenario.run.job_steps is not None:
-        raise ValueError(
-            "run.job_steps and [job] both say how long the job is: give job.samples alone, and run.steps for the steps that are simulated"
-        )
+        yield "run.job_steps and [job] both say how long the job is: give job.samples alone, and run.steps for the steps that are simulated"
     if faults is None:
         if not any(offer.preemption for offer in scenario.cluster.ways_to_pay):  # with which the same job may be planned
-            _check_without_faults(job)
+            yield from _rules_of_without_faults(job)
         return
     if faults.server_mtbf_s is not None and not layout.servers:
-        raise ValueError("job.faults.server_mtbf is of parameter servers, and the strategy has none: leave it out")
+        yield "job.faults.server_mtbf is of parameter servers, and the strategy has none: leave it out"
     if (taken := faults.preemption) is not None:
         if taken.of == "worker-nodes" and layout.servers_beside:
-            raise ValueError('job.faults.preemption.of = "worker-nodes" needs servers on nodes of their own; here they are beside workers')
+            yield 'job.faults.preemption.of = "worker-nodes" needs servers on nodes of their own; here they are beside workers'
         most = max((point.nodes for point in taken.available[:-1]), default=math.inf)
         needed = _needed_nodes(scenario, faults, taken)
         if most < needed:
-            raise ValueError(
+            yield (
                 f"job.faults.preemption.available has {most} node{'' if most == 1 else 's'} at most, and {needed} of the strategy's must "
                 "be there at once: take fewer workers, or set job.faults.elastic; with parameter servers on nodes of their own, "
                 'preemption.of = "worker-nodes"'
@@ -419,22 +407,20 @@ def _check_job(scenario: Scenario, job: Job) -> None:
     counts = {"worker": layout.processes, "server": layout.servers, "node": layout.nodes}
     for number, fault in enumerate(faults.trace):
         if fault.number >= counts[fault.of]:
-            raise ValueError(
-                f"job.faults.trace.{number}.number ({fault.number}) must be below the number of {fault.of}s ({counts[fault.of]}), from 0 on"
-            )
+            name, most = f"job.faults.trace.{number}.number", counts[fault.of]
+            yield f"{name} ({fault.number}) must be below the number of {fault.of}s ({most}), from 0 on"
     if faults.min_workers > layout.processes:
-        raise ValueError(f"job.faults.min_workers ({faults.min_workers}) must be at most the workers there are ({layout.processes})")
+        yield f"job.faults.min_workers ({faults.min_workers}) must be at most the workers there are ({layout.processes})"
 
 
-def _check_without_faults(job: Job) -> None:
-    """Refuse what only faults give a meaning."""
+def _rules_of_without_faults(job: Job) -> Iterator[str]:
     if job.faults is not None:
-        raise ValueError(
+        yield (
             "job.faults has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption or trace, a spot price with "
             "cluster.price.preemption, or leave [job.faults] out"
         )
     if job.checkpoint is not None and job.checkpoint.interval == "best":
-        raise ValueError(
+        yield (
             'job.checkpoint.interval = "best" weighs what checkpoints cost against what faults destroy, and nothing fails here: give '
             'job.faults, or an interval, such as job.checkpoint.every = "30 min"'
         )
@@ -452,71 +438,62 @@ def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:
     return max(fewest, 0 if of_workers else layout.servers)
 
 
-def _check_training(scenario: Scenario) -> None:
-    """Rules between the training and the workload."""
+def _rules_of_training(scenario: Scenario) -> Iterator[str]:
     training, load = scenario.training, scenario.workload
     if scenario.strategy.compresses and (training.precision or load.precision) == "bfloat16":
-        raise ValueError(
-            "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
-        )
+        yield "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
     if scenario.batch % training.micro_batches:
-        raise ValueError(
+        yield (
             f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica ({scenario.batch} samples) into equal "
             "parts: give a divisor of it, or another batch"
         )
     if training.recompute == "selective" and not load.layers:
-        raise ValueError(
+        yield (
             f'training.recompute = "selective" needs the layers of the workload {load.name[:60]!r}, which say what is cheap to compute '
             'again: measure it with "paceline calibrate --layers", or give recompute = "full"'
         )
 
 
-def _check_input(scenario: Scenario) -> None:
-    """Rules between the input pipeline and the rest."""
+def _rules_of_input(scenario: Scenario) -> Iterator[str]:
     pipeline, cluster = scenario.input, scenario.cluster
     if pipeline is None:
         return
     for name, work in (("work", pipeline.work), ("cached", pipeline.cached)):
         if work is not None and work.read_bytes_per_sample and cluster.storage is None:
-            raise ValueError(
+            yield (
                 f"input.{name}.read_bytes_per_sample ({work.read_bytes_per_sample:g}) needs cluster.storage, which says how fast they are "
                 "read: give it, or leave them out where reading takes no time"
             )
     if scenario.layout.client:
-        raise ValueError(
+        yield (
             'strategy.replication = "in-graph" has one client that prepares all batches, one at a time, which [input] does not describe: '
             "give workload.input in its place, or let each worker read its own (between-graph)"
         )
     if cluster.shared_cores is not None and cluster.host_cores is not None:
-        raise ValueError(
+        yield (
             f"cluster.host_cores ({cluster.host_cores}) and cluster.shared_cores ({cluster.shared_cores:g}) both say on which cores "
             "batches are prepared: keep one of them"
         )
 
 
-def _check_run(scenario: Scenario) -> None:
-    """Rules between the run and the rest."""
+def _rules_of_run(scenario: Scenario) -> Iterator[str]:
     run, cluster = scenario.run, scenario.cluster
     if cluster.overlap_slowdown and (cluster.replicas_per_device > 1 or cluster.device_is_host):
-        raise ValueError("cluster.overlap_slowdown is of a device that one replica has to itself: set replicas_per_device to 1")
+        yield "cluster.overlap_slowdown is of a device that one replica has to itself: set replicas_per_device to 1"
     if cluster.shared_cores is not None and cluster.transport.cpu_per_byte_s:
-        raise ValueError(
+        yield (
             "cluster.shared_cores and cluster.transport.cpu_per_byte exclude each other: work on bytes while they cross is not simulated "
             "on shared cores; give copy_per_byte, which is"
         )
     if cluster.shared_cores is not None and cluster.device_is_host and cluster.replicas_per_device > 1:
-        raise ValueError(
+        yield (
             f"cluster.replicas_per_device ({cluster.replicas_per_device}) must be 1 where compute is on cluster.shared_cores: a task has "
             "a core to itself for its time slice; give devices_per_node"
         )
     if not scenario.strategy.pace.asynchronous and run.job_steps is not None:
-        raise ValueError(
-            "run.job_steps is for asynchronous workers, which share a job's steps; where all make each step together, give run.steps"
-        )
+        yield "run.job_steps is for asynchronous workers, which share a job's steps; where all make each step together, give run.steps"
     if run.job_steps is not None and run.warmup * scenario.replicas >= run.job_steps:
-        raise ValueError(
-            f"run.warmup_steps ({run.warmup}) of each of {scenario.replicas} workers must be fewer than the job's {run.job_steps} steps"
-        )
+        yield f"run.warmup_steps ({run.warmup}) of each of {scenario.replicas} workers must be fewer than the job's {run.job_steps} steps"
 
 
 Resolved = NewType("Resolved", Scenario)

@@ -338,6 +338,16 @@ class Spec(BaseModel):
                 renamed[name] = _WithUnit(renamed.pop(short))
         return renamed
 
+    def _broken_rules(self) -> Iterator[str]:
+        """Yield what is wrong with values together, a sentence each, of which the first is told; those of a base class by ``super``."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        for rule in self._broken_rules():
+            raise ValueError(rule)
+        return self
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))

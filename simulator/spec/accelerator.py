@@ -10,12 +10,12 @@ its ``name`` or an alias. A new ``generation`` may need an entry in ``_RESERVES`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
@@ -62,15 +62,13 @@ class Accelerator(Spec):
     cores: Cores | None = Field(default=None, description="of a processor, in place of peak_flops_per_s.float32")
     provenance: dict[str, Text] = Field(description="figure -> document and date")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Accelerator:
+    def _broken_rules(self) -> Iterator[str]:
         if self.cores is not None and self.peak_flops_per_s.float32 is not None:
-            raise ValueError("has both cores and peak_flops_per_s.float32, which follows from them; keep one")
+            yield "has both cores and peak_flops_per_s.float32, which follows from them; keep one"
         if self.cores is None and not any(name.startswith("peak") for name in self.figures):
-            raise ValueError("states no peak: give peak_flops_per_s.float32 or another, or for a processor cores")
+            yield "states no peak: give peak_flops_per_s.float32 or another, or for a processor cores"
         if lacking := [figure for figure in self.figures if figure not in self.provenance]:
-            raise ValueError(f"provenance must name a source for {' and '.join(lacking)}")
-        return self
+            yield f"provenance must name a source for {' and '.join(lacking)}"
 
     @property
     def figures(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from simulator.base.spec import (
     MEMORY,
@@ -430,43 +430,34 @@ class Cluster(
             raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}")
         return value
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Cluster:
-        self._check_sorts()
+    def _broken_rules(self) -> Iterator[str]:
+        yield from self._rules_of_sorts()
         if self.nodes is not None and self.available is not None and self.nodes > self.available:
-            raise ValueError(
-                f"nodes ({self.nodes}), which a run takes, must be at most available ({self.available}), the machines that there are"
-            )
+            yield f"nodes ({self.nodes}), which a run takes, must be at most available ({self.available}), the machines that there are"
         if (room := self.room) is not None and len(self.node_speed) > room:
-            raise ValueError(f"node_speed names {len(self.node_speed)} nodes, but there are {room}")
+            yield f"node_speed names {len(self.node_speed)} nodes, but there are {room}"
         if self.node_classes and self.node_speed:
-            raise ValueError("node_speed and node_classes both say how fast nodes are; keep one")
+            yield "node_speed and node_classes both say how fast nodes are; keep one"
         classed = sum(kind.nodes for kind in self.node_classes)
         if room is not None and classed > room:
-            raise ValueError(f"node_classes name {classed} nodes, but there are {room}")
+            yield f"node_classes name {classed} nodes, but there are {room}"
         if self.devices_per_node % self.devices_per_host_link:
-            raise ValueError(f"devices_per_host_link ({self.devices_per_host_link}) must divide devices_per_node ({self.devices_per_node})")
-        self._check_neighbours()
-        self._check_rails()
-        self._check_islands()
-        self._check_prices()
+            yield f"devices_per_host_link ({self.devices_per_host_link}) must divide devices_per_node ({self.devices_per_node})"
+        yield from self._rules_of_neighbours()
+        yield from self._rules_of_rails()
+        yield from self._rules_of_islands()
+        yield from self._rules_of_prices()
         if self.uncertainty is not None:
-            self.uncertainty.check(self)
-        return self
+            yield from self.uncertainty.broken_rules_of(self)
 
-    def _check_prices(self) -> None:
-        """Raise ValueError where ways to pay cannot be told apart, or say of servers how often all nodes are taken."""
+    def _rules_of_prices(self) -> Iterator[str]:
         if self.offers and self.price is None:
-            raise ValueError(
-                "offers are other ways to pay than price, and there is none: give price, or make the first of offers the price"
-            )
+            yield "offers are other ways to pay than price, and there is none: give price, or make the first of offers the price"
         names = [way.called for way in self.ways_to_pay]
         if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise ValueError(f"two ways to pay are called {twice!r}: give each of price and offers a name of its own")
+            yield f"two ways to pay are called {twice!r}: give each of price and offers a name of its own"
         if self.server_price is not None and self.server_price.preemption is not None:
-            raise ValueError(
-                'server_price.preemption: price.preemption says what is taken (of = "worker-nodes" leaves servers be); leave it out here'
-            )
+            yield 'server_price.preemption: price.preemption says what is taken (of = "worker-nodes" leaves servers be); leave it out here'
 
     @property
     def ways_to_pay(self) -> tuple[Price, ...]:
@@ -478,49 +469,45 @@ class Cluster(
         price, *_ = (way for way in self.ways_to_pay if way.called == name)
         return self.model_copy(update={"price": price, "offers": tuple(way for way in self.ways_to_pay if way.called != name)})
 
-    def _check_neighbours(self) -> None:
-        """Raise ValueError where racks or links are meant that there are not."""
+    def _rules_of_neighbours(self) -> Iterator[str]:
         slow = [("slowdown", self.slowdown), *((f"node_classes: {kind.name}: slowdown", kind.slowdown) for kind in self.node_classes)]
         for where, slowdown in slow:
             if slowdown is not None and slowdown.of == "rack" and self.fabric is None:
-                raise ValueError(f'{where}.of = "rack" needs fabric, whose nodes_per_leaf says which nodes are in a rack')
+                yield f'{where}.of = "rack" needs fabric, whose nodes_per_leaf says which nodes are in a rack'
         background = self.background
         if background is not None and background.on == "fabric" and self.fabric is None:
-            raise ValueError('background.on = "fabric" needs fabric, whose links others use: give it, or on = "inter-node"')
+            yield 'background.on = "fabric" needs fabric, whose links others use: give it, or on = "inter-node"'
         if background is not None and self.room is not None and max(background.nodes, default=0) >= self.room:
-            raise ValueError(f"background.nodes names node {max(background.nodes)}, but there are {self.room}, numbered from 0 on")
+            yield f"background.nodes names node {max(background.nodes)}, but there are {self.room}, numbered from 0 on"
 
-    def _check_rails(self) -> None:
-        """Raise ValueError where rails cannot be laid so."""
+    def _rules_of_rails(self) -> Iterator[str]:
         if self.rails is None:
             if self.fabric is not None and self.fabric.rail_optimised:
-                raise ValueError("fabric.rail_optimised has a leaf for each rail, but cluster.rails is left out: give the number of rails")
+                yield "fabric.rail_optimised has a leaf for each rail, but cluster.rails is left out: give the number of rails"
             return
         for name in ("devices_per_node", "nics_per_node"):
             if (count := getattr(self, name)) % self.rails:
-                raise ValueError(f"rails ({self.rails}) must divide {name} ({count})")
+                yield f"rails ({self.rails}) must divide {name} ({count})"
 
-    def _check_islands(self) -> None:
-        """Raise ValueError where devices cannot be joined so, or cannot be added up by what joins them."""
+    def _rules_of_islands(self) -> Iterator[str]:
         if self.nvls is not None and (self.intra_node_topology != "switch" or self.intra_node.sort not in ("given", "nvlink")):
-            raise ValueError('nvls is done by NVSwitches: intra_node_topology must be "switch", and intra_node.sort "nvlink" or left out')
+            yield 'nvls is done by NVSwitches: intra_node_topology must be "switch", and intra_node.sort "nvlink" or left out'
         if (islands := self.islands) is None:
             return
         small, large = sorted((islands.devices, self.devices_per_node))
         if large % small:
-            raise ValueError(f"islands.devices ({islands.devices}) must divide devices_per_node ({self.devices_per_node}) or be a multiple")
+            yield f"islands.devices ({islands.devices}) must divide devices_per_node ({self.devices_per_node}) or be a multiple"
         if islands.devices < self.devices_per_node and islands.between is None:
-            raise ValueError("islands.between is missing: the link of a device to those of other islands in its node")
+            yield "islands.between is missing: the link of a device to those of other islands in its node"
         if islands.devices >= self.devices_per_node and islands.between is not None:
-            raise ValueError("islands.between joins islands of one node, but an island has whole nodes: leave it out")
+            yield "islands.between joins islands of one node, but an island has whole nodes: leave it out"
 
-    def _check_sorts(self) -> None:
-        """Raise ValueError where a link cannot be of the sort that it says it is."""
+    def _rules_of_sorts(self) -> Iterator[str]:
         for where, joins, link in self.links:
             sorts = _SORTS[joins]
             if link.sort not in ("given", *sorts):
                 allowed = f"one of {', '.join(sorts)}, or " if sorts else ""
-                raise ValueError(f'{where}.sort ("{link.sort}") must be {allowed}left out')
+                yield f'{where}.sort ("{link.sort}") must be {allowed}left out'
 
     @property
     def links(self) -> Iterator[ClusterLink]:

@@ -9,7 +9,7 @@ beginning ``grpc_`` decide whether draws keep the mean, the mean of the inverse,
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
@@ -44,11 +44,9 @@ class Known(Spec):
             return {"value": data, "low": data, "high": data}
         return data
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Known:
+    def _broken_rules(self) -> Iterator[str]:
         if not self.low <= self.value <= self.high:
-            raise ValueError(f"value ({self.value:g}) must lie between low ({self.low:g}) and high ({self.high:g})")
-        return self
+            yield f"value ({self.value:g}) must lie between low ({self.low:g}) and high ({self.high:g})"
 
     @property
     def plain(self) -> Known:
@@ -90,11 +88,10 @@ class Constant(Known):
     prior: Prior
     meaning: str = Field(min_length=20)
 
-    @model_validator(mode="after")
-    def _said(self) -> Constant:
+    def _broken_rules(self) -> Iterator[str]:
+        yield from super()._broken_rules()
         if self.determined and not (self.fitted and self.tables):
-            raise ValueError(f"{self.name}: is determined, so it must be fitted, and tables must name at least one")
-        return self
+            yield f"{self.name}: is determined, so it must be fitted, and tables must name at least one"
 
 
 class _Practice(Spec):

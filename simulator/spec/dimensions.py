@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from simulator.base.spec import PositiveShare, Spec
 from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, attention_reach, known_device
@@ -35,11 +35,9 @@ class ExpertsOf(Spec):
     used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
     every: int = Field(default=1, ge=1, le=10_000, description="of this number of layers the last one has experts")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ExpertsOf:
+    def _broken_rules(self) -> Iterator[str]:
         if self.used > self.count:
-            raise ValueError(f"used ({self.used}) must be at most count ({self.count})")
-        return self
+            yield f"used ({self.used}) must be at most count ({self.count})"
 
 
 class _Part(NamedTuple):
@@ -93,15 +91,13 @@ class Transformer(Spec):
         default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Transformer:
+    def _broken_rules(self) -> Iterator[str]:
         if self.hidden % self.heads:
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
+            yield f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})"
         if self.heads % self.groups:
-            raise ValueError(f"heads ({self.heads}) must be a multiple of key_value_heads ({self.groups})")
+            yield f"heads ({self.heads}) must be a multiple of key_value_heads ({self.groups})"
         if self.experts is not None and self.experts.every > self.layers:
-            raise ValueError(f"experts.every ({self.experts.every}) must be at most layers ({self.layers})")
-        return self
+            yield f"experts.every ({self.experts.every}) must be at most layers ({self.layers})"
 
     @property
     def constants(self) -> tuple[str, str, str, str]:

@@ -11,12 +11,13 @@ takes it for constant.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from simulator.base.spec import Positive, Share, Spec, Terse, one_or_two
 
@@ -260,14 +261,12 @@ class SlowNodes(Terse):
         default=0.0, description="standard deviation over mean of all nodes' step times, slow or not: lognormal around 1"
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SlowNodes:
+    def _broken_rules(self) -> Iterator[str]:
         least, most = self.between
         if least > most:
-            raise ValueError(f"factor ({least:g}, {most:g}): the first must be at most the second")
+            yield f"factor ({least:g}, {most:g}): the first must be at most the second"
         if self.share > 0 and most <= 1:
-            raise ValueError(f"share ({self.share:g}) needs factor, by how much slow nodes take longer (above 1), such as factor = 1.5")
-        return self
+            yield f"share ({self.share:g}) needs factor, by how much slow nodes take longer (above 1), such as factor = 1.5"
 
     @property
     def between(self) -> tuple[float, float]:

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simulator.base.spec import MessageBytes, PerByte, PositiveShare, Spec, Terse
 from simulator.spec.workload import Variable, Workload
@@ -89,18 +89,14 @@ class Compression(Terse):
         description="seconds to make a byte of float32 gradient again, of each rank's where all are gathered; left out likewise",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Compression:
+    def _broken_rules(self) -> Iterator[str]:
         for key, (_, kinds) in self.goes_with.items():
             if getattr(self, key) is not None and self.kind not in kinds:
-                raise ValueError(
-                    f'{key} ({getattr(self, key)}) is of kind = "{kinds[0]}", not of "{self.kind}": leave it out or change kind'
-                )
+                yield f'{key} ({getattr(self, key)}) is of kind = "{kinds[0]}", not of "{self.kind}": leave it out or change kind'
         if self.kind == "top-k" and self.ratio is None:
-            raise ValueError('kind = "top-k" needs ratio, the share of the values that is sent, such as ratio = 0.01')
+            yield 'kind = "top-k" needs ratio, the share of the values that is sent, such as ratio = 0.01'
         if self.kind == "powersgd" and self.rank is None:
-            raise ValueError('kind = "powersgd" needs rank, the columns of the thin matrices, such as rank = 4')
-        return self
+            yield 'kind = "powersgd" needs rank, the columns of the thin matrices, such as rank = 4'
 
     @property
     def feeds_back(self) -> bool:
@@ -275,15 +271,13 @@ class Partitioner(Spec):
         description="with min-size: shards are about this large or larger (256 KiB if left out); with max-size: at most this large",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Partitioner:
+    def _broken_rules(self) -> Iterator[str]:
         if self.kind == "fixed-shards" and (self.shards is None or self.shard_size_bytes is not None):
-            raise ValueError('kind = "fixed-shards" takes shards (how many), and no shard size; kind = "max-size" takes that')
+            yield 'kind = "fixed-shards" takes shards (how many), and no shard size; kind = "max-size" takes that'
         if self.kind == "min-size" and self.shards is None:
-            raise ValueError('kind = "min-size" needs shards, the most that a variable is cut into (TensorFlow\'s max_shards)')
+            yield 'kind = "min-size" needs shards, the most that a variable is cut into (TensorFlow\'s max_shards)'
         if self.kind == "max-size" and self.shard_size_bytes is None:
-            raise ValueError('kind = "max-size" needs shard_size, what a shard holds at most, such as shard_size = "64 MiB"')
-        return self
+            yield 'kind = "max-size" needs shard_size, what a shard holds at most, such as shard_size = "64 MiB"'
 
 
 def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simulator.base.spec import SAMPLE_BYTES, Interval, Moderate, PositiveSeconds, Seconds, Share, Spec, Terse
 from simulator.base.text import Short, counted
@@ -97,8 +97,6 @@ class InputPipeline(Short, Terse):
         yield f"{self.name or 'without a name'}, one for each {self.per}"
         yield f"{counted(self.parallel_calls, 'call')} at a time, {self.prefetch:,} prefetched"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> InputPipeline:
+    def _broken_rules(self) -> Iterator[str]:
         if self.work == InputWork() and self.cached is None:
-            raise ValueError("work has neither a serial nor a parallel part, nor bytes to read: leave [input] out, or give one of them")
-        return self
+            yield "work has neither a serial nor a parallel part, nor bytes to read: leave [input] out, or give one of them"

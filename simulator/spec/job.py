@@ -7,6 +7,7 @@ other tables are in :mod:`simulator.scenario`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, GetJsonSchemaHandler, ValidationError, model_validator
@@ -45,11 +46,9 @@ class Duration(Spec):
             raise PydanticCustomError("rule", "{rule}", {"rule": rule, "given": data}) from None
         return {"value_s": seconds, "low_s": seconds, "high_s": seconds}
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Duration:
+    def _broken_rules(self) -> Iterator[str]:
         if not self.low_s <= self.value_s <= self.high_s:
-            raise ValueError(f"value ({self.value_s:g} s) must lie between low ({self.low_s:g} s) and high ({self.high_s:g} s)")
-        return self
+            yield f"value ({self.value_s:g} s) must lie between low ({self.low_s:g} s) and high ({self.high_s:g} s)"
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
@@ -72,11 +71,9 @@ class IteratorEnds(Spec):
     ended: int = Field(ge=1, description="iterators that were ended while their thread slept")
     waited: int = Field(ge=0, description="of them, those whose end waited until the thread woke up by itself")
 
-    @model_validator(mode="after")
-    def _within(self) -> IteratorEnds:
+    def _broken_rules(self) -> Iterator[str]:
         if self.waited > self.ended:
-            raise ValueError(f"waited ({self.waited}) must be at most ended ({self.ended})")
-        return self
+            yield f"waited ({self.waited}) must be at most ended ({self.ended})"
 
 
 class Overheads(Terse):
@@ -156,17 +153,15 @@ class Checkpoint(Terse):
         description="with mode = asynchronous: time for which it stops training; left out: as measured, or the copy over cluster.host_link",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Checkpoint:
+    def _broken_rules(self) -> Iterator[str]:
         given = [name for name in ("every_s", "every_steps", "every_epochs") if getattr(self, name) is not None]
         if self.interval == "best" and given:
-            raise ValueError(f'interval = "best" finds how often; leave {given[0].removesuffix("_s")} out')
+            yield f'interval = "best" finds how often; leave {given[0].removesuffix("_s")} out'
         if self.interval == "given" and len(given) != 1:
             what = " and ".join(given) if given else "nothing"
-            raise ValueError(f'has {what}: give one of every, every_steps and every_epochs, or interval = "best"')
+            yield f'has {what}: give one of every, every_steps and every_epochs, or interval = "best"'
         if self.duration_s is not None and self.write_bytes_per_s is not None:
-            raise ValueError("has duration and write, which both say how long a checkpoint takes: leave one of them out")
-        return self
+            yield "has duration and write, which both say how long a checkpoint takes: leave one of them out"
 
 
 class Fault(Spec):
@@ -186,10 +181,10 @@ class Nodes(Spec):
     nodes: int = Field(ge=0, le=10**7, description="nodes that are to be had from then on")
 
 
-def _check_rates(rates_90: tuple[float, float] | None) -> None:
+def _rules_of_rates(rates_90: tuple[float, float] | None) -> Iterator[str]:
     if rates_90 is not None and not rates_90[0] <= 1 <= rates_90[1]:
         low, high = rates_90
-        raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
+        yield f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say"
 
 
 class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")):
@@ -221,22 +216,20 @@ class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wa
         description="where in the trace the job begins; anywhere: each run at another place, and after its end comes its beginning",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Preemption:
+    def _broken_rules(self) -> Iterator[str]:
         if (self.mtbf_s is None) == (not self.available):
             both = "both mtbf and available" if self.available else "neither mtbf nor available"
-            raise ValueError(f"has {both}: give the mean life of a node, or a trace of the nodes that are to be had")
+            yield f"has {both}: give the mean life of a node, or a trace of the nodes that are to be had"
         if self.available:
             law = [name for name in ("shape", "most_s", "rates_90", "wait_s") if getattr(self, name)]
             if law:
-                raise ValueError(f"has {law[0].removesuffix('_s')} and available: a trace follows no law, leave one of the two out")
+                yield f"has {law[0].removesuffix('_s')} and available: a trace follows no law, leave one of the two out"
             times = [point.at_s for point in self.available]
             if len(times) < 2 or times != sorted(set(times)) or times[0]:
-                raise ValueError("available needs two points or more, the first at 0 s, each later than the one before; the last ends it")
+                yield "available needs two points or more, the first at 0 s, each later than the one before; the last ends it"
             if not any(point.nodes for point in self.available[:-1]):
-                raise ValueError("available has no node at any time, so that the job never begins")
-        _check_rates(self.rates_90)
-        return self
+                yield "available has no node at any time, so that the job never begins"
+        yield from _rules_of_rates(self.rates_90)
 
 
 class Faults(Terse):
@@ -284,12 +277,10 @@ class Faults(Terse):
     )
     min_workers: int = Field(default=1, ge=1, description="fewest workers that go on, of elastic or asynchronous training")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Faults:
+    def _broken_rules(self) -> Iterator[str]:
         if self.rates_90_of and self.rates_90 is None:
-            raise ValueError("rates_90_of says which rates are uncertain, not by how much: give rates_90")
-        _check_rates(self.rates_90)
-        return self
+            yield "rates_90_of says which rates are uncertain, not by how much: give rates_90"
+        yield from _rules_of_rates(self.rates_90)
 
     @property
     def happen(self) -> bool:
@@ -320,22 +311,20 @@ class Job(Terse):
     checkpoint: Checkpoint | None = Field(default=None, description="how often checkpoints are written, and how; left out: none is written")
     faults: Faults | None = Field(default=None, description="what fails, how often, and what it takes to go on; left out: nothing fails")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Job:
+    def _broken_rules(self) -> Iterator[str]:
         if self.samples is None and (self.epochs is None or self.dataset_size is None):
             lacking = (
                 "dataset_size" if self.epochs is not None else "epochs" if self.dataset_size is not None else "epochs and dataset_size"
             )
-            raise ValueError(f"has no length: give samples, or epochs and dataset_size ({lacking} is missing)")
+            yield f"has no length: give samples, or epochs and dataset_size ({lacking} is missing)"
         if self.samples is not None and self.epochs is not None and self.dataset_size is not None:
-            raise ValueError("has samples, epochs and dataset_size; two of them say how long it is: leave one out")
+            yield "has samples, epochs and dataset_size; two of them say how long it is: leave one out"
         epochs = self.total_samples / self.epoch_samples
         if epochs > _MOST_EPOCHS:
-            raise ValueError(
+            yield (
                 f"has {epochs:,.0f} epochs, and at most {_MOST_EPOCHS:,} can be gone through: give fewer epochs or samples, or a "
                 "dataset_size in samples, not in batches"
             )
-        return self
 
     @property
     def total_samples(self) -> float:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from simulator.base.spec import Moderate, Overhead, Power, Spec, Terse, Usual
 from simulator.base.text import format_seconds
@@ -98,11 +98,9 @@ class Owned(Terse):
         default=0.0, description="staff, spare parts and maintenance of a year, as one share of the purchase: 0.1 is 10%"
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Owned:
+    def _broken_rules(self) -> Iterator[str]:
         if self.power_w is None and (self.usd_per_kwh is not None or self.pue != 1.0):
-            raise ValueError("has usd_per_kwh or pue, but nothing draws power: give power, such as 5 kW")
-        return self
+            yield "has usd_per_kwh or pue, but nothing draws power: give power, such as 5 kW"
 
     @property
     def electricity_usd_per_kwh(self) -> float:
@@ -223,36 +221,31 @@ class Price(
         first: dict[str, Any] = {key: written.pop(key) for key in ("usd_per_node_hour", "terms", "source", "date") if key in written}
         return {**first, **written}
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Price:
+    def _broken_rules(self) -> Iterator[str]:
         if self.owned is not None and self.purchase_usd is None:
-            raise ValueError("has owned, but no purchase_usd: give what the node costs to buy")
+            yield "has owned, but no purchase_usd: give what the node costs to buy"
         if self.owned is not None and self.purchase_usd is not None and self.owned.residual_usd > self.purchase_usd:
-            raise ValueError(f"owned.residual_usd ({self.owned.residual_usd:g}) must be at most purchase_usd ({self.purchase_usd:g})")
+            yield f"owned.residual_usd ({self.owned.residual_usd:g}) must be at most purchase_usd ({self.purchase_usd:g})"
         if self.reserved is not None and self.purchase_usd is not None:
-            raise ValueError("has both reserved and purchase_usd: a node is either rented for a term, or bought; keep one of them")
+            yield "has both reserved and purchase_usd: a node is either rented for a term, or bought; keep one of them"
         if self.is_worked_out:
             expected = _worked_out({name: getattr(self, name) for name in ("purchase_usd", "owned", "reserved", "share_in_use")})
             if not math.isclose(self.usd_per_node_hour, expected, rel_tol=_ROUNDING):
                 what = "owned" if self.owned is not None else "reserved"
-                raise ValueError(
-                    f"usd_per_node_hour ({self.usd_per_node_hour:g}) is not the {expected:g} that follow from {what}: leave it out"
-                )
+                yield f"usd_per_node_hour ({self.usd_per_node_hour:g}) is not the {expected:g} that follow from {what}: leave it out"
         elif math.isnan(self.usd_per_node_hour):
-            raise ValueError("says not what an hour costs: give usd_per_node_hour, or purchase_usd with owned, or reserved")
+            yield "says not what an hour costs: give usd_per_node_hour, or purchase_usd with owned, or reserved"
         elif self.share_in_use is not None:
-            raise ValueError("share_in_use is of nodes that are paid for whether they work or not: it needs owned or reserved")
-        self._check_billing()
-        return self
+            yield "share_in_use is of nodes that are paid for whether they work or not: it needs owned or reserved"
+        yield from self._rules_of_billing()
 
-    def _check_billing(self) -> None:
-        """Raise ValueError where a machine that is paid for as a whole has terms of one that is rented by the hour."""
+    def _rules_of_billing(self) -> Iterator[str]:
         if self.purchase_usd is None and self.reserved is None:
             return
         rented = ("preemption", "billing_minimum_s", "billing_step_s", "startup_s")
         if given := [name for name in rented if getattr(self, name)]:
             what = "bought" if self.reserved is None else "reserved"
-            raise ValueError(f"{given[0].removesuffix('_s')} is of nodes that are rented by the hour, and this one is {what}: leave it out")
+            yield f"{given[0].removesuffix('_s')} is of nodes that are rented by the hour, and this one is {what}: leave it out"
 
     # -- what is paid for a node -------------------------------------------------------------
 
@@ -409,8 +402,6 @@ class Upgrade(_Dated):
         default=1.0, description="speed of the devices, relative to those that the cluster has"
     )
 
-    @model_validator(mode="after")
-    def _changes_something(self) -> Upgrade:
+    def _broken_rules(self) -> Iterator[str]:
         if not self.changes and self.device_speed == 1.0:
-            raise ValueError('changes nothing: give changes, such as {"inter_node.bandwidth" = "100 Gbit/s"}, or device_speed')
-        return self
+            yield 'changes nothing: give changes, such as {"inter_node.bandwidth" = "100 Gbit/s"}, or device_speed'

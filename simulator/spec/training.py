@@ -7,7 +7,7 @@ needs its number of slots in ``SLOTS``. :class:`NoiseScale` (``[workload.noise_s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -72,18 +72,16 @@ class Training(Terse):
         f"precision = mixed_float16 one step in {GROWTH_STEPS + 1}, as TensorFlow's loss scale does once it has found its level, else none",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Training:
+    def _broken_rules(self) -> Iterator[str]:
         if self.precision_factor is not None:
             if self.precision is None:
-                raise ValueError("precision_factor is of a precision: give precision too, such as mixed_float16")
+                yield "precision_factor is of a precision: give precision too, such as mixed_float16"
             if list(self.precision_factor) != sorted(self.precision_factor):
-                raise ValueError("precision_factor must be low and high, or low, middle and high, in this order")
+                yield "precision_factor must be low and high, or low, middle and high, in this order"
             if not self.precision_source.strip():
-                raise ValueError("precision_source is missing: say where precision_factor is from")
+                yield "precision_source is missing: say where precision_factor is from"
         elif self.precision_source:
-            raise ValueError("precision_source is of precision_factor: give both or neither")
-        return self
+            yield "precision_source is of precision_factor: give both or neither"
 
     @property
     def skipped(self) -> float:
@@ -151,9 +149,7 @@ class NoiseScale(Spec):
             return {**data, "low": data["samples"], "high": data["samples"]}
         return data
 
-    @model_validator(mode="after")
-    def _ordered(self) -> NoiseScale:
+    def _broken_rules(self) -> Iterator[str]:
         if self.low > self.samples or (self.high is not None and self.high < self.samples):
             high = "no upper end" if self.high is None else f"high ({self.high:g})"
-            raise ValueError(f"samples ({self.samples:g}) must lie between low ({self.low:g}) and {high}")
-        return self
+            yield f"samples ({self.samples:g}) must lie between low ({self.low:g}) and {high}"

@@ -18,10 +18,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from simulator.base.spec import DELAY, EACH_BYTE, Delay, Latency, Moderate, PositiveSeconds, Rate, Seconds, Share, Terse, one_or_two
 
@@ -89,25 +90,23 @@ class Transport(Terse, only=("software", "weights_of")):
     )
     incast_flows: int = Field(default=1, ge=1, le=100_000, description="flows into a node that cost nothing yet")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Transport:
+    def _broken_rules(self) -> Iterator[str]:
         for discipline, key, given, example in (
             ("streams", "streams", self.streams, "streams = 4"),
             ("weighted", "weight_sigma", self.weight_sigma, "weight_sigma = 0.5"),
         ):
             if self.discipline == discipline and given is None:
-                raise ValueError(f'discipline = "{discipline}" needs {key}; give it, such as {example}')
+                yield f'discipline = "{discipline}" needs {key}; give it, such as {example}'
             if self.discipline != discipline and given is not None:
-                raise ValueError(f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out')
+                yield f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out'
         if self.weights_of != "message" and self.weight_sigma is None:
-            raise ValueError(f'weights_of ("{self.weights_of}") is of discipline = "weighted", not of "{self.discipline}"; leave it out')
+            yield f'weights_of ("{self.weights_of}") is of discipline = "weighted", not of "{self.discipline}"; leave it out'
         if self.queue_s is not None and (self.weight_sigma is None or self.buffer_s is None):
-            raise ValueError(f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"')
+            yield f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"'
         if self.buffer_s is not None and self.queue_s is None:
-            raise ValueError(f"buffer_s ({self.buffer_s}) changes nothing without queue_s; give that too, or leave it out")
+            yield f"buffer_s ({self.buffer_s}) changes nothing without queue_s; give that too, or leave it out"
         if self.incast_flows > 1 and not self.incast_loss:
-            raise ValueError(f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05")
-        return self
+            yield f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05"
 
     @property
     def has_hosts(self) -> bool:
@@ -171,33 +170,31 @@ class Background(Terse):
         default=None, description="time after which the trace begins again; left out: its last point holds"
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Background:
+    def _broken_rules(self) -> Iterator[str]:
         least, most = self.between
         if least > most:
-            raise ValueError(f"load ({least:g}, {most:g}): the first must be at most the second")
+            yield f"load ({least:g}, {most:g}): the first must be at most the second"
         if self.each_link and not self.drawn:
-            raise ValueError("each_link draws a load for each link: give load as two numbers that differ, such as [0.1, 0.5]")
+            yield "each_link draws a load for each link: give load as two numbers that differ, such as [0.1, 0.5]"
         if len(set(self.nodes)) < len(self.nodes):
-            raise ValueError("nodes names a node twice")
-        self._check_trace(most)
-        return self
+            yield "nodes names a node twice"
+        yield from self._rules_of_trace(most)
 
-    def _check_trace(self, load: float) -> None:
+    def _rules_of_trace(self, load: float) -> Iterator[str]:
         trace = self.trace
         if not trace:
             if self.repeat_s is not None:
-                raise ValueError(f"repeat ({self.repeat_s:g} s) is of a trace: give one, or leave it out")
+                yield f"repeat ({self.repeat_s:g} s) is of a trace: give one, or leave it out"
             return
         if load or self.flows:
-            raise ValueError("a trace says load and flows from each time on: leave out load and flows beside it")
+            yield "a trace says load and flows from each time on: leave out load and flows beside it"
         if trace[0].at_s:
-            raise ValueError(f"trace must begin at 0 s, not at {trace[0].at_s:g} s")
+            yield f"trace must begin at 0 s, not at {trace[0].at_s:g} s"
         for before, after in itertools.pairwise(trace):
             if after.at_s <= before.at_s:
-                raise ValueError(f"trace must go on in time: {after.at_s:g} s comes after {before.at_s:g} s")
+                yield f"trace must go on in time: {after.at_s:g} s comes after {before.at_s:g} s"
         if self.repeat_s is not None and self.repeat_s <= trace[-1].at_s:
-            raise ValueError(f"repeat ({self.repeat_s:g} s) must be above the last time of the trace ({trace[-1].at_s:g} s)")
+            yield f"repeat ({self.repeat_s:g} s) must be above the last time of the trace ({trace[-1].at_s:g} s)"
 
     @property
     def between(self) -> tuple[float, float]:

@@ -13,12 +13,12 @@ far a prediction reaches beyond what was calibrated. It is applied after the sim
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from simulator.base.spec import Share, Spec
 from simulator.base.text import format_share
@@ -40,32 +40,30 @@ class Uncertainty(Spec):
         min_length=1, max_length=10_000, description="joint bootstrap draws: a value for each of the parameters; each run takes one draw"
     )
 
-    @model_validator(mode="after")
-    def _rectangular(self) -> Uncertainty:
+    def _broken_rules(self) -> Iterator[str]:
         if any(len(draw) != len(self.parameters) for draw in self.draws):
-            raise ValueError("each of draws must have one value for each of parameters")
-        return self
+            yield "each of draws must have one value for each of parameters"
 
-    def check(self, spec: BaseModel) -> None:
-        """Raise ValueError unless every parameter names a number of ``spec`` that may take every draw."""
+    def broken_rules_of(self, spec: BaseModel) -> Iterator[str]:
+        """Yield what is wrong unless every parameter names a number of ``spec`` that may take every draw."""
         if len(set(self.parameters)) != len(self.parameters):
-            raise ValueError("uncertainty.parameters names a parameter twice")
+            yield "uncertainty.parameters names a parameter twice"
         for name, column in zip(self.parameters, zip(*self.draws, strict=True), strict=True):
             owner: Any = spec
             *parents, leaf = name.split(".")
             for parent in parents:
                 owner = getattr(owner, parent, None)
             if not isinstance(owner, BaseModel) or not isinstance(getattr(owner, leaf, None), float):
-                raise ValueError(f"uncertainty.parameters names {name!r}, which is no fitted number of this file")
+                yield f"uncertainty.parameters names {name!r}, which is no fitted number of this file"
             if not np.all(np.isfinite(column)):
-                raise ValueError(f"uncertainty.draws of {name} must be finite")
+                yield f"uncertainty.draws of {name} must be finite"
             data = {**{field: getattr(owner, field) for field in type(owner).model_fields}, "uncertainty": None}
             for value in (min(column), max(column)):
                 try:
                     type(owner).model_validate({**{key: data[key] for key in data if key in type(owner).model_fields}, leaf: value})
                 except ValidationError as error:
                     rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should ")
-                    raise ValueError(f"uncertainty.draws gives {name} the value {value:g}, which must {rule}") from None
+                    yield f"uncertainty.draws gives {name} the value {value:g}, which must {rule}"
 
 
 def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Generator) -> SpecT:

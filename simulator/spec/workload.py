@@ -227,15 +227,13 @@ class DeviceTransfer(Spec):
     sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is resolved")
     text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is resolved")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> DeviceTransfer:
+    def _broken_rules(self) -> Iterator[str]:
         if list(self.factor) != sorted(self.factor):
-            raise ValueError("factor must be low and high, or low, middle and high, in this order")
+            yield "factor must be low and high, or low, middle and high, in this order"
         if self.rule == "given" and not self.source.strip():
-            raise ValueError("source is missing: say where the factor is from")
+            yield "source is missing: say where the factor is from"
         if self.rule != "given" and not self.to_device:
-            raise ValueError('rule is found by Paceline: give factor and source, or leave "moved" out')
-        return self
+            yield 'rule is found by Paceline: give factor and source, or leave "moved" out'
 
     @property
     def applied(self) -> bool:
@@ -436,38 +434,36 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
                     written.pop(name, None)
         return written
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Workload:
+    def _broken_rules(self) -> Iterator[str]:
         indices = sorted(variable.creation_index for variable in self.variables)
         if indices != list(range(len(indices))):
-            raise ValueError("variables must carry each creation_index from 0 on exactly once")
+            yield "variables must carry each creation_index from 0 on exactly once"
         for earlier, later in zip(self.variables, self.variables[1:], strict=False):
             if later.ready < earlier.ready:
-                raise ValueError(
+                yield (
                     "variables must be in the order in which their gradients become ready, "
                     f"but {earlier.name[:60]!r} (ready {earlier.ready!r}) stands before {later.name[:60]!r} (ready {later.ready!r})"
                 )
         if self.forward(1) + self.backward(1) <= 0:
-            raise ValueError("forward and backward must take some time")
+            yield "forward and backward must take some time"
         if self.uncertainty is not None:
-            self.uncertainty.check(self)
-        self._check_layers()
-        return self
+            yield from self.uncertainty.broken_rules_of(self)
+        yield from self._rules_of_layers()
 
-    def _check_layers(self) -> None:
+    def _rules_of_layers(self) -> Iterator[str]:
         if not self.layers:
             return
         of_layers = sorted(index for layer in self.layers for index in layer.variables)
         if of_layers != list(range(len(self.variables))):
-            raise ValueError(f"layers must have each of the {len(self.variables)} variables once, by its creation_index")
+            yield f"layers must have each of the {len(self.variables)} variables once, by its creation_index"
         if not math.fsum(layer.forward + layer.backward_work for layer in self.layers):
-            raise ValueError("layers must have some work: forward and backward of all of them are 0")
+            yield "layers must have some work: forward and backward of all of them are 0"
         for layer in self.layers:
             if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
-                raise ValueError(f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have")
+                yield f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have"
             if not set(layer.tied) <= set(of_layers) - set(layer.variables):
                 named = ", ".join(map(str, layer.tied[:10]))
-                raise ValueError(f"layer {layer.name[:60]!r}: tied ({named}) must name variables of other layers, by their creation_index")
+                yield f"layer {layer.name[:60]!r}: tied ({named}) must name variables of other layers, by their creation_index"
 
     @property
     def dimensions(self) -> Transformer | Residual | None:
