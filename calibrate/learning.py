@@ -171,12 +171,8 @@ def replay(
             for number, share in enumerate(shares):
                 request = requests / f"request-{number}.json"
                 request.write_text(json.dumps({"metric": metric, "runs": [_requested(key, run, requests) for key, run in share]}))
-                out = new_file(_made(folder), f"{_stem(problem)}-{os.getpid()}", _PROBE)  # two commands may begin at once
-                out.touch()  # so that the next one gets another name
-                outs.append(out)
-                asked.append(([*_arguments(target), "--request", str(request)], out))
-            for out in outs:
-                out.unlink()
+                outs.append(new_file(_made(folder), f"{_stem(problem)}-{os.getpid()}-{number}", _PROBE))  # two commands may begin at once
+                asked.append(([*_arguments(target), "--request", str(request)], outs[-1]))
             with keeping(*outs):
                 run_probes(_PROBE, asked, python, timeout_s, progress)
         curves |= dict(_replayed(map(read_measurements, outs)))

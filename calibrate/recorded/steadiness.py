@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
@@ -36,7 +36,7 @@ _OF_NORMAL = 1.1503
 """Quantile of 75% of distances from the median, of a normal distribution over its standard deviation: a quarter may be wild."""
 _MOST_VALUES = 5_000
 _MOST_LEVELS = 64
-_FIRST_LOOK, _GROWTH = 256, 1.15
+_GROWTH = 1.15
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,7 @@ def _changes(logs: Array, persistence: float) -> list[int]:
     places: list[int] = []
     while len(places) < _MOST_LEVELS:
         part = values[first:] - values[first]
-        end, passed = _FIRST_LOOK, _passed(part[:_FIRST_LOOK], persistence, weight)
-        while passed is None and end < len(part):
-            end *= 2
-            passed = _passed(part[:end], persistence, weight)
-        if passed is None:
+        if (passed := _passed(part, persistence, weight)) is None:
             break
         # as many values again tell more exactly where it was
         part = part[: passed[1] + passed[1] - passed[0]]
@@ -162,6 +158,12 @@ Why = Literal["first", "epoch", "clock", "pause", "periodic", "rare"]
 """Why a row is no part of the steady steps: the run's first, or an epoch's; its time is none; a standstill; what comes every so often; a
 kind of its own that is far longer and comes at no regular distance."""
 
+_LEFT_OUT: Mapping[Why, str] = {
+    "first": "of the beginning, when the graph is traced and the input pipeline fills",
+    "epoch": "that begin an epoch",
+    "clock": "whose time is none, since the clock jumped",
+    "pause": "that stood still, or in which the clock jumped",
+}
 _STEADY_SHARE = 0.25
 """Of all rows that count, what a steady part has at least."""
 _LONG, _DEVIATIONS = 1.5, 6.0
@@ -353,23 +355,15 @@ class Steadiness:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What was found and left out, a sentence each."""
-        return tuple(self._remarks())
-
-    def _remarks(self) -> Iterator[str]:
-        names = {
-            "first": "of the beginning, when the graph is traced and the input pipeline fills",
-            "epoch": "that begin an epoch",
-            "clock": "whose time is none, since the clock jumped",
-            "pause": "that stood still, or in which the clock jumped",
-        }
+        said = []
         for apart in self.apart:
-            if apart.why in names:  # what is periodic is told below
+            if apart.why in _LEFT_OUT:  # what is periodic is told below
                 extra = f" ({format_seconds(apart.extra_s)} in all beyond a median step)" if apart.extra_s > 0 else ""
-                yield f"{counted(len(apart.rows), self.run.each)} {names[apart.why]}{extra}: left out"
+                said.append(f"{counted(len(apart.rows), self.run.each)} {_LEFT_OUT[apart.why]}{extra}: left out")
         for periodic in self.periodic:
-            yield f"{periodic.what} every {periodic.every:,} steps, each of {format_seconds(periodic.extra_s)} beyond a step: told apart"
-        if self.rare is not None:
-            yield f"{self.rare.text}: told apart"
+            each = format_seconds(periodic.extra_s)
+            said.append(f"{periodic.what} every {periodic.every:,} steps, each of {each} beyond a step: told apart")
+        return (*said, *([f"{self.rare.text}: told apart"] if self.rare is not None else []))
 
 
 def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadiness:
