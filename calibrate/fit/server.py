@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -275,12 +275,10 @@ class _Link:
             return self.byte_s / self.achieved
         return max(self.byte_s - 2 * per_byte_s, _LEAST_SHARE * self.byte_s)
 
-    def without_hosts(self, costs: Array) -> Array:
-        """Draws of latency and bandwidth without the hosts' work on a message, one for each draw of what that costs a tensor and a byte."""
-        own = np.array([[self.latency_s, self.byte_s]]) if self.draws is None else self.draws
+    def without_hosts(self, costs: Array, draws: Array | None = None) -> Array:
+        """Latency and bandwidth without the hosts' work on a message, a row for each draw of its cost a tensor and a byte."""
+        own = np.array([[self.latency_s, self.byte_s]]) if draws is None else draws
         own = own[np.arange(len(costs)) % len(own)]
-        if not self.holds_hosts:
-            return np.column_stack([own[:, 0], 1.0 / own[:, 1]])
         latency = np.maximum(own[:, 0] - 2 * costs[:, 0], np.minimum(_SHORTEST_S, own[:, 0]))
         return np.column_stack([latency, 1.0 / np.maximum(own[:, 1] - 2 * costs[:, 1], _LEAST_SHARE * own[:, 1])])
 
@@ -302,8 +300,7 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
     changes: dict[str, object] = {}
     between_nodes = base.inter_node
     if link.holds_hosts:
-        whole = replace(link, draws=None).without_hosts(center[None])[0]
-        links = link.without_hosts(costs)
+        (whole,), links = link.without_hosts(center[None]), link.without_hosts(costs, link.draws)
         between_nodes = base.inter_node.model_copy(update={"latency_s": digits(whole[0]), "bandwidth_bytes_per_s": digits(whole[1])})
         if link.draws is not None:
             columns |= {_LATENCY: links[:, 0], _RATE: links[:, 1]}
