@@ -1,7 +1,7 @@
 """Turns what people have observed of a training into a scenario: what a count counts, whose samples a step has, which unit is meant.
 
 ``paceline why``, ``watch``, ``validate --measured``, ``report --measured`` and ``refit`` all read observations here, so that the same
-figure means the same to each of them. Whether a measured step is as predicted is decided in :mod:`calibrate.observations`.
+figure means the same to each of them. :class:`Predicted` decides whether a measured step is as predicted.
 """
 
 from __future__ import annotations
