@@ -95,14 +95,11 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     if not apart:
         return ""
     means = {run: float(np.mean(rounds)) for run, rounds in levels.items()}
-    odd = max(means, key=lambda run: abs(np.log(means[run] / np.median([mean for other, mean in means.items() if other != run]))))
-    others = float(np.median([mean for run, mean in means.items() if run != odd]))
-    if len(means) == 2:  # neither is the odd one; what disturbs makes steps longer
-        odd = max(means, key=lambda run: means[run])
-        others = min(means.values())
-    ratio = means[odd] / others
+    ratios = {run: mean / float(np.median([level for other, level in means.items() if other != run])) for run, mean in means.items()}
+    # of two neither is the odd one; what disturbs makes steps longer
+    odd = max(ratios, key=lambda run: (round(abs(math.log(ratios[run])), 9), ratios[run]))
     fault = (
-        f"the runs are at different levels: steps of {names[odd]} took {ratio:.2f} times as long as those of "
+        f"the runs are at different levels: steps of {names[odd]} took {ratios[odd]:.2f} times as long as those of "
         f"{'the other run' if len(means) == 2 else 'the other runs'}, which their own scatter does not explain"
     )
     if accept:

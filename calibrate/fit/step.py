@@ -445,14 +445,10 @@ def duration_of(values: Sequence[float]) -> Duration | None:
     mean = float(times.mean())
     low = high = mean
     if times.size > 1:
-        t = float(stats.t.ppf(0.95, times.size - 1)) * math.sqrt(1.0 + 1.0 / times.size)
-        if times.min() > 0:
-            logs = np.log(times)
-            half = t * float(logs.std(ddof=1))
-            low, high = math.exp(float(logs.mean()) - half), math.exp(float(logs.mean()) + half)
-        else:
-            half = t * float(times.std(ddof=1))
-            low, high = max(0.0, mean - half), mean + half
+        by_logarithm = times.min() > 0
+        scaled = np.log(times) if by_logarithm else times
+        half = float(stats.t.ppf(0.95, times.size - 1)) * math.sqrt(1.0 + 1.0 / times.size) * float(scaled.std(ddof=1))
+        low, high = (math.exp(end) if by_logarithm else max(0.0, end) for end in (scaled.mean() - half, scaled.mean() + half))
     value = digits(mean)
     return Duration(value_s=value, low_s=min(value, digits(low)), high_s=max(value, digits(high)))
 

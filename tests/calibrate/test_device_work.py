@@ -10,7 +10,7 @@ from support.measurements import FINGERPRINT, Truth, header, link_records, step_
 from calibrate.fit.link import fit_link
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import MeasurementsError
-from calibrate.profiling import profile_link, profile_step
+from calibrate.profiling import profile_link
 from simulator.base.errors import InputError
 
 CORES = 2
@@ -62,14 +62,6 @@ def test_all_reduces_between_logical_devices_tell_the_memory_that_they_share(syn
     link = fit_link(synthetic.lines(records, "links.ndjson"), "machine").intra_device
     assert link.bandwidth_bytes_per_s == pytest.approx(8e9, rel=1e-3)
     assert link.latency_s == pytest.approx(100e-6, rel=1e-3)
-
-
-@pytest.mark.parametrize("options", [{"replicas": 0}, {"replicas": 2, "layers": True}, {"replicas": 2, "jit": True}])
-def test_what_cannot_be_measured_of_replicas_is_refused(options, tmp_path):
-    model = tmp_path / "model.py"
-    model.touch()
-    with pytest.raises(InputError, match="replicas"):
-        profile_step(f"{model}:build", "any", folder=tmp_path, **options)
 
 
 def test_one_logical_device_exchanges_nothing(tmp_path):

@@ -54,7 +54,7 @@ def run_of(times: Any, **columns: Any) -> RecordedRun:
     for row, time_s in enumerate(times):
         growing.add(row + 1, float(time_s), **{name: float(values[row]) for name, values in columns.items() if name != "others_s"})
         if "others_s" in columns:
-            growing.others(float(columns["others_s"][row]))
+            growing.add_time_of_others(float(columns["others_s"][row]))
     return growing.run()
 
 
