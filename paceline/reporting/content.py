@@ -111,8 +111,43 @@ class Content:
 
     @cached_property
     def answer(self) -> Answer:
-        """The best result: what a plan chose, else as :func:`answer_of` has it."""
-        return answer_of(self.results, self.at, None if self.plan is None else self.plan.chosen.result.scenario_hash, self.asked)
+        """What a plan chose, else the best result (:func:`paceline.comparing.rank`) with as many ranks as what was asked about.
+
+        Where nothing was, with the most ranks that all curves have. It is ranked among those that meet the same conditions as the first
+        of them: nobody chooses how often machines fail.
+        """
+        results, at, hashes = self.results, self.at, [result.scenario_hash for result in self.results]
+        planned: int | None = None
+        if self.plan is not None:
+            chosen = self.plan.chosen.result.scenario_hash
+            if chosen not in hashes:
+                raise ResultsError(
+                    f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote "
+                    "with it"
+                )
+            planned = hashes.index(chosen)
+        asked = None if self.asked not in hashes else hashes.index(self.asked)
+        ranks = results[planned].ranks if planned is not None else results[asked].ranks if asked is not None else _compared_at(results, at)
+        there = [index for index, result in enumerate(results) if result.ranks == ranks]
+        first = planned if planned is not None else asked if asked is not None else there[0]
+        there = [index for index in there if at.conditions[index] == at.conditions[first]]
+        best = planned if planned is not None else min(there, key=lambda index: rank(results[index]))
+        rates = [result.throughput_samples_per_s.mean for result in results]
+        top = max((index for index in range(len(results)) if at.conditions[index] == at.conditions[best]), key=rates.__getitem__)
+        elsewhere = planned is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
+        of_each_batch = _fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rates[index]) for index in there])
+        return Answer(
+            index=best,
+            result=results[best],
+            name=at.title_of(best),
+            choice=at.title_of(best, conditions=False),
+            met=at.met_by(best),
+            peak=results[top] if elsewhere else None,
+            peak_name=at.title_of(top) if elsewhere else "",
+            alone=len(there) == 1,
+            of_each_batch=of_each_batch,
+            batches_in_words=_batches_in_words(of_each_batch, _global_batch(results[best]), at),
+        )
 
     @property
     def counted(self) -> str:
@@ -340,58 +375,6 @@ def _jobs_to_stop_at(line: Sequence[Result]) -> str:
     if ranks == most:
         return f"{text}, which is also cheapest"
     return f"cheapest with {ranks:,}: {format_seconds(cheapest.time_s.mean)} for {format_usd(cost)}; {text}"
-
-
-def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None, asked: str | None = None) -> Answer:
-    """Find the best result (:func:`paceline.comparing.rank`) with the most ranks that all curves have, or as many as what was asked about.
-
-    It is ranked among those that meet the same conditions as the first one: nobody chooses how often machines fail.
-
-    Parameters
-    ----------
-    results
-        In the order of ``at``.
-    at
-        Where each stands.
-    chosen
-        Hash of a scenario that something else chose, such as a plan; it is the answer then.
-    asked
-        Hash of the scenario that was asked about.
-
-    Raises
-    ------
-    ResultsError
-        The chosen one is not among the results.
-    """
-
-    def rate(index: int) -> float:
-        return results[index].throughput_samples_per_s.mean
-
-    most = next((result.ranks for result in results if result.scenario_hash == asked), None) or _compared_at(results, at)
-    planned = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
-    there = [index for index, result in enumerate(results) if result.ranks == (most if planned is None else results[planned].ranks)]
-    if chosen is not None and planned is None:
-        raise ResultsError(
-            f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
-        )
-    first = next((index for index in there if results[index].scenario_hash == asked), there[0])
-    there = [index for index in there if at.conditions[index] == at.conditions[first if planned is None else planned]]
-    best = planned if planned is not None else min(there, key=lambda index: rank(results[index]))
-    top = max((index for index in range(len(results)) if at.conditions[index] == at.conditions[best]), key=rate)
-    elsewhere = planned is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
-    of_each_batch = _fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rate(index)) for index in there])
-    return Answer(
-        index=best,
-        result=results[best],
-        name=at.title_of(best),
-        choice=at.title_of(best, conditions=False),
-        met=at.met_by(best),
-        peak=results[top] if elsewhere else None,
-        peak_name=at.title_of(top) if elsewhere else "",
-        alone=len(there) == 1,
-        of_each_batch=of_each_batch,
-        batches_in_words=_batches_in_words(of_each_batch, _global_batch(results[best]), at),
-    )
 
 
 def _compared_at(results: Sequence[Result], at: Coordinates) -> int:

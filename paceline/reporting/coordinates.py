@@ -186,9 +186,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
-    swept = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
+    swept = _keys(["ranks" if cut else "replicas", *keys], columns)
     met = [[repr(each.get(path)) for path in (*keys, *named_too) if is_condition(path)] for each in settings]
-    at = _assembled(_distinct_names(swept), columns, rows, _words_for_files(rows, settings))
+    at = _assembled(swept, columns, rows, _words_for_files(rows, settings))
     return replace(at, conditions=tuple(map(met.index, met)))
 
 
@@ -303,19 +303,14 @@ def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
     return [value if len(of_cluster[cluster]) > 1 else None for cluster, value in zip(clusters, values, strict=True)]
 
 
-def _key(path: str, column: Sequence[Any]) -> Key:
-    name = _NAMES.get(path) or setting_name(path).capitalize()
-    return Key(path, clean(name, 40), tuple(sorted({value for value in column if value is not None})))
-
-
-def _distinct_names(keys: tuple[Key, ...]) -> tuple[Key, ...]:
-    """Keys of one name get their section before it."""
-    names = [key.name for key in keys]
+def _keys(paths: Sequence[str], columns: Sequence[Sequence[Any]]) -> tuple[Key, ...]:
+    """Keys with what occurs of each; those of one name get their section before it."""
+    names = [clean(_NAMES.get(path) or setting_name(path).capitalize(), 40) for path in paths]
+    whole = [clean(path.replace("_", " ").replace(".", ", "), 60).capitalize() for path in paths]
+    told = [name if names.count(name) == 1 else longer for name, longer in zip(names, whole, strict=True)]
     return tuple(
-        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.values)
-        if names.count(key.name) > 1
-        else key
-        for key in keys
+        Key(path, name, tuple(sorted({value for value in column if value is not None})))
+        for path, name, column in zip(paths, told, columns, strict=True)
     )
 
 

@@ -150,20 +150,16 @@ def _fitting(setting: Setting, results: Sequence[Result]) -> tuple[list[int], st
         ("servers", setting.servers, lambda result: result.scenario.servers),
         ("batch", setting.batch, _batch),
     )
-    for what, value, of in wanted:
+    matched: list[str] = []
+    for name, value, of in wanted:
         if value is None:
             continue
         there = sorted({of(results[index]) for index in left})
         left = [index for index in left if of(results[index]) == value]
         if not left:
-            such = (
-                ""
-                if what == "workers"
-                else " of these workers"
-                if what == "servers" or setting.servers is None
-                else " of these workers and servers"
-            )
-            return [], f"no result{such} has {what} {value:,}; there {'are' if len(there) > 1 else 'is'} {listed_numbers(there)}"
+            such = f" of these {' and '.join(matched)}" if matched else ""
+            return [], f"no result{such} has {name} {value:,}; there {'are' if len(there) > 1 else 'is'} {listed_numbers(there)}"
+        matched.append(name)
     return left, ""
 
 

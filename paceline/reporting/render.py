@@ -112,26 +112,11 @@ GENERATOR = '<meta name="generator" content="Paceline">'
 REPORT = marked_kind("report", GENERATOR)
 """Pages that a new one may replace."""
 
-SCRIPTS = (
-    "format.js",
-    "plots.js",
-    "data.js",
-    "state.js",
-    "axes.js",
-    "traces.js",
-    "tables.js",
-    "pairs.js",
-    "scaling.js",
-    "against.js",
-    "staleness.js",
-    "steps.js",
-    "job.js",
-    "map.js",
-    "sensitivity.js",
-    "utilisation.js",
-    "controls.js",
-    "main.js",
-)
+_PARTS_OF_SCRIPT = (
+    "format", "plots", "data", "state", "axes", "traces", "tables", "pairs", "scaling", "against", "staleness", "steps", "job", "map",
+    "sensitivity", "utilisation", "controls", "main",
+)  # fmt: skip
+SCRIPTS = tuple(f"{name}.js" for name in _PARTS_OF_SCRIPT)
 """The page's own script, in the order in which its parts are put together."""
 
 _MOST_PLAIN_ROWS = 200

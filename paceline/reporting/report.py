@@ -1,6 +1,6 @@
 """Writes a report of whatever has results: a result, several, a sweep, a plan, results files.
 
-It collects the results, has what-ifs and a timeline simulated (simulated.py), and has page, card and images written (render.py, card.py,
+It collects the results, has what-ifs and a timeline simulated (simulated.py), and has page, card and images written (render.py,
 exporting.py); of the tables it says which there are (:mod:`paceline.tables`).
 """
 

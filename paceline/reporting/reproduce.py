@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomlkit
 
@@ -94,34 +94,27 @@ def recipe_of(results: Sequence[Result], names: Sequence[str]) -> Recipe:
         The name of the curve that each belongs to.
     """
     settings = [settings_of(result.scenario) for result in results]
-    everything = list(range(len(results)))
-    parts: list[tuple[str, _Part]] = []
-    if (whole := _grid(settings, everything)) is not None:
-        parts.append(("", whole))
+    if (whole := _grid(settings, range(len(results)))) is not None:
+        parts = [("", whole)]
     else:
         curves: dict[str, list[int]] = {}
         for index, name in enumerate(names):
             curves.setdefault(name, []).append(index)
-        parts += [(name, part) for name, indices in curves.items() for part in _grids(settings, indices)]
+        parts = [(name, part) for name, indices in curves.items() for part in _grids(settings, indices)]
     first = results[0].scenario
     return Recipe(
         scenario_hash=results[0].scenario_hash,
         scenario_toml=scenario_toml(first),
-        seeds=_each(result.seed for result in results),
-        replications=_each(result.scenario.run.replications for result in results),
-        steps=_each(result.scenario.run.steps for result in results),
+        seeds=tuple(sorted({result.seed for result in results})),
+        replications=tuple(sorted({result.scenario.run.replications for result in results})),
+        steps=tuple(sorted({result.scenario.run.steps for result in results})),
         varied=tuple(varied_settings(results)),
         steps_to_take=tuple(_step(number, name, part, results, first) for number, (name, part) in enumerate(parts, start=1)),
         origins=_origins(results),
     )
 
 
-def _each(values: Any) -> tuple[int, ...]:
-    return tuple(sorted(set(values)))
-
-
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A grid: its axes, and its results in the order of a sweep, the last axis fastest."""
 
     axes: tuple[tuple[str, tuple[Any, ...]], ...]

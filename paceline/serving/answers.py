@@ -28,7 +28,6 @@ from paceline.reporting.timeline import Timeline
 from paceline.serving.processes import SLOW, Processes, going_on
 from paceline.serving.question import (
     MOST_PLAN_S,
-    Asked,
     Goal,
     Question,
     Served,
@@ -43,8 +42,7 @@ from simulator.base.errors import InputError, PacelineError
 from simulator.base.text import clean, counted, format_rough_seconds, format_throughput
 from simulator.base.validation_errors import quoted
 from simulator.effort import effort_s
-from simulator.resolve.resolve import Asked as Candidate
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
@@ -168,15 +166,13 @@ def prepared(question: Question, served: Served) -> Prepared:
     except InputError as error:
         return Prepared(text, tuple(problems_of(error, served)))
     try:
-        asked = asked_of(table, question, served)
-        curves = tuple(_curve(line, index) for index, line in enumerate(asked.lines))
+        scenario, count, lines, left_out = asked_of(table, question, served)
+        curves = tuple(_curve(line, index) for index, line in enumerate(lines))
     except InputError as error:
         return Prepared(text, tuple(problems_of(error, served)), form_of(table, None) if question.form else None)
-    form = form_of(table, asked.scenario) if question.form else None
-    own, run = curves[0].at(asked.count), asked.scenario.run
-    return Prepared(
-        text, (), form, _sliders(asked), curves, asked.count, run.replications, run.steps, asked.left_out, _bound_in_words(own, curves)
-    )
+    form, run, own = form_of(table, scenario) if question.form else None, scenario.run, curves[0].at(count)
+    said = _bound_in_words(own, curves)
+    return Prepared(text, (), form, _sliders(scenario, count), curves, count, run.replications, run.steps, left_out, said)
 
 
 def _curve(line: Line, index: int) -> Curve:
@@ -196,7 +192,7 @@ _known: dict[str, Point] = {}
 _MOST_KNOWN = 2048
 
 
-def _point(count: int, asked: Candidate, ceilings: Ceilings) -> Point:
+def _point(count: int, asked: Asked, ceilings: Ceilings) -> Point:
     scenario, bound = asked.given, float(np.max(ceilings.of(asked)))
     effort = effort_s(asked.resolved)
     return Point(count, scenario.ranks, scenario.hash, pickle.dumps(scenario), bound if math.isfinite(bound) else None, effort)
@@ -211,22 +207,18 @@ def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
     return f"No run with {workers}{several} trains more than {format_throughput(own.bound)} samples/s: a bound, without simulating."
 
 
-def _sliders(asked: Asked) -> dict[str, Any]:
+def _sliders(scenario: Scenario, count: int) -> dict[str, Any]:
     """Keys that have sliders, with what they stand at; those that the scenario has."""
-    scenario = asked.scenario
     load, strategy = scenario.workload, scenario.strategy
-    sliders: dict[str, Any] = {}
-    if strategy.count_key:
-        sliders[f"strategy.{strategy.count_key}"] = asked.count
-    if strategy.has_servers:
-        sliders["strategy.servers"] = scenario.servers
-    key = "batch_per_replica" if load.global_batch is None else "global_batch"
-    sliders[f"workload.{key}"] = getattr(load, key)
-    link = strategy.link
-    if link:
-        network = getattr(scenario.cluster, link)
-        sliders[f"cluster.{link}.bandwidth"] = None if network is None else network.bandwidth_bytes_per_s * 8e-9
-    return sliders
+    batch = "batch_per_replica" if load.global_batch is None else "global_batch"
+    network = getattr(scenario.cluster, strategy.link) if strategy.link else None
+    sliders = {
+        f"strategy.{strategy.count_key}": count if strategy.count_key else None,
+        "strategy.servers": scenario.servers if strategy.has_servers else None,
+        f"workload.{batch}": getattr(load, batch),
+        f"cluster.{strategy.link}.bandwidth": None if network is None else network.bandwidth_bytes_per_s * 8e-9,
+    }
+    return {key: value for key, value in sliders.items() if value is not None}
 
 
 @dataclass(frozen=True)

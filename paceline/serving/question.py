@@ -234,28 +234,6 @@ def _in_one_line(value: Any) -> Any:
     return table
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a question comes to.
-
-    Attributes
-    ----------
-    scenario
-        The one in the text.
-    lines
-        Its own configuration over the numbers of workers first, then those that it is compared with.
-    count
-        Its own number of workers; 1 where its strategy has none.
-    left_out
-        Sentences on what cannot be.
-    """
-
-    scenario: Scenario
-    lines: tuple[Line, ...]
-    count: int
-    left_out: tuple[str, ...]
-
-
 def loaded(table: Mapping[str, Any], served: Served) -> Scenario:
     """The scenario of a table that the page sent.
 
@@ -269,8 +247,20 @@ def loaded(table: Mapping[str, Any], served: Served) -> Scenario:
     return scenario
 
 
-def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> Asked:
-    """The scenarios that a question is about, validated; errors as of :func:`loaded`."""
+def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> tuple[Scenario, int, list[Line], tuple[str, ...]]:
+    """What a question comes to, validated; errors as of :func:`loaded`.
+
+    Returns
+    -------
+    Scenario
+        The one in the text.
+    int
+        Its own number of workers; 1 where its strategy has none.
+    list of Line
+        Its own configuration over the numbers of workers first, then those that it is compared with.
+    tuple of str
+        Sentences on what cannot be.
+    """
     scenario = loaded(table, served)
     key = scenario.strategy.count_key
     count = int(table["strategy"].get(key) or 0) if key else 1
@@ -280,9 +270,7 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
     read = {**table, "workload": scenario.workload, "cluster": scenario.cluster}  # once, not again for each configuration
     lines: list[Line] = []
     left_out: list[str] = []
-    for clusters in ((), question.clusters):
-        if clusters == () and lines:
-            continue
+    for clusters in dict.fromkeys(((), question.clusters)):
         for name in clusters:
             if name not in entries("clusters"):
                 raise ScenarioError(f"cluster.use: {quoted(name)} must be a name from `paceline models list`")
@@ -301,19 +289,12 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
             for refusal in space.refused:
                 many = "" if refusal.configurations == 1 else f" ({refusal.configurations} numbers of workers)"
                 left_out.append(f"Left out: {refusal.name}{many}: {refusal.text}.")
-    kept = list(_unlike(lines))
-    left_out += [f"Left out: {line.name}: at most {_MOST_LINES} configurations are compared." for line in kept[_MOST_LINES:]]
-    return Asked(scenario, tuple(kept[:_MOST_LINES]), count, tuple(dict.fromkeys(left_out)))
-
-
-def _unlike(lines: list[Line]) -> Iterator[Line]:
-    """Lines without those that are another one again."""
-    seen: set[frozenset[str]] = set()
+    unlike: dict[frozenset[str], Line] = {}
     for line in lines:
-        hashes = frozenset(asked.given.hash for asked in line.candidates.values())
-        if hashes not in seen:
-            seen.add(hashes)
-            yield line
+        unlike.setdefault(frozenset(asked.given.hash for asked in line.candidates.values()), line)
+    kept = list(unlike.values())
+    left_out += [f"Left out: {line.name}: at most {_MOST_LINES} configurations are compared." for line in kept[_MOST_LINES:]]
+    return scenario, count, kept[:_MOST_LINES], tuple(dict.fromkeys(left_out))
 
 
 def _without_files(table: Mapping[str, Any], served: Served) -> dict[str, Any]:

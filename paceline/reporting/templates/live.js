@@ -288,7 +288,7 @@ function showSliders(stand) {
   byId("most").value = String(asked.most);
   sliders.forEach((slider) => {
     const { input, key, values, label } = slider,
-      path = Object.keys(stand).find((each) => stand[each] !== null && each.endsWith(`.${key}`));
+      path = Object.keys(stand).find((each) => each.endsWith(`.${key}`));
     label.hidden = path === undefined;
     if (path !== undefined && !pending.has(path)) {
       const away = (each) => Math.abs(Math.log(each / stand[path]));
@@ -459,12 +459,6 @@ async function readLink() {
     tell("The link's scenario cannot be read; this is the one that is served.");
     return false;
   }
-}
-
-function saveAs(name, content, type) {
-  const address = URL.createObjectURL(new Blob([content], { type }));
-  element("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 function said(text) {

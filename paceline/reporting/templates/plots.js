@@ -33,6 +33,12 @@ function element(tag, { attributes = {}, ...properties } = {}, ...children) {
   return made;
 }
 
+function saveAs(name, content, type) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  element("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
 function plotElement(name) {
   return document.getElementById("figure-" + name);
 }

@@ -27,12 +27,6 @@ function csvOf({ columns, rows }) {
   return [headings, ...rows].map((cells) => cells.map(csvCell).join(",") + "\r\n").join("");
 }
 
-function save(name, content) {
-  const url = URL.createObjectURL(new Blob(["\ufeff" + content], { type: "text/csv;charset=utf-8" }));
-  element("a", { href: url, download: name + ".csv" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-}
-
 function button(words, listener) {
   const made = element("button", { type: "button", className: "plain", textContent: words });
   made.addEventListener("click", listener);
@@ -48,7 +42,7 @@ function cellElement(cell, kind, first) {
 }
 
 function saveButton(name, table) {
-  return button("Save as CSV", () => save("paceline-" + name, csvOf(table())));
+  return button("Save as CSV", () => saveAs(`paceline-${name}.csv`, "\ufeff" + csvOf(table()), "text/csv;charset=utf-8"));
 }
 
 // put a table into its place; of a long one the first rows, and a button for the rest
