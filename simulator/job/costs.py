@@ -491,15 +491,7 @@ def writing_of(scenario: Resolved) -> Writing | None:
 
 
 class _Spread(NamedTuple):
-    """Who writes, reads and copies which share of a checkpoint.
-
-    Attributes
-    ----------
-    written, read
-        Of each node that does.
-    copied
-        Over the link to a host that carries most.
-    """
+    """Shares of a checkpoint: written and read by each node that does, and copied over the link to a host that carries most."""
 
     written: Floats
     read: Floats

@@ -163,15 +163,14 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
 
 def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
     """Dotted path of a factor, the factor, what it multiplies, and what it were if it had been meant as a percentage."""
-    cluster = scenario.cluster
+    cluster, times = scenario.cluster, list[tuple[str, float]]()
     slow = cluster.slow_nodes
-    if slow is not None and slow.share and slow.between[1] >= _TIMES:
-        path = "cluster.slow_nodes.factor" + (".1" if isinstance(slow.factor, tuple) else "")
-        yield path, slow.between[1], _OF_TIME, 1.0 + slow.between[1] / 100
+    if slow is not None and slow.share:
+        times.append(("cluster.slow_nodes.factor" + (".1" if isinstance(slow.factor, tuple) else ""), slow.between[1]))
     slowdowns = [("cluster.slowdown.factor", cluster.slowdown)]
     slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", kind.slowdown) for place, kind in enumerate(cluster.node_classes)]
-    factors = [(path, slowdown.factor) for path, slowdown in slowdowns if slowdown is not None and slowdown.factor >= _TIMES]
-    yield from ((path, factor, _OF_TIME, 1.0 + factor / 100) for path, factor in factors)
+    times += [(path, slowdown.factor) for path, slowdown in slowdowns if slowdown is not None]
+    yield from ((path, factor, _OF_TIME, 1.0 + factor / 100) for path, factor in times if factor >= _TIMES)
     speeds = [(f"cluster.node_classes.{place}.speed", kind.speed) for place, kind in enumerate(cluster.node_classes)]
     speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
     speeds += [(f"cluster.upgrades.{place}.device_speed", upgrade.device_speed) for place, upgrade in enumerate(cluster.upgrades)]

@@ -110,21 +110,11 @@ def _degree(count: int) -> int:
 
 
 class _Term(NamedTuple):
-    """A standardised polynomial of one quantity, or a product of two.
-
-    Attributes
-    ----------
-    column
-        Its values.
-    of
-        The quantities that it is of.
-    kind
-        1: of the first degree, 2: of a higher one, 3: a product.
-    """
+    """A standardised polynomial of one quantity, or a product of two: its values, of which quantities, and its kind."""
 
     column: Array
     of: frozenset[str]
-    kind: int
+    kind: int  # 1: of the first degree, 2: of a higher one, 3: a product
 
 
 _PRODUCT = 3
@@ -202,28 +192,14 @@ _FEWEST = 4
 
 @dataclass(frozen=True, eq=False)
 class _Expansion:
-    """Terms that have entered.
+    """Terms that have entered."""
 
-    Attributes
-    ----------
-    columns
-        All terms, a row each, less what is along those that have entered.
-    alone
-        Square of each row before any had.
-    left
-        What those that have entered leave of the values.
-    leverage
-        Of each run.
-    places, basis
-        Of the terms that have entered, in order; the basis is orthonormal.
-    """
-
-    columns: Array
-    alone: Array
-    left: Array
-    leverage: Array
-    places: tuple[int, ...] = ()
-    basis: tuple[Array, ...] = ()
+    columns: Array  # all terms, a row each, less what is along those that have entered
+    alone: Array  # square of each row before any had
+    left: Array  # what those that have entered leave of the values
+    leverage: Array  # of each run
+    places: tuple[int, ...] = ()  # of the terms that have entered, in order
+    basis: tuple[Array, ...] = ()  # of these, orthonormal
 
     def next(self, open_: NDArray[np.bool_]) -> _Expansion | None:
         """With the open term that explains most of what is left; None where none explains anything."""
