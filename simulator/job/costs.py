@@ -254,6 +254,9 @@ class Writing:
     size_bytes: float
 
 
+NEVER_WRITTEN = Writing(stop_s=0.0, lasts_s=math.inf, restore_s=0.0, size_bytes=0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """A job as it goes without faults, in one run.
@@ -271,7 +274,7 @@ class Course:
     evaluation_s, evaluation_every
         Seconds of one, and epochs between them; 0: none.
     writing
-        Of checkpoints; none: none is written.
+        Cost of a checkpoint.
     write_steps, write_epochs
         Steps, or epochs, between them; 0 for the one that does not count.
     iterators
@@ -290,7 +293,7 @@ class Course:
     first_filling_s: float
     evaluation_s: float
     evaluation_every: int
-    writing: Writing | None
+    writing: Writing
     write_steps: float
     write_epochs: int
     iterators: Iterators | None = None
@@ -388,7 +391,7 @@ def course_of(
         first_filling_s=fillings_s[1],
         evaluation_s=0.0 if evaluation is None else math.ceil(evaluation.samples / each) * evaluation_step_s,
         evaluation_every=0 if evaluation is None else evaluation.every_epochs,
-        writing=writing,
+        writing=writing or NEVER_WRITTEN,
         write_steps=write_steps,
         write_epochs=write_epochs,
         iterators=None if ends is None else Iterators.of_run(ends, ended_by(scenario), streams.generator("iterators")),

@@ -341,7 +341,7 @@ def _interval_s(courses: Sequence[Course]) -> float:
 
 def _checkpointing(scenario: Resolved, courses: Sequence[Course], usual: Course, spent_s: float) -> Checkpointing | None:
     job = scenario.job
-    if usual.writing is None or not (usual.write_steps or usual.write_epochs):
+    if not (usual.write_steps or usual.write_epochs):
         return None
     between_s = mtbf_s(scenario, stopping=True)
     written = sum(usual.written_in())

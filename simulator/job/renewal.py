@@ -203,7 +203,7 @@ class Renewal:
                 self._evaluated = True
             ending_s = course.iterators.wait_s(course.evaluation_s) if course.iterators is not None else 0.0
             self._spend(_EVALUATION, course.evaluation_s + ending_s)
-        if course.writes_after(epoch) and course.writing is not None:
+        if course.writes_after(epoch):
             self._spend(_CHECKPOINTS, self._unwritten_s(self._now) + course.writing.stop_s)
         self._place.epoch, self._place.step = epoch + 1, 0.0
         self._filled = True
@@ -231,7 +231,7 @@ class Renewal:
             left = course.epochs[place.epoch] - place.step
             writes = self._writes(left)
             end_s = left * step_s
-            if writes and course.writing is not None:
+            if writes:
                 first_s = self._to_next_write() * step_s
                 waits_s = self._unwritten_s(self._now + first_s) + (writes - 1) * self._stall_s(step_s)
                 end_s += writes * course.writing.stop_s + waits_s
@@ -264,8 +264,7 @@ class Renewal:
 
     def _stall_s(self, step_s: float) -> float:
         """For how long one that comes a whole interval of steps after another waits for that."""
-        writing = self._course.writing
-        return max(writing.lasts_s - self._course.write_steps * step_s, 0.0) if writing is not None else 0.0
+        return max(self._course.writing.lasts_s - self._course.write_steps * step_s, 0.0)
 
     def _pass(self, seconds: float, step_s: float, paced_s: float, writes: int, *, whole: bool) -> float:
         """Some seconds of steps go by, in which at most a number of checkpoints begin; ``whole``: all end too.
@@ -276,7 +275,7 @@ class Renewal:
         self._now += seconds
         steps = self._to_next_write() if writes else math.inf
         first_s = steps * step_s
-        if course.writing is None or not writes or (not whole and seconds < first_s):
+        if not writes or (not whole and seconds < first_s):
             self._place = self._ahead(place, seconds / step_s, 0.0, step_s, paced_s)
             return 0.0
         each, stop_s, lasts_s = course.write_steps, course.writing.stop_s, course.writing.lasts_s
@@ -319,7 +318,6 @@ class Renewal:
 
     def _begin_writing(self, place: _Place, at_s: float) -> None:
         """A checkpoint of a place is written from some time on; the one before it had been."""
-        assert self._course.writing is not None
         until_s = at_s + self._course.writing.lasts_s
         if until_s <= self._now:
             self._safe, self._written = place, None
@@ -385,8 +383,8 @@ class Renewal:
         effect = self._crew.effect_of(fault)
         ahead = (self._place.epoch, self._place.step) != (self._safe.epoch, self._safe.step)
         trains = not self._down and ahead and (effect.stops or effect.rolls_back)
-        stop_s = self._unwritten_s(self._now) + writing.stop_s if writing is not None else 0.0
-        if trains and writing is not None and stop_s + writing.lasts_s <= notice_s:
+        stop_s = self._unwritten_s(self._now) + writing.stop_s
+        if trains and stop_s + writing.lasts_s <= notice_s:
             self._place.spent_s[_CHECKPOINTS] += stop_s
             self._now += stop_s
             self._safe, self._written = self._place.copy(), None
@@ -402,7 +400,7 @@ class Renewal:
     @property
     def _read_s(self) -> float:
         """Seconds to read the last checkpoint; before the first nothing is read."""
-        return self._course.writing.restore_s if self._course.writing is not None and self._steps_to(self._safe) else 0.0
+        return self._course.writing.restore_s if self._steps_to(self._safe) else 0.0
 
     def _fault(self, fault: Arrival) -> float:
         """Something fails now; until when nothing is trained because of it."""
@@ -479,8 +477,8 @@ class Renewal:
 def checkpoints_of(course: Course) -> list[float]:
     """Seconds for which training waits for checkpoints in each epoch, where nothing fails."""
     writing = course.writing
-    if writing is None or not writing.lasts_s:  # none waits for another
-        return [written * (writing.stop_s if writing is not None else 0.0) for written in course.written_in()]
+    if not 0.0 < writing.lasts_s < math.inf:  # none waits for another
+        return [written * writing.stop_s for written in course.written_in()]
     renewal, waits_s = Renewal(replace(course, iterators=None)), []
     renewal.begin()
     for _ in course.epochs:

@@ -15,7 +15,7 @@ from support.sampling import a_few
 
 from simulator import load_scenario, simulate
 from simulator.base.errors import ScenarioError, SimulationError
-from simulator.job.costs import Course, Writing, best_interval_s, daly_interval_s, writing_of, young_interval_s
+from simulator.job.costs import NEVER_WRITTEN, Course, Writing, best_interval_s, daly_interval_s, writing_of, young_interval_s
 from simulator.job.faults import Arrival, Effect
 from simulator.job.renewal import Crew, Renewal, checkpoints_of
 from simulator.results.cost import time_of_samples_s
@@ -28,7 +28,7 @@ STOPS = Effect(stops=True, waits=False, workers=(0,))
 def course(epochs=(10.0,), step_s=1.0, **changes):
     plain = {
         "epochs": epochs, "step_s": step_s, "first_step_s": step_s, "startup_s": 0.0, "tracing_s": 0.0, "evaluation_tracing_s": 0.0,
-        "filling_s": 0.0, "first_filling_s": 0.0, "evaluation_s": 0.0, "evaluation_every": 0, "writing": None, "write_steps": 0.0,
+        "filling_s": 0.0, "first_filling_s": 0.0, "evaluation_s": 0.0, "evaluation_every": 0, "writing": NEVER_WRITTEN, "write_steps": 0.0,
         "write_epochs": 0,
     }  # fmt: skip
     return Course(**(plain | changes))
