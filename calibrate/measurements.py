@@ -64,14 +64,6 @@ class Record(_Line):
             Record.kinds[kind] = cls
 
 
-class _Timed(Record):
-    seconds: Positive
-
-
-class _OfRound(_Timed):
-    round: Count
-
-
 class _OfStep(Record):
     batch: Batch
     index: Count
@@ -122,19 +114,21 @@ class Fingerprint(Record, kind="fingerprint"):
         return f"{FRAMEWORKS[self.backend]} {getattr(self, self.backend)}"
 
 
-class WarmUp(_Timed, kind="warmup", timed=True):
+class WarmUp(Record, kind="warmup", timed=True):
     """One step of the warm-up: kept, not fitted."""
 
     batch: Batch
+    seconds: Positive
 
 
-class StartUpTime(_Timed, kind="startup"):
+class StartUpTime(Record, kind="startup"):
     """Seconds from the start of the process until its first step began, without what the probe did for itself.
 
     ``of_process`` is false where the system does not tell when a process was started: then
     the interpreter's own start is not in it.
     """
 
+    seconds: Positive
     of_process: bool
 
 
@@ -174,10 +168,12 @@ class Unmeasured(Record, kind="unmeasured"):
     why: str
 
 
-class StepTime(_OfRound, kind="step", timed=True):
+class StepTime(Record, kind="step", timed=True):
     """One timed step as the user wrote it; ``cpu_s``: of the processor, by all threads of its process."""
 
     batch: Batch
+    round: Count
+    seconds: Positive
     cpu_s: NotNegative | None = None
 
 
@@ -272,29 +268,34 @@ class CountedStep(Record, kind="counted"):
     why: str = ""
 
 
-class ServerTime(_OfRound, kind="server", timed=True):
+class ServerTime(Record, kind="server", timed=True):
     """Seconds of one call that applies ``applies`` gradients of one size, one after the other."""
 
     size_bytes: Positive
+    round: Count
     applies: Batch
+    seconds: Positive
 
 
-class Transfer(_OfRound, kind="transfer", timed=True):
+class Transfer(Record, kind="transfer", timed=True):
     """Seconds of one call that moves a tensor ``hops`` times, one after the other; ``cpu_s``: of the processor, by its process."""
 
     path: str
     size_bytes: Positive
+    round: Count
     hops: Count
+    seconds: Positive
     cpu_s: NotNegative | None = None
 
 
-class Exchange(_OfRound, kind="exchange", timed=True):
+class Exchange(Record, kind="exchange", timed=True):
     """Seconds of one call in which a worker pulls that many variables of one size from a server, or pushes as many gradients to it."""
 
     direction: Literal["pull", "push"]
     tensors: Several
     size_bytes: Positive
     round: Count
+    seconds: Positive
 
 
 class Updated(OfRepeat, kind="update"):
