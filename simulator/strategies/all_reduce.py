@@ -39,8 +39,8 @@ from simulator.strategies.strategy import (
     Reduction,
     Sending,
     Software,
+    StepExchange,
     Strategy,
-    cores_s,
     cost_left_open,
     device_of_training,
 )
@@ -316,37 +316,20 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         if self.compression is not None and setup.layout.replicas > 1:
             yield from cost_left_open(self.compression, setup, self.encoding_s(setup))
 
-    def _sizes(self, setup: Setup) -> list[float]:
-        """Sizes of the collectives that all gradients together need, one after the other."""
-        if self.compression is None:
-            return [math.fsum(self.pushed_bytes(setup))]
-        return self.reduction.as_one(setup.workload, setup.batch, setup.layout.replicas)
-
-    @property
-    def _halves(self) -> int:
-        """Times that each part of a buffer goes round all ranks but one: twice to be added and spread, once to be gathered."""
-        return 1 if self.reduction.does == "all-gather" else 2
-
-    def lone_step_s(self, setup: Setup) -> float:
-        """Seconds of a step whose transfers have all links to themselves: its compute, then 2 (n - 1) turns of a ring."""
-        cluster, replicas = setup.cluster, setup.layout.replicas
+    def exchange(self, setup: Setup) -> StepExchange:
+        """After its compute, turns of a ring that goes round all ranks but one: twice to be added and spread, once to be gathered."""
+        cluster, layout = setup.cluster, setup.layout
         link, wire, copy_s = cluster.intra_node, 1.0, 0.0  # of both hosts, for each byte on the wire
         if self.link == "inter_node":
             link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
             copy_s = 2 * cluster.transport.copy_per_byte_s / cluster.transport.wire_bytes_per_byte
-        turns = self._halves * (replicas - 1)
-        step_s = super().lone_step_s(setup)
-        for size in self._sizes(setup):
-            chunk = size * wire / replicas
-            step_s += float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
-        return step_s
-
-    def cores_s(self, setup: Setup) -> float:
-        """Seconds of shared cores; of n replicas on several nodes each sends and gets 2 (n - 1) / n of its gradients."""
-        copied, layout = 0.0, setup.layout
-        if layout.worker_nodes > 1:
-            copied = self._halves * (layout.replicas - 1) / layout.replicas * math.fsum(self._sizes(setup))
-        return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
+        sizes = [math.fsum(self.pushed_bytes(setup))]  # of the collectives that all gradients together need
+        if self.compression is not None:
+            sizes = self.reduction.as_one(setup.workload, setup.batch, layout.replicas)
+        turns = (1 if self.reduction.does == "all-gather" else 2) * (layout.replicas - 1)
+        chunks = [size * wire / layout.replicas for size in sizes]
+        transfers_s = tuple(float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk)) for chunk in chunks)
+        return StepExchange(transfers_s, copied_bytes=turns / layout.replicas * math.fsum(sizes) if layout.worker_nodes > 1 else 0.0)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Of n replicas each sends the n-th part of a bucket at a time."""

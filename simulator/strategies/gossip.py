@@ -25,7 +25,7 @@ from simulator.spec.cluster import Cluster
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import Count, Pace, Strategy, check_workers, filled
+from simulator.strategies.strategy import Count, Pace, StepExchange, Strategy, check_workers, filled
 
 
 class Gossip(Strategy):
@@ -71,12 +71,11 @@ class Gossip(Strategy):
 
     # -- estimates -------------------------------------------------------------------
 
-    def lone_step_s(self, setup: Setup) -> float:
-        """Seconds of a step without jitter: compute or communication, whichever takes longer, and the update."""
-        link, load, messages = setup.cluster.inter_node, setup.workload, len(_ways(setup.layout.replicas))
-        sent_bytes = messages * load.parameter_bytes * setup.cluster.transport.wire_bytes_per_byte
-        sent_s = sent_bytes / link.bandwidth_bytes_per_s + link.latency_s if messages else 0.0
-        return float(max(load.compute_s(setup.batch), sent_s) + load.apply_s)
+    def exchange(self, setup: Setup) -> StepExchange:
+        """All variables to each neighbour, beside its compute."""
+        link, messages = setup.cluster.inter_node, self.messages_a_step(setup)
+        sent_bytes = messages * setup.workload.parameter_bytes * setup.cluster.transport.wire_bytes_per_byte
+        return StepExchange((sent_bytes / link.bandwidth_bytes_per_s + link.latency_s,) if messages else (), hidden=True)
 
     def messages_a_step(self, setup: Setup) -> int:
         """One to each neighbour."""

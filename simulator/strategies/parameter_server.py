@@ -28,7 +28,6 @@ from simulator.spec.figures import Warned
 from simulator.spec.gradients import Compression, Partitioner, Placement, shard_count
 from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held
-from simulator.strategies.pipelines import batch_s
 from simulator.strategies.server_steps import Tensors, program_of, tensors_of, traffic_of
 from simulator.strategies.setup import Layout, Setup, Together
 from simulator.strategies.strategy import (
@@ -38,9 +37,9 @@ from simulator.strategies.strategy import (
     Pace,
     Sending,
     Software,
+    StepExchange,
     Strategy,
     check_workers,
-    cores_s,
     cost_left_open,
     device_of_training,
 )
@@ -378,41 +377,20 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
             return 2 * grouped
         return tensors + (grouped if self.pulls == "together" else tensors)
 
-    def lone_step_s(self, setup: Setup) -> float:
-        """Seconds of a step of one worker that has links and servers to itself, but for their service."""
-        load, cluster, batch, pace = setup.workload, setup.cluster, setup.batch, self.pace
-        link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
-        size = math.fsum(self.pushed_bytes(setup)) * wire
-        size += math.fsum(variable.pull_bytes(batch) for variable in load.variables) * wire
-        copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
-        step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
-        # tensor after tensor: while one host works on the next, the other works on the one before
-        messages_s = cluster.transport.cpu_per_message_s * (2 * self._tensors(load) + 2)
-        return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size + messages_s)
-
-    def full_step_s(self, setup: Setup) -> float:
-        """Seconds of a step with all workers under way: what it takes alone, or what a server, link, driver or the cores need for all."""
-        load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
-        s_per_byte = cluster.transport.wire_bytes_per_byte / cluster.link_of(0).bandwidth_bytes_per_s
-        sizes = self.pushed_bytes(setup)
-        pulled = math.fsum(variable.pull_bytes(batch) for variable in load.variables)
-        each_s = max(pulled, math.fsum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
-        copied_s = (pulled + math.fsum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
-        hosts_s = copied_s + 2 * self._tensors(load) / self.servers * cluster.transport.cpu_per_message_s
-        busiest_s = replicas * max(*each_s, self.pace.dispatch_s, hosts_s)
-        return float(max(self.lone_step_s(setup), busiest_s, batch_s(setup), self.cores_s(setup)))
-
-    def cores_s(self, setup: Setup) -> float:
-        """Seconds of shared cores, on which servers and the coordinator work too."""
-        load, batch = setup.workload, setup.batch
-        copied = math.fsum(self.pushed_bytes(setup)) + math.fsum(variable.pull_bytes(batch) for variable in load.variables)
-        return cores_s(setup, copied, self._served_s(setup), self.pace.dispatch_s, updates_on_host=False)
-
-    def _served_s(self, setup: Setup) -> float:
-        """Seconds of servers for a worker's gradients."""
-        load = setup.workload
+    def exchange(self, setup: Setup) -> StepExchange:
+        """Variables and gradients, tensor after tensor: while one host works on the next, the other works on the one before."""
+        load, transport, pace, tensors = setup.workload, setup.cluster.transport, self.pace, self._tensors(setup.workload)
+        link, wire, servers = setup.cluster.inter_node, transport.wire_bytes_per_byte, self.servers
+        pushed, pulled = math.fsum(self.pushed_bytes(setup)), math.fsum(variable.pull_bytes(setup.batch) for variable in load.variables)
         served_s = math.fsum(variable.tensors * load.server(variable.single.gradient_bytes(setup.batch)) for variable in load.variables)
-        return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
+        served_s += self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0
+        size, copy_s = pushed * wire + pulled * wire, 2 * transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
+        messages_s = transport.cpu_per_message_s * (2 * tensors + 2)
+        sent_s = float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size + messages_s)
+        link_s = max(pulled, pushed) * (wire / setup.cluster.link_of(0).bandwidth_bytes_per_s) / servers
+        host_s = (pulled + pushed) * transport.copy_per_byte_s / servers + 2 * tensors / servers * transport.cpu_per_message_s
+        busiest_s = setup.layout.replicas * max(link_s, served_s / servers, pace.dispatch_s, host_s)
+        return StepExchange((pace.dispatch_s + pace.latency_s, sent_s), False, pushed + pulled, (served_s, pace.dispatch_s), busiest_s)
 
     # -- names -----------------------------------------------------------------------
 

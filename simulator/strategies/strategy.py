@@ -229,6 +229,30 @@ class Sending(NamedTuple):
     carrier: Carrier = "given"
 
 
+class StepExchange(NamedTuple):
+    """What a replica's step sends and gets, and what that costs, before there is a program.
+
+    Attributes
+    ----------
+    transfers_s
+        Seconds of what it waits for, one after the other, with all links to itself.
+    hidden
+        Whether they go on while it computes.
+    copied_bytes
+        What it sends and gets between processes.
+    hosts_s
+        Its work on the cores of hosts, besides.
+    busiest_s
+        Seconds that the busiest server, link or driver needs for a step of every replica.
+    """
+
+    transfers_s: tuple[float, ...] = ()
+    hidden: bool = False
+    copied_bytes: float = 0.0
+    hosts_s: tuple[float, ...] = ()
+    busiest_s: float = 0.0
+
+
 class Strategy(Terse, only=()):
     """Base of every strategy, and the questions that it answers, in groups that are numbered below.
 
@@ -398,17 +422,42 @@ class Strategy(Terse, only=()):
 
     # -- 10. what a step takes and sends, asked before there is a program ------------------
 
+    def exchange(self, setup: Setup) -> StepExchange:  # noqa: ARG002
+        """What a replica's step sends and gets, and what that costs."""
+        return StepExchange()
+
     def lone_step_s(self, setup: Setup) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
-        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s) + math.fsum(self.encoding_s(setup))
+        exchange, compute_s, apply_s = self.exchange(setup), setup.workload.compute_s(setup.batch), setup.workload.apply_s
+        if exchange.hidden:
+            return float(max(compute_s, *exchange.transfers_s, 0.0) + apply_s)
+        step_s = float(compute_s + apply_s) + math.fsum(self.encoding_s(setup))
+        for transfer_s in exchange.transfers_s:
+            step_s += transfer_s
+        return step_s
 
+    @final
     def full_step_s(self, setup: Setup) -> float:
-        """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
-        return max(self.lone_step_s(setup), batch_s(setup), self.cores_s(setup))
+        """Seconds of a step when all workers are under way: of one alone, or of what pipelines, a server, a link or cores do for all."""
+        return float(max(self.lone_step_s(setup), self.exchange(setup).busiest_s, batch_s(setup), self.cores_s(setup)))
 
+    @final
     def cores_s(self, setup: Setup) -> float:
-        """Seconds that the cores which all nodes share need for a step of every replica; hosts' work on single messages left out."""
-        return cores_s(setup, 0.0, updates_on_host=setup.cluster.device_is_host)
+        """Seconds that the cores which all nodes share need for a step of every replica; 0 where they share none.
+
+        Hosts' work on single messages is left out. What is copied is copied once at each end, and with servers these make updates.
+        """
+        load, cluster, replicas, exchange = setup.workload, setup.cluster, setup.layout.ranks, self.exchange(setup)
+        if cluster.shared_cores is None:
+            return 0.0
+        busy = min(float(replicas), cluster.shared_cores)
+        slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
+        work_s = input_cores_s(setup) + (load.compute_s(setup.batch) * slowed if cluster.device_is_host else 0.0)
+        for host_s in exchange.hosts_s:
+            work_s += host_s
+        if cluster.device_is_host and not self.has_servers:
+            work_s += load.apply_s * slowed
+        return float(replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * exchange.copied_bytes) / cluster.shared_cores)
 
     def messages_a_step(self, setup: Setup) -> int:  # noqa: ARG002
         """Messages of a worker's step in both directions, as they are simulated one by one: asked before any program is built."""
@@ -509,33 +558,6 @@ class Strategy(Terse, only=()):
         return {name: getattr(self, name) for name in fields}, {
             name: field.get_default(call_default_factory=True) for name, field in fields.items()
         }
-
-
-def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host: bool) -> float:
-    """Seconds that the cores which all nodes share need for a step of every replica; 0 where they share none.
-
-    Parameters
-    ----------
-    setup
-        What is trained, and where.
-    copied_bytes
-        What a replica's step sends and gets between processes, copied once at each end.
-    hosts_s
-        What a replica's step costs hosts besides.
-    updates_on_host
-        Whether the optimizer's update is the replicas' work on these cores.
-    """
-    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.ranks
-    if cluster.shared_cores is None:
-        return 0.0
-    busy = min(float(replicas), cluster.shared_cores)
-    slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
-    work_s = input_cores_s(setup) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
-    for each_s in hosts_s:
-        work_s += each_s
-    if updates_on_host:
-        work_s += load.apply_s * slowed
-    return float(replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied_bytes) / cluster.shared_cores)
 
 
 def filled(cluster: Cluster, workers: int | None, each: int = 1) -> Layout:
