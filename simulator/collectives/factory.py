@@ -142,35 +142,31 @@ def _made(operation: Does, algorithm: str, protocol: str, wire: Wire, chunk_byte
     """An algorithm by a protocol: evaluated for all ranks at once where that is known, else from trial runs."""
     cluster, group, ranks = wire.cluster, wire.group, len(wire.group)
     both, rails = algorithm == "bidirectional-ring", _rails(cluster, group) if algorithm == "ring" else 1
-    if algorithm == "sharp" and len(group) == group.neighbours:
-        return Hierarchical(algorithm, protocol, wire)  # inside a node there is nothing for the fabric to add
     by_fabric = cluster.fabric is not None and cluster.fabric.sharp and not group.on_one_node
-    alone = algorithm == "nvls" and group.neighbours == 1 and not by_fabric  # a device alone has nothing for its switch to add
-    if algorithm == "double-binary-tree" or alone:
+    if algorithm == "double-binary-tree" or (algorithm == "nvls" and group.neighbours == 1 and not by_fabric):
+        # a device alone has nothing for its switch to add
         return InPieces(algorithm, protocol, wire, partial(double_tree_schedule, ranks), 2, chunk_bytes, 2 * ranks.bit_length())
-    if algorithm in IN_SWITCHES:
+    in_node = algorithm == "sharp" and len(group) == group.neighbours  # where there is nothing for the fabric to add
+    if algorithm in IN_SWITCHES and not in_node:
         return _in_switches(algorithm, protocol, wire, chunk_bytes, by_fabric=by_fabric or algorithm == "sharp")
-    # hosts that work on each message meet in ways that no recurrence knows
-    if not cluster.transport.works_on_messages or group.on_one_node:
-        match algorithm:
-            case "ring" | "bidirectional-ring":
-                return Rings(algorithm, protocol, wire, operation, both=both, rails=rails)
-            case "halving-doubling":
-                return HalvingDoubling(algorithm, protocol, wire)
-            case "hierarchical":
-                return Hierarchical(algorithm, protocol, wire)
-            case "direct":
-                return Direct(algorithm, protocol, wire)
     schedules: dict[str, Callable[[], Schedule]] = {
         "halving-doubling": lambda: halving_doubling_schedule(ranks),
         "hierarchical": lambda: hierarchical_schedule(ranks, group.neighbours),
+        "sharp": lambda: hierarchical_schedule(ranks, group.neighbours),
         "reduce-to-one-device": lambda: reduce_to_one_schedule(ranks),
         "hierarchical-copy": lambda: hierarchical_copy_schedule(ranks),
         "direct": lambda: direct_schedule(ranks),
     }
     of_rings = partial(ring_schedule, ranks, operation, both=both, joined=group.neighbours if rails > 1 else 1, rails=rails)
     schedule = schedules.get(algorithm, of_rings)()
-    return Collective(algorithm, protocol, lambda _: schedule, wire)
+    rings = partial(Rings, operation=operation, both=both, rails=rails)
+    at_once: dict[str, Callable[..., Collective]] = {
+        "ring": rings, "bidirectional-ring": rings, "halving-doubling": HalvingDoubling, "hierarchical": Hierarchical,
+        "sharp": Hierarchical, "direct": Direct,
+    }  # fmt: skip
+    if cluster.transport.works_on_messages and not group.on_one_node:
+        at_once = {}  # hosts that work on each message meet in ways that no recurrence knows
+    return at_once.get(algorithm, Collective)(algorithm, protocol, lambda _: schedule, wire)
 
 
 def _in_switches(algorithm: str, protocol: str, wire: Wire, chunk_bytes: float, *, by_fabric: bool) -> Collective:

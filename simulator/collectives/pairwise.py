@@ -13,6 +13,7 @@ MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
@@ -107,10 +108,9 @@ class HalvingDoubling(Collective):
     in which all ranks enter together.
     """
 
-    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
-        ranks = len(wire.group)
-        schedule = halving_doubling_schedule(ranks)
-        super().__init__(name, protocol, lambda _: schedule, wire)
+    def __init__(self, name: str, protocol: str, schedule: Callable[[float], Schedule], wire: Wire) -> None:
+        super().__init__(name, protocol, schedule, wire)
+        ranks = self._ranks
         self._fold = fold = _Fold(ranks)
         self._players = np.array([fold.rank(player) for player in range(fold.players)])
         self._partners = [np.arange(fold.players) ^ 1 << k for k in range(fold.rounds)]
@@ -172,12 +172,6 @@ class Direct(Collective):
     faster (Bertsekas and Gallager, Data Networks, 6.5.2). As all messages are equal, those
     of such a port end together, and no share changes before.
     """
-
-    _aligned = True
-
-    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
-        schedule = direct_schedule(len(wire.group))
-        super().__init__(name, protocol, lambda _: schedule, wire)
 
     def _received_s(self, ready_s: Floats, size_bytes: float, free_s: Floats) -> Floats:
         paces = self._fair_paces

@@ -16,7 +16,7 @@ section 5.2, and Horovod's hierarchical all-reduce.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -189,7 +189,7 @@ class Rings(Collective):
 
     Parameters
     ----------
-    name, protocol, wire
+    name, protocol, schedule, wire
         As in :class:`~simulator.collectives.collective.Collective`.
     operation, both, rails
         As in :func:`ring_schedule`.
@@ -197,10 +197,11 @@ class Rings(Collective):
 
     _aligned = False
 
-    def __init__(self, name: str, protocol: str, wire: Wire, operation: Does, *, both: bool, rails: int) -> None:
-        ranks, joined = len(wire.group), wire.group.neighbours if rails > 1 else 1
-        schedule = ring_schedule(ranks, operation, both=both, joined=joined, rails=rails)
-        super().__init__(name, protocol, lambda _: schedule, wire)
+    def __init__(
+        self, name: str, protocol: str, schedule: Callable[[float], Schedule], wire: Wire, *, operation: Does, both: bool, rails: int
+    ) -> None:
+        super().__init__(name, protocol, schedule, wire)
+        ranks, joined = self._ranks, wire.group.neighbours if rails > 1 else 1
         self._rounds, self._orders = _rounds(ranks, operation), _orders(ranks, joined, rails, both=both)
         target = np.empty((len(self._orders), len(self._orders[0])), dtype=np.int64)
         for order, of_ring in zip(self._orders, target, strict=True):
@@ -301,12 +302,10 @@ class Hierarchical(Collective):
 
     _aligned = False
 
-    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
-        ranks, joined = len(wire.group), wire.group.neighbours
-        schedule = hierarchical_schedule(ranks, joined)
-        super().__init__(name, protocol, lambda _: schedule, wire)
-        self._shape = ranks // joined, joined
-        lanes = columns(schedule)
+    def __init__(self, name: str, protocol: str, schedule: Callable[[float], Schedule], wire: Wire) -> None:
+        super().__init__(name, protocol, schedule, wire)
+        self._shape = self._ranks // wire.group.neighbours, wire.group.neighbours
+        lanes = columns(schedule(0.0))
         self._rings = {
             ring: tuple(column.reshape(self._shape) for column in wire.paces_of(lanes, lanes.number == ring))
             for ring in set(lanes.number.tolist())
