@@ -10,6 +10,7 @@ many versions of weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -680,12 +681,7 @@ def largest_batch(scenario: Resolved) -> int | None:
     most = _LARGEST_BATCH // count
     if not_checked(scenario) is not None or (most > 1 and fits(most)):
         return None
-    low, high = 0, 1
-    while high < most and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+    low = bisect_left(range(1, most), True, key=lambda micro_batch: not fits(micro_batch))
     known = all(part.size_bytes is not None for device in devices(max(low, 1)) for part in device.parts if part.name == "activations")
     return low * count if known else None
 

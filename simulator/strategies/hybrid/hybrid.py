@@ -436,23 +436,32 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     # -- names -----------------------------------------------------------------------
 
+    def _pieces(self) -> list[tuple[str, str, str]]:
+        """What it is made of: as others ask for it, in a word, and with its degree."""
+        chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
+        every = (
+            (self.pipeline > 1, "pipeline", "pipeline", f"pipeline {self.pipeline} ({self.schedule}{chunks})"),
+            (self.tensor > 1, "tensor", "tensor", f"tensor {self.tensor}"),
+            (self.expert > 1, "expert", "expert", f"expert {self.expert}"),
+            (self.shard != "none", "sharded", f"sharded {self.shard}", f"sharded {self.shard}"),
+            (bool(self.on_host), "", "host", f"{len(self.on_host)} layers on the host"),
+        )
+        return [(cut, way, words) for there, cut, way, words in every if there]
+
     @property
     def way(self) -> str:
         """What it is made of."""
-        names = [
-            ("pipeline", self.pipeline > 1),
-            ("tensor", self.tensor > 1),
-            ("expert", self.expert > 1),
-            (f"sharded {self.shard}", self.shard != "none"),
-            ("host", bool(self.on_host)),
-        ]
-        return " + ".join(name for name, there in names if there) or "data parallel"
+        return " + ".join(way for _, way, _ in self._pieces()) or "data parallel"
 
     @property
     def cuts(self) -> tuple[str, ...]:
         """Each whose degree is above 1."""
-        degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
-        return tuple(name for name, there in degrees.items() if there)
+        return tuple(cut for cut, _, _ in self._pieces() if cut)
+
+    @property
+    def in_words(self) -> str:
+        """In few words, with its degrees."""
+        return ", ".join(words for _, _, words in self._pieces()) or f"{self.algorithm} all-reduce"
 
     @property
     def fuses(self) -> bool:
@@ -477,19 +486,6 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         if self.on_host:
             able &= {"tensorflow"} if self.pipeline == 1 else set()
         return tuple(name for name in SOFTWARE if name in able)
-
-    @property
-    def in_words(self) -> str:
-        """In few words, with its degrees."""
-        chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
-        words = [
-            (f"pipeline {self.pipeline} ({self.schedule}{chunks})", self.pipeline > 1),
-            (f"tensor {self.tensor}", self.tensor > 1),
-            (f"expert {self.expert}", self.expert > 1),
-            (f"sharded {self.shard}", self.shard != "none"),
-            (f"{len(self.on_host)} layers on the host", bool(self.on_host)),
-        ]
-        return ", ".join(text for text, there in words if there) or f"{self.algorithm} all-reduce"
 
     @classmethod
     def keys_of_names(cls) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1)
     stages, micro_batches, chunks
         How many.
     """
-    return tuple(map(tuple, _ORDERS[schedule](stages, micro_batches, chunks)))
+    return tuple(tuple(_ORDERS[schedule](stage, stages, micro_batches, chunks)) for stage in range(stages))
 
 
 @lru_cache(maxsize=256)
@@ -97,66 +97,55 @@ def _kept_of(order: Sequence[Pass], chunks: int) -> tuple[tuple[int, ...], ...]:
     return tuple(kept)
 
 
-def _gpipe(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
-    del chunks
-    forward = [Pass("forward", number) for number in range(micro_batches)]
-    return [forward + [Pass("backward", number) for number in reversed(range(micro_batches))] for _ in range(stages)]
+def _gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:  # noqa: ARG001
+    backward = [Pass("backward", number) for number in reversed(range(micro_batches))]
+    return [Pass("forward", number) for number in range(micro_batches)] + backward
 
 
-def _one_by_one(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
-    orders = []
-    for stage in range(stages):
-        forward = [_interleaved_pass("forward", number, stages, chunks) for number in range(micro_batches * chunks)]
-        backward = [_interleaved_pass("backward", number, stages, chunks) for number in range(micro_batches * chunks)]
-        ahead = stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * stages
-        ahead = min(ahead, len(forward))
-        order = forward[:ahead]
-        for number, each in enumerate(forward[ahead:]):
-            order += [each, backward[number]]
-        orders.append(order + backward[len(forward) - ahead :])
-    return orders
+def _one_by_one(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:
+    count = micro_batches * chunks
+    forward, backward = ([_interleaved_pass(does, number, stages, chunks) for number in range(count)] for does in _BOTH)
+    ahead = min(stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * stages, count)
+    turns = [each for pair in zip(forward[ahead:], backward, strict=False) for each in pair]
+    return forward[:ahead] + turns + backward[count - ahead :]
+
+
+_BOTH: tuple[Does, Does] = ("forward", "backward")
 
 
 def _interleaved_pass(does: Does, number: int, stages: int, chunks: int) -> Pass:
     """The ``number``-th pass of its kind: of as many micro-batches as there are stages one chunk, then the next."""
-    if chunks == 1:
-        return Pass(does, number)
     turn, within = divmod(number, stages * chunks)
     chunk = within // stages
     return Pass(does, turn * stages + within % stages, chunk if does == "forward" else chunks - 1 - chunk)
 
 
-def _pipedream(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
-    del micro_batches, chunks
-    return [[Pass("forward", 0), Pass("backward", 0)] for _ in range(stages)]
+def _pipedream(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:  # noqa: ARG001
+    return [Pass("forward", 0), Pass("backward", 0)]
 
 
-def _zero_bubble(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
+def _zero_bubble(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:  # noqa: ARG001
     """As 1f1b, but gradients of weights are put off: the further from the first stage, the longer, so that all keep as much."""
-    del chunks
-    orders = []
-    for stage in range(stages):
-        ahead = min(stages - 1 - stage, micro_batches)
-        order = [Pass("forward", number) for number in range(ahead)]
-        weights = 0
-        for number in range(micro_batches):
-            drains = number >= micro_batches - ahead
-            order += [] if drains else [Pass("forward", ahead + number)]
-            order.append(Pass("backward", number))
-            if drains or number >= stage:
-                order.append(Pass("weights", weights))
-                weights += 1
-        orders.append(order + [Pass("weights", number) for number in range(weights, micro_batches)])
-    return orders
+    ahead = min(stages - 1 - stage, micro_batches)
+    order, weights = [Pass("forward", number) for number in range(ahead)], 0
+    for number in range(micro_batches):
+        drains = number >= micro_batches - ahead
+        order += [] if drains else [Pass("forward", ahead + number)]
+        order.append(Pass("backward", number))
+        if drains or number >= stage:
+            order.append(Pass("weights", weights))
+            weights += 1
+    return order + [Pass("weights", number) for number in range(weights, micro_batches)]
 
 
-_ORDERS: dict[Schedule, Callable[[int, int, int], list[list[Pass]]]] = {
+_ORDERS: dict[Schedule, Callable[[int, int, int, int], list[Pass]]] = {
     "1f1b": _one_by_one,
     "gpipe": _gpipe,
     "interleaved": _one_by_one,
     "zero-bubble": _zero_bubble,
     "pipedream": _pipedream,
 }
+"""The passes of one stage: of which stage, of how many, micro-batches, chunks."""
 
 
 def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
