@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple, cast
 from zlib import crc32
 
@@ -57,6 +57,29 @@ class _Ends(NamedTuple):
     kind: End
     number: Integers
     node: Integers
+
+
+class _Block(NamedTuple):
+    """Some paths.
+
+    Attributes
+    ----------
+    keys, crossed
+        Of the ports of one path after the other, and how many each path crosses.
+    latency_s
+        Of each, in seconds.
+    hosts, nodes
+        At both ends of each, shape (paths, 2): where hosts work on messages, and where links are taken in turns, or weighed; -1: nowhere.
+    asked_for
+        Whether its messages are answers to requests.
+    """
+
+    keys: Integers = np.empty(0, dtype=np.int64)
+    crossed: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+    latency_s: Floats = np.empty(0)
+    hosts: Integers = np.empty((0, 2), dtype=np.int64)
+    nodes: Integers = np.empty((0, 2), dtype=np.int64)
+    asked_for: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
 
 class _Crossed(NamedTuple):
@@ -120,12 +143,7 @@ class Wiring:
         self._cap_of_its_own = cap if transport.weight_sigma is not None else math.inf
         self._ceiling = math.inf if transport.weight_sigma is not None else cap
         self._route_key = int(streams.generator("routes").integers(2**63)) if cluster.fabric is not None else 0
-        self._keys: list[Integers] = []  # of the ports of each block of paths, one path after the other
-        self._crossed: list[NDArray[np.uint8]] = []  # how many each path crosses
-        self._latencies: list[NDArray[np.float64]] = []
-        self._hosts: list[Integers] = []  # where hosts work on messages: blocks of shape (paths, 2); -1: nobody does
-        self._nodes: list[Integers] = []  # where links are taken in turns, or weighed: blocks of shape (paths, 2); inside a node -1
-        self._asked: list[NDArray[np.bool_]] = []
+        self._blocks = [_Block()]
         self._weights: list[tuple[Integers, Floats]] = []  # of paths whose weight is another than 1
         self._count = 0
 
@@ -352,16 +370,10 @@ class Wiring:
         asked_for: bool = False,
     ) -> Integers:
         first, self._count = self._count, self._count + len(keys)
-        crossed = keys != _NONE
-        self._keys.append(keys[crossed])
-        self._crossed.append(crossed.sum(axis=1, dtype=np.uint8))
-        self._latencies.append(compact(latency_s))
-        nobody = np.broadcast_to(_NONE, (len(keys), 2))
-        if self._has_hosts:
-            self._hosts.append(nobody if hosts is None else hosts)
-        if self._has_sides:
-            self._nodes.append(nobody if nodes is None else nodes)
-        self._asked.append(np.full(len(keys), asked_for))
+        crossed, nobody = keys != _NONE, np.broadcast_to(_NONE, (len(keys), 2))
+        hosts, nodes = nobody if hosts is None or not self._has_hosts else hosts, nobody if nodes is None or not self._has_sides else nodes
+        counts, asked = crossed.sum(axis=1, dtype=np.uint8), np.full(len(keys), asked_for)
+        self._blocks.append(_Block(keys[crossed], counts, compact(latency_s), hosts, nodes, asked))
         return np.arange(first, self._count)
 
     def _spines(self, chosen: NDArray[np.bool_], begin: _Ends, end: _Ends) -> Integers:
@@ -394,8 +406,8 @@ class Wiring:
 
     def tables(self) -> tuple[Ports, int, Paths, Hosts]:
         """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
-        crossed = np.concatenate([np.zeros(1, dtype=np.uint8), *self._crossed])
-        keys = np.concatenate([np.empty(0, dtype=np.int64), *self._keys])
+        column = {name: partial(np.concatenate, [getattr(block, name) for block in self._blocks]) for name in _Block._fields}
+        keys, crossed = column["keys"](), np.concatenate([[np.uint8(0)], column["crossed"]()])
         laid = (_kept if len(keys) <= _FEW else _laid)(keys.tobytes(), crossed.tobytes())
         source: Integers = np.broadcast_to(np.int32(_NONE), self._count)
         target = source
@@ -403,22 +415,13 @@ class Wiring:
         sender: Integers | None = None
         receiver: Integers | None = None
         if self._has_hosts:
-            hosts, source, target = _ends(self._hosts)
+            hosts, source, target = _ends(column["hosts"]())
             called = _ProcessCalled if self._hosts_are_processes else _HostCalled
             names = Names(len(hosts), called(hosts, self._first_server_node, self._client_node))
         if self._has_sides:
-            _, sender, receiver = _ends(self._nodes)
-        paths = Paths(
-            laid.first,
-            laid.port,
-            compact(np.concatenate([np.empty(0), *self._latencies])),
-            source,
-            target,
-            compact(np.concatenate([np.empty(0, dtype=np.bool_), *self._asked])),
-            self._weight(),
-            sender,
-            receiver,
-        )
+            _, sender, receiver = _ends(column["nodes"]())
+        latency_s, asked_for = compact(column["latency_s"]()), compact(column["asked_for"]())
+        paths = Paths(laid.first, laid.port, latency_s, source, target, asked_for, self._weight(), sender, receiver)
         return self._ports(laid), laid.links, paths, Hosts(len(names), names)
 
     def changes(self) -> Changes | None:
@@ -578,9 +581,8 @@ class _PortCalled(_Called):
         return PortName(kind, Owner(cast(OwnerKind, kind.owner), owner), Owner("spine", other) if kind.owner == "leaf" else None)
 
 
-def _ends(blocks: list[Integers]) -> tuple[Integers, Integers, Integers]:
-    """Blocks of the keys at both ends of paths: the different keys, and of each path the numbers of its two ends among them."""
-    keys = np.concatenate([np.empty((0, 2), dtype=np.int64), *blocks])
+def _ends(keys: Integers) -> tuple[Integers, Integers, Integers]:
+    """Of the keys at both ends of paths: the different ones, and of each path the numbers of its two ends among them."""
     ends = np.full(keys.shape, _NONE)
     there = keys[:, 0] != _NONE
     unique, number = _by_first_use(keys[there].ravel())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -426,4 +427,5 @@ def program_together(setup: Setup, streams: Streams, strategy: AllReduceStrategy
     rule = strategy.rule_of_reduction(setup) if strategy is not None and reduction is not None else None
     rules = Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule)
     slowdown = None if ranks > 1 else 0.0  # one alone has nothing to communicate
-    return assembled(setup, wiring, "replica", Routine(tuple(operations)), rules, seat, slowdown=slowdown, exchanges=exchanges)
+    program = assembled(setup, wiring, "replica", Routine(tuple(operations)), rules, seat, slowdown=slowdown)
+    return replace(program, exchanges=exchanges)

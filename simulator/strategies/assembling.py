@@ -16,7 +16,7 @@ from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
-from simulator.program.program import Cores, Devices, Exchange, Integers, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Cores, Devices, Integers, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
 from simulator.strategies.pipelines import feed_of
 from simulator.strategies.setup import Setup
@@ -59,16 +59,11 @@ def assembled(
     path: Integers | None = None,
     peer: Integers | None = None,
     *,
-    servers: Servers | None = None,
     slowdown: float | None = None,
-    exchanges: tuple[Exchange, ...] = (),
-    groups: tuple[Integers, ...] | None = None,
-    partition: tuple[int, ...] = (),
-    over: tuple[int, ...] = (),
     routine_of: Integers | None = None,
     copy_of: Integers | None = None,
 ) -> Program:
-    """The program of some ranks.
+    """The program of some ranks that have no servers, of which all are one group; what else it has is put in its place.
 
     Parameters
     ----------
@@ -86,14 +81,8 @@ def assembled(
         The path of each slot, shape (ranks, slots); left out: there are none.
     peer
         The rank that each slot leads to, of the same shape; left out: they lead to none.
-    servers
-        Left out: there are none.
     slowdown
         Share by which compute takes longer beside messages; left out: the cluster's.
-    exchanges
-        Messages of collectives that are simulated one by one.
-    groups, partition, over
-        Who reduces together, the partition of each group, and its path over shared links; left out: all ranks, which share none.
     routine_of
         Which of the routines each rank has, shape (ranks,); left out: there is one.
     copy_of
@@ -115,7 +104,7 @@ def assembled(
             cluster.overlap_slowdown if slowdown is None else slowdown,
             setup.workload.busy_core_slowdown,
         ),
-        servers=servers or Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
+        servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
         ranks=Ranks(
             device=rank if cluster.replicas_per_device == 1 else device_of(setup),
             copy=rank if copy_of is None else numbers(copy_of),
@@ -129,10 +118,7 @@ def assembled(
         rules=rules,
         transport=cluster.transport,
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-        groups=(rank,) if groups is None else groups,
-        partition=partition,
-        over=over,
-        exchanges=exchanges,
+        groups=(rank,),
         changes=wiring.changes(),
         feed=feed,
     )

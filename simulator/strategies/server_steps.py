@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -207,7 +207,7 @@ def program_of(setup: Setup, strategy: ParameterServer, streams: Streams) -> Pro
     seat, server_seat = _seats(wiring, cluster, layout)
     servers = Servers(layout.servers, server_seat, on_cores=cluster.shared_cores is not None)
     routine, rules = _routine(setup, strategy, tensors), _rules(setup, strategy, tensors)
-    return assembled(setup, wiring, "worker", routine, rules, seat, path, servers=servers)
+    return replace(assembled(setup, wiring, "worker", routine, rules, seat, path), servers=servers)
 
 
 def _paths(wiring: Wiring, cluster: Cluster, layout: Layout) -> Integers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -312,18 +313,11 @@ class Laid(ModelParallel):
         over = np.full(len(groups), -1)
         if numbers := [number for number, links in enumerate(shared) if links]:
             over[numbers] = wiring.on_shared_links([shared[number] for number in numbers])
-        return assembled(
-            setup,
-            wiring,
-            "device" if self._strategy.apart_on is None else "devices",
-            routines,
-            Rules(steps_each=setup.run.steps),
-            np.broadcast_to(np.int64(-1), layout.ranks),
-            path,
-            peer,
-            slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
-            routine_of=stage_of,
-            copy_of=self.copies(),
+        word = "device" if self._strategy.apart_on is None else "devices"
+        alone, own_seat = layout.ranks == 1, np.broadcast_to(np.int64(-1), layout.ranks)  # alone: nothing to communicate beside its passes
+        slowdown, copies, rules = 0.0 if alone else None, self.copies(), Rules(steps_each=setup.run.steps)
+        return replace(
+            assembled(setup, wiring, word, routines, rules, own_seat, path, peer, slowdown=slowdown, routine_of=stage_of, copy_of=copies),
             groups=tuple(ranks for _, ranks, _ in groups),
             partition=tuple(number for number, _, _ in groups),
             over=tuple(over.tolist()) if (over >= 0).any() else (),
