@@ -147,7 +147,6 @@ def why(
 def _typed(
     told: Scenario, step: Mapping[Any, Any], throughput: Mapping[Any, Any], steps_per_s: Mapping[Any, Any]
 ) -> tuple[list[Seen], list[str]]:
-    """What was typed of steps."""
     from paceline.diagnosing import seen_in_figures
 
     typed: Mapping[Said, tuple[str, Mapping[Any, Any]]] = {
@@ -165,7 +164,6 @@ def _typed(
 
 
 def _epochs(told: Scenario, epoch: Mapping[Any, Any], dataset_size: float | None, simulate: Any) -> tuple[list[Seen], list[str]]:
-    """What was typed of epochs."""
     from calibrate.observations import alone_step_of
     from paceline.diagnosing import seen_in_epochs
     from paceline.diagnosing.fitting import step_of
@@ -178,7 +176,6 @@ def _epochs(told: Scenario, epoch: Mapping[Any, Any], dataset_size: float | None
 
 
 def _recorded(told: Scenario, run: Sequence[Any], pattern: str | None, python: str | None) -> tuple[list[Seen], list[str]]:
-    """What is in files, in order, and what is to be said of it."""
     from calibrate.observations import observed_at, samples_of_step
     from calibrate.recorded.reading import read_recorded
     from calibrate.validation.points import is_points, read_points

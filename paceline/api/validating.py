@@ -414,7 +414,6 @@ def _points_case(
 
 
 def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Result]]:
-    """Simulates scenarios on all cores."""
     from paceline.sweeping import sweep as run
 
     def simulate_all(scenarios: Sequence[Scenario]) -> Sequence[Result]:
@@ -426,7 +425,6 @@ def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Res
 
 
 def _stage(progress: Stages, what: str) -> Callable[[int, int], None] | None:
-    """Progress of one part of the work."""
     return None if progress is None else lambda done, total: progress(done, total, what)
 
 

@@ -217,7 +217,7 @@ def _in_options(text: str, parameters: Iterable[Any]) -> str:
 
 
 def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
-    """What a docstring of the library says of an argument, in the words of the command: options, and values as one types them."""
+    """Words of a docstring on an argument as the command says them: options, and values as one types them."""
 
     def typed(literal: re.Match[str]) -> str:
         inner, quoted = literal[1], f"`{literal[1]}`"
@@ -258,7 +258,7 @@ def _as_typed(parameter: Any, value: str | None) -> str:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
-    """What is meant for the user is a line as any other remark; the rest is for developers."""
+    """Show what is meant for the user as a line like any other remark; the rest is for developers."""
     if issubclass(category, PacelineWarning):
         _say(in_options(str(message)))
     else:
@@ -348,7 +348,7 @@ def _with_what_was_meant(error: Any) -> str:
 
 
 def _as_setting(option: str, command: Any) -> str:
-    """How a key of a scenario is set that was taken for an option; "" where it is none, or the command sets no keys."""
+    """Setting for a key of a scenario that was taken for an option; "" where it is none, or the command sets no keys."""
     from paceline.cli.completing import known_keys
 
     if not any("--set" in each.opts for each in getattr(command, "params", ())):

@@ -60,7 +60,7 @@ def answer(root: Any) -> bool:
 
 
 def _going_on(word: Word) -> Iterable[Word]:
-    """What may follow the only word, where that is not whole: behind a word that is offered alone, shells put a space."""
+    """Words that may follow the only one, where that is not whole: behind a word that is offered alone, shells put a space."""
     if word.text.endswith("="):
         return [Word(f"{word.text}VALUE", word.help)]
     return _files(word.text) if word.text.endswith("/") else []
@@ -116,7 +116,7 @@ def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
 
 
 def _values(parameter: Any, of: str, begun: str) -> Iterable[Word]:
-    """What an option or argument of a command can be."""
+    """Values of an option or argument of a command."""
     words = _VALUES.get(f"{of}.{parameter.name}") or _VALUES.get(parameter.name)
     if words is not None:
         return words(begun)
@@ -300,13 +300,13 @@ def _of_powershell() -> _Typed:
 
 
 def _in_bash(words: Sequence[Word]) -> str:
-    """What bash puts into the line as it stands: a space within a word needs a backslash there, unless the word has begun with a quote."""
+    """Words as bash puts them into the line: a space within one needs a backslash, unless the word has begun with a quote."""
     space = " " if _is_quoted(os.environ.get("COMP_WORDS", "")) else "\\ "
     return "".join(word.text.replace(" ", space) + "\n" for word in words)
 
 
 def _is_quoted(text: str) -> bool:
-    """Whether a quote is open at the end of a text."""
+    """Return whether a quote is open at the end of a text."""
     try:
         shlex.split(text)
     except ValueError:

@@ -192,7 +192,7 @@ def ending_by_signals() -> Iterator[Ending]:
 
 
 def _imports(frame: FrameType | None) -> int:
-    """How many calls of those that import modules a frame is within."""
+    """Number of importing calls that a frame is within."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_filename.startswith(_IMPORTER)

@@ -138,7 +138,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
-    """What a command takes for the library, by name: arguments of its functions, and behind ``--set`` keys that have options."""
+    """Arguments that a command takes for the library, by name: those of its functions, and behind ``--set`` keys that have options."""
     from paceline import api
 
     arguments: dict[str, Argument] = {}
@@ -184,7 +184,7 @@ def _parameter(name: str, argument: Argument, calls: Calls) -> inspect.Parameter
 
 
 def _kind_typed(kind: Any) -> Any:
-    """What is typed for an argument of this type: a path or text, where those are among what the library takes."""
+    """Type of what is typed for an argument of this type: a path or text, where those are among what the library takes."""
     if kind in (bool, int, float, Path) or get_origin(kind) in (Literal, list):
         return kind
     return Path if Path in get_args(kind) else str
@@ -480,7 +480,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _is_dotted(text: str) -> bool:
-    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
+    """Return whether a text names a key, such as ``cluster.inter_node.latency``."""
     parts = text.split(".")
     return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
 

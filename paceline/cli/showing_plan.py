@@ -133,7 +133,7 @@ def _details(plan: Plan) -> Iterator[Part]:
 
 
 def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
-    """What cannot be, each reason once, with the number of configurations that share it; up to a number of them."""
+    """Reasons why something cannot be, each with the number of configurations that share it; up to a number of them."""
     for reason in reasons[:most]:
         yield Styled(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}", "yellow")
     if most is not None and len(reasons) > most:
@@ -173,7 +173,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _caveats(candidate: Candidate) -> Iterator[str]:
-    """What must be known of a candidate's figures."""
+    """Remarks on a candidate's figures."""
     if candidate.result.extrapolated:
         yield "extrapolated, beyond what was measured"
     if not candidate.meets:
@@ -210,7 +210,7 @@ def _payments(plan: Plan, *, details: bool) -> Iterator[Part]:
 
 
 def _improvements(plan: Plan, table: Table) -> Iterator[Part]:
-    """What was simulated in a table, and below it each in a sentence."""
+    """Table of what was simulated, and below it each in a sentence."""
     simulated = [place for place, improvement in enumerate(plan.improvements) if improvement.gain is not None]
     if simulated:
         title = f"what one improvement would bring, {plan.chosen.scaling} scaling"

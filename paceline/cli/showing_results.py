@@ -228,7 +228,7 @@ def _beside(lines: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def _answer(result: Result) -> Iterator[tuple[str, str]]:
-    """What limits it, what it costs, and what to beware of."""
+    """Limit, cost, and what to beware of."""
     limit = result.bottleneck
     yield "limit", f"{limit.text} {limit.tried}".rstrip()
     if (cost := cost_in_words(result)) is not None:
@@ -284,7 +284,7 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
-    """What only some strategies and runs have to tell."""
+    """Lines that only some strategies and runs have."""
     pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
     if any(stage.staleness for stage in result.stages):
         yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"

@@ -60,7 +60,7 @@ def show_matrix(matrix: Matrix) -> None:
 
 
 def _narrow(table: Table) -> Table:
-    """What a refit moved as a terminal has room for it; any other table as it is."""
+    """Those columns of what a refit moved that a terminal has room for; any other table as it is."""
     names = [column.name for column in table.columns]
     if not {*_BELOW} <= {*names}:
         return table

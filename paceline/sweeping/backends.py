@@ -269,7 +269,7 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
 
 
 class _Some(NamedTuple, Generic[AnswerT]):
-    """What a process has done of what it was given."""
+    """Work of a process on what it was given."""
 
     answers: list[tuple[int, AnswerT]]
     """With the numbers of their items."""
@@ -352,7 +352,7 @@ def versions() -> Mapping[str, str]:
 
 
 def _version(package: str) -> str:
-    """Of a package, without importing it."""
+    """Version of a package, which is not imported."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

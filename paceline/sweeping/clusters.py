@@ -36,12 +36,11 @@ _MOST_OF_PATH = 25
 
 
 def _lost(kind: str) -> tuple[str, str]:
-    """What to say when a cluster is gone, and what to try."""
+    """Sentence on a cluster that is gone, and what to try."""
     return f"the {kind} cluster was lost", "run again when it is back"
 
 
 def _first_words(error: BaseException) -> str:
-    """The beginning of what an error says."""
     return (str(error).splitlines() or [type(error).__name__])[0].partition(". ")[0][:200]
 
 
@@ -174,7 +173,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
 
 
 def _unlike(error: Exception) -> str:
-    """Which versions keep Ray from working together here and there, in words; "" where it is something else."""
+    """Versions that keep Ray from working together here and there, in words; "" where it is something else."""
     mismatch = _UNLIKE.search(str(error))
     if mismatch is None:
         return ""

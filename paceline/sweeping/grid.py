@@ -150,7 +150,7 @@ class Grid(Sequence[Scenario]):
         return f"; with `over` {key}={range_of(good)} all can be simulated"
 
     def _choice(self, index: int) -> Choice:
-        """Which value each axis takes in combination ``index``."""
+        """Number of the value that each axis takes in combination ``index``."""
         return tuple(map(int, np.unravel_index(index, [len(values) for _, values in self.axes])))
 
     def _built(self, index: int) -> Scenario:

@@ -264,7 +264,7 @@ class Journal:
             self._of = {scenario_hash: self._of[scenario_hash] for scenario_hash in places if scenario_hash in self._of}
 
     def _difference(self, entry: _Entry, scenarios: Sequence[Scenario], hashes: Sequence[str]) -> str:
-        """What the scenario of a line has otherwise than the likeliest of those that are not there, to be put behind a sentence."""
+        """Difference of a line's scenario from the likeliest of those that are not there, to be put behind a sentence."""
         if entry.place >= len(scenarios):
             return f", of more than {counted(len(scenarios), 'scenario')}"
         try:

@@ -370,7 +370,7 @@ class ResultsFile(Outcomes):
         return frame_of((*self.results, *self.failures))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows, with the most important figures."""
+        """Table for a notebook: the first rows, with the most important figures."""
         caption = f"Results of {len(self)} scenarios. {' '.join(self.notes)}".rstrip()
         return html_of((*self.results, *self.failures), caption, total=len(self))
 

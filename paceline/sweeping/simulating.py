@@ -155,7 +155,7 @@ Answer = Failed | dict[str, Any]
 
 
 class _Sent(NamedTuple, Generic[SentT]):
-    """What a worker sends back."""
+    """Answer of a worker."""
 
     answer: SentT
     notes: tuple[str, ...]
@@ -182,7 +182,7 @@ def _line(scenario: Scenario | Asked) -> _Sent[Line]:
 
 
 def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
-    """What a function makes, and what it warns of an engine meanwhile."""
+    """Answer of a function, and what it warns of an engine meanwhile."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", EngineWarning)
         answer = made()
@@ -232,7 +232,7 @@ class Sweep(Outcomes):
     _outcomes: tuple[Outcome, ...] | Written = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows, with the most important figures."""
+        """Table for a notebook: the first rows, with the most important figures."""
         return html_of(self, f"Sweep of {len(self)} scenarios", total=len(self))
 
     def check(self, name: Callable[[int], str] | None = None) -> None:

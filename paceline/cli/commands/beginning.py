@@ -99,7 +99,7 @@ def init(given: Given) -> None:
 
 
 def _show_next(scenario: Scenario, path: Path) -> None:
-    """What was written, and what to type next."""
+    """Say what was written, and what to type next."""
     from paceline.cli.terminal import note
     from simulator.base.text import counted
 
@@ -226,7 +226,6 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
 
 
 def _show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Sentences, the table of causes, and what should be known besides."""
     from paceline.cli.terminal import Styled, display
 
     display(*diagnosis.sentences)
@@ -264,7 +263,7 @@ def figures_asked(usual: dict[str, Any]) -> dict[str, Any]:
 
 
 def _questions(figures: dict[str, Any]) -> Iterator[Question]:
-    """What is asked, one question after the other; ``figures`` have the answers so far."""
+    """Questions, one after the other; ``figures`` have the answers so far."""
     from paceline.cli.terminal import note
     from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
     from simulator.base.catalog import entries, find

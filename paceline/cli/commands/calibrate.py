@@ -194,7 +194,7 @@ def _one_batch(text: str | None) -> int:
 
 
 def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
-    """What profiles tell of a step; as JSON only where no workload follows."""
+    """Print what profiles tell of a step; as JSON only where no workload follows."""
     from paceline.cli.terminal import display, note, say, show_json
 
     if as_json:
@@ -278,7 +278,6 @@ def _noise_scale(scale: NoiseScale, provenance: Mapping[str, str]) -> str:
 
 
 def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) -> None:
-    """What was added to a workload."""
     from paceline.cli.terminal import note, say, show_json
 
     assert workload.noise_scale is not None

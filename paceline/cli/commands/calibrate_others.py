@@ -65,7 +65,6 @@ def calibrate_input(given: Given, *, json: bool = False) -> None:
 
 
 def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline) -> None:
-    """Both parts of a batch's work with their intervals."""
     from paceline.cli.terminal import say
     from simulator.base.text import format_bytes, format_seconds
 

@@ -120,7 +120,6 @@ def plan(
 
 
 def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool) -> None:
-    """The fastest and the cheapest way to a model that is good enough."""
     from paceline import api
     from paceline.cli.ending import keeping
     from paceline.cli.terminal import asking, note, stages_bar
@@ -179,7 +178,6 @@ def learn(given: Given, *, json: bool = False) -> None:
 
 
 def _show(sentences: Sequence[str], table: Table, warnings: Sequence[str]) -> None:
-    """The answer, the table, and what to know."""
     from paceline.cli.terminal import display, note
 
     display(*sentences, table)

@@ -256,7 +256,7 @@ def _is_own_workload(path: Path) -> bool:
 
 
 def _are_own_results(path: Path) -> bool:
-    """Whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
+    """Return whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
     from paceline.sweeping import axes_of, grid, outcomes_in
     from paceline.sweeping.results_file import begins_line
     from simulator.base.errors import PacelineError

@@ -232,7 +232,6 @@ def advise(given: Given, *, yes: Yes = False, json: bool = False) -> None:
 
 
 def _show_laws(seen: Observation) -> None:
-    """The laws that hold, one per line, each with what it says."""
     from rich.table import Table
 
     from paceline.cli.terminal import printer
@@ -273,7 +272,7 @@ def _show_program(scenario: Scenario, printed: Printed) -> None:
 
 
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
-    """What the program is repeated over, and what it leaves to draws."""
+    """Lines on what the program is repeated over, and on what it leaves to draws."""
     from simulator.base.text import counted, format_seconds
     from simulator.resolve.resolve import start_of
 

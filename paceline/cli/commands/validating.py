@@ -159,7 +159,7 @@ def validate(
 
 
 def _biased(validation: Validation) -> str:
-    """That predictions are off to one side by more than runs scatter; "" where they are not."""
+    """Sentence that predictions lean to one side by more than runs scatter; "" where they do not."""
     from simulator.base.text import format_share, written
 
     score = max(validation.scores, key=lambda score: abs(score.median_error))
@@ -170,7 +170,7 @@ def _biased(validation: Validation) -> str:
 
 
 def _kept(measurements: Path) -> str:
-    """What a validation that was stopped leaves behind."""
+    """Sentence on what a validation that was stopped leaves behind."""
     some = any(measurements.glob("*-testbed-*.ndjson"))
     return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""
 
@@ -268,7 +268,7 @@ def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
 
 
 def _screen(update: Watched, events: list[str]) -> Group:
-    """What is measured beside what is predicted, what happened, and why."""
+    """Figures measured beside those predicted, what happened, and why."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
