@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
@@ -133,19 +133,20 @@ class Workers:
         asked = None if self._cluster is None else versions()
         running: set[Future[_Some[AnswerT]]] = set()
         try:
-            while True:
-                with nullcontext() if is_here else deaf_to(*_ENDING):
-                    while len(running) < ahead and (some := self._taken(again, waiting)):
-                        running.add(submit(_some, function, some, asked))
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    answered = self._result(future)
-                    again.extend(answered.left)
-                    in_time = int(len(answered.answers) * _SOME_S / max(answered.took_s, 1e-9))
-                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
-                    yield answered.answers
+            with self._explaining():
+                while True:
+                    with nullcontext() if is_here else deaf_to(*_ENDING):
+                        while len(running) < ahead and (some := self._taken(again, waiting)):
+                            running.add(submit(_some, function, some, asked))
+                    if not running:
+                        return
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        answered = future.result()
+                        again.extend(answered.left)
+                        in_time = int(len(answered.answers) * _SOME_S / max(answered.took_s, 1e-9))
+                        self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
+                        yield answered.answers
         finally:
             for future in running:
                 future.cancel()
@@ -157,10 +158,11 @@ class Workers:
         most = self._at_a_time
         return [again.popleft() for _ in range(min(most, len(again)))] or list(itertools.islice(waiting, most))
 
-    def _result(self, future: Future[AnswerT]) -> AnswerT:
-        """Return what comes of a task; errors as of :meth:`completed`."""
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Say in words what ends the work; errors as of :meth:`completed`."""
         try:
-            return future.result()
+            yield
         except _UnlikeError as error:
             raise InputError(f"{self._cluster}: {getattr(error, 'cause', error)}") from None  # Ray's own says where, too
         except tuple(self._lost) as error:
@@ -171,7 +173,8 @@ class Workers:
 
     def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
         """Answers of workers of a cluster, be they of whatever version; else as :meth:`map`."""
-        return [self._result(future) for future in [self._submit(function, item) for item in items]]
+        with self._explaining():
+            return [future.result() for future in [self._submit(function, item) for item in items]]
 
 
 def _here(function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
@@ -234,7 +237,8 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     ready_tracker()
     if os.path.isdir(_SEMAPHORES):  # which the tracker removes as well, but is killed with this process where its whole group is
         removed_after_this_process(f"{_SEMAPHORES}/sem.loky-{os.getpid()}-*")
-    executor = get_reusable_executor(
+    pool = partial(  # another one where that has been stopped or has lost a process
+        get_reusable_executor,
         count,
         timeout=_IDLE_S,
         # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
@@ -242,7 +246,9 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         initargs=(os.getpid(),),
         env={**OUTSIDE, **{name: os.environ.get(name, "1") for name in _THREADS}},
     )
-    yield Workers(executor.submit, count, lost={TerminatedWorkerError: KILLED}, stop=lambda: executor.shutdown(kill_workers=True))
+    yield Workers(
+        lambda *task: pool().submit(*task), count, lost={TerminatedWorkerError: KILLED}, stop=lambda: pool().shutdown(kill_workers=True)
+    )
 
 
 @contextmanager

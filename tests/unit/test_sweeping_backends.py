@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,21 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
     lost = {BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")}
     with pytest.raises(SimulationError, match=r"^the second; go on$"):
         Workers(done, 2, lost=lost, cluster="cluster x").map(gone, [1, 2])
+
+
+def test_a_pool_that_takes_no_more_is_one_sentence_too() -> None:
+    def gone(*_: object) -> Future[int]:
+        raise BrokenPipeError
+
+    with pytest.raises(SimulationError, match=r"^gone; go on$"):
+        Workers(gone, 2, lost={BrokenPipeError: ("gone", "go on")}).map(abs, [1, 2, 3])
+
+
+def test_workers_whose_answers_nobody_waited_for_go_on_with_what_is_asked_next() -> None:
+    with local_workers(2) as workers:
+        with closing(workers.completed(time.sleep, itertools.repeat(0.3))) as answers:
+            next(answers)
+        assert workers.map(abs, [-1, -2, -3]) == [1, 2, 3]
 
 
 def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path: Path) -> None:
