@@ -18,7 +18,7 @@ from calibrate.recorded.log import Log
 from calibrate.recorded.log_formats import compiled
 from calibrate.recorded.reading import read_recorded, reader_of
 from calibrate.recorded.rows import StepsFile, StepsTable
-from calibrate.recorded.run import Facts, RecordedRun
+from calibrate.recorded.run import Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.observing.tensorboard import ScalarFiles
 
@@ -69,6 +69,13 @@ def test_a_step_number_that_no_training_reaches_is_refused(tmp_path: Path, key: 
     path.write_text(f"step 1 0.1\nstep {number} 0.1\n")
     with pytest.raises(InputError, match=rf"^{re.escape(str(path))}"):
         one(path, pattern=r"step (?P<step>\S+) (?P<time_s>\S+)")
+
+
+def test_a_row_has_no_figures_but_those_of_rows() -> None:
+    growing = Growing("run.ndjson", "steps file")
+    with pytest.raises(TypeError, match="a row has no compute"):
+        growing.add(1, 0.1, compute=0.05)
+    assert len(growing) == 0
 
 
 def test_several_steps_of_one_call_are_a_row_of_their_mean(tmp_path: Path) -> None:
