@@ -7,7 +7,7 @@ result says of it. docs/timelines/draw.py imports names of this module too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,25 +76,23 @@ def calibration_figure(workload: Workload) -> Figure:
     """Step times measured against batch size, and the fitted lines."""
     assert workload.fit is not None
     points = workload.fit.points
-    most = max(point.batch for point in points) * 1.08
     batches = [point.batch for point in points]
-    parts = (
-        ("forward", "Forward", workload.forward, "var(--series-3)"),
-        ("backward", "Backward", workload.backward, "var(--series-2)"),
-        ("apply", "Apply", lambda _: workload.apply_s, MUTED),
-    )
-    lines = (("step", "Step", lambda batch: workload.compute_s(batch) + workload.apply_s, "var(--series-1)"), *parts)
-    drawn = [
-        scatter(
-            [0, most], [time_s(0) * 1e3, time_s(most) * 1e3], mode="lines", legendgroup=part, name=label,
-            line={"color": colour, "width": 2 if part == "step" else 1.5, "dash": "solid" if part == "step" else "dash"},
-        )
-        for part, label, time_s, colour in lines
-    ]  # fmt: skip
-    for part, label, _, colour in parts:
+    most = max(batches) * 1.08
+    fitted: dict[str, tuple[Callable[[float], float], str]] = {
+        "step": (lambda batch: workload.compute_s(batch) + workload.apply_s, "var(--series-1)"),
+        "forward": (workload.forward, "var(--series-3)"),
+        "backward": (workload.backward, "var(--series-2)"),
+        "apply": (lambda _: workload.apply_s, MUTED),
+    }
+    drawn, whole = [], fitted["step"][0]
+    for part, (time_s, colour) in fitted.items():
+        line = {"color": colour, "width": 2 if part == "step" else 1.5, "dash": "solid" if part == "step" else "dash"}
+        ends = [time_s(0) * 1e3, time_s(most) * 1e3]
+        drawn.append(scatter([0, most], ends, mode="lines", legendgroup=part, name=part.capitalize(), line=line))
+    for part, (_, colour) in list(fitted.items())[1:]:
         measured = [float(getattr(point, f"{part}_s")) for point in points]
         texts = [
-            f"<b>{label}</b>, batch {batch:,}<br>measured mean {format_seconds(value)}"
+            f"<b>{part.capitalize()}</b>, batch {batch:,}<br>measured mean {format_seconds(value)}"
             for batch, value in zip(batches, measured, strict=True)
         ]
         marker = {"color": colour, "size": 7, "symbol": "diamond"}
@@ -105,15 +103,11 @@ def calibration_figure(workload: Workload) -> Figure:
         f"p5 {format_seconds(point.p5_s)}, p95 {format_seconds(point.p95_s)}<br>{point.steps:,} steps measured"
         for point in points
     ]
-    marker = {"color": "var(--series-1)", "size": 9}
     spread = whiskers(middle, low, high, "var(--series-1)", width=5)
+    marker = {"color": "var(--series-1)", "size": 9}
     drawn.append(scatter(batches, middle, legendgroup="step", error_y=spread, hovertext=texts, marker=marker))
-    top = max(*high, (workload.compute_s(most) + workload.apply_s) * 1e3)
-    return figure(
-        drawn,
-        xaxis={**linear_axis(1, "Batch (samples)"), "range": [0, most]},
-        yaxis=linear_axis(top, "Step time (ms)") | {"automargin": True},
-    )
+    y_axis = linear_axis(max(*high, whole(most) * 1e3), "Step time (ms)", automargin=True)
+    return figure(drawn, xaxis={**linear_axis(1, "Batch (samples)"), "range": [0, most]}, yaxis=y_axis)
 
 
 # -- some steps in time --------------------------------------------------------------------
