@@ -41,7 +41,7 @@ class Line:
         """The next message; None if the other end has gone."""
         try:
             message: dict[str, Any] = self.connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # also in the middle of a message, of a task that was killed
             return None
         return message
 
