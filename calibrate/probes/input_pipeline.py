@@ -259,15 +259,15 @@ class Probe:
         for epoch in ("first", "later") if facts.cached else ("first",):
             iterator, drawn, samples, ended = iter(dataset), 0, 0, False
             began = time.perf_counter()
-            while drawn != most and (facts.cached or drawn < DROPPED or time.perf_counter() - began < self.arguments.seconds):
-                element = next(iterator, None)
-                ended = element is None
-                if ended:
-                    break
+            for drawn, element in enumerate(iterator, start=1):
                 samples = samples or facts.samples(self.tf, element)
-                drawn += 1
                 if facts.cached and epoch == "first" and drawn <= FEWEST:  # before the cache is whole and drops the stages that filled it
                     self._stages(iterator, calls, samples, turn, epoch, drawn + -(-facts.shuffle // samples), separate=True)
+                in_time = drawn < DROPPED or time.perf_counter() - began < self.arguments.seconds
+                if drawn == most or not (facts.cached or in_time):
+                    break
+            else:
+                ended = True
             if facts.cached and not ended:
                 next(iterator, None)  # a cache is whole when its end has been asked for
             if drawn and not (facts.cached and epoch == "first"):
@@ -284,25 +284,25 @@ class Probe:
         samples = facts.samples(tf, first)
         self.recorder.write("first_batch", batch=samples, calls=calls, round=turn, epoch=epoch, seconds=time.perf_counter() - began)
         drawn = 1 + sum(1 for _ in itertools.islice(iterator, DROPPED - 1))
-        ended, read = drawn < DROPPED, bytes_read()
+        read, ended = bytes_read(), False
         times: list[float] = []
         cpu, begun = time.process_time(), time.perf_counter()
         last = begun
-        while not ended and (most is None or drawn < most or not (facts.cached or len(times) >= FEWEST)):
-            ended = next(iterator, None) is None
+        for _ in iterator:
             now = time.perf_counter()
-            if ended:
-                break
             drawn += 1
             times.append(now - last)
             last = now
-            if now - begun > limit_s and (facts.cached or len(times) >= FEWEST):
-                if facts.cached and most is not None and drawn < most:
+            whole = most is not None and drawn >= most
+            if (whole or now - begun > limit_s) and (facts.cached or len(times) >= FEWEST):
+                if facts.cached and most is not None and not whole:
                     raise UsageError(
                         f"{self.arguments.input}: caches, and its first epoch takes longer than {limit_s:g} s; "
                         "measure a part of it, such as take(1000)"
                     )
                 break
+        else:
+            ended = True
         cpu_ended = time.process_time()
         after = bytes_read()
         if facts.cached and most is None and not ended:
