@@ -115,12 +115,10 @@ def measure_matrix(
         Several settings in a row could not be measured; what came before is kept, and the same call goes on there.
     """
     outcomes: list[Readings | str] = []
-    settings, report = matrix.settings, progress or _unheard
+    settings, report = matrix.settings, progress or (lambda *_: None)
     for number, setting in enumerate(settings):
         report(number, len(settings), setting.label)
-        measure = partial(
-            measure_setting, setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python
-        )  # fmt: skip
+        measure = partial(measure_setting, setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
         try:
             outcomes.append(_measured_before(setting, matrix, folder) or retried(measure, setting.label))
         except CalibrationError as error:
@@ -130,10 +128,6 @@ def measure_matrix(
             raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {failed[-1]}")
     report(len(settings), len(settings), "measured")
     return outcomes
-
-
-def _unheard(done: int, total: int, what: str) -> None:
-    """Progress that nobody follows."""
 
 
 def pending_settings(matrix: Matrix, folder: Path) -> list[TestbedSetting]:
@@ -196,7 +190,7 @@ def validate_matrix(
         raise CalibrationError(f"no setting of the fit could be measured; {unmeasured[0][2]}")
     _check_machine([outcome for outcome in outcomes if isinstance(outcome, Readings)])
     platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
-    rows, report = [], progress or _unheard
+    rows, report = [], progress or (lambda *_: None)
     for number, (measured, group) in enumerate(zip(outcomes, groups, strict=True)):
         if isinstance(measured, str) or measured.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
             continue
