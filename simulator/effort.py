@@ -19,7 +19,7 @@ from simulator.base.text import format_bytes
 from simulator.engine.choosing import Engine, engine_for, is_made, likely_engine
 from simulator.engine.draws import ahead_of, block_of
 from simulator.engine.replication import replicate
-from simulator.estimate import background_events, expected_events
+from simulator.estimate import background_events, buckets_a_step, expected_events
 from simulator.job.costs import first_epoch
 from simulator.resolve.resolve import alone_scenario
 from simulator.results.what_if import tried
@@ -114,9 +114,7 @@ def _replication_s(scenario: Resolved, engine: Engine) -> float:
         return each_s + own_s + _EVENT_S * others + _DRAW_S * run.total_steps(replicas)
     if replicas == 1:
         return each_s + run.steps * _LONE_STEP_S
-    step_s = _STEP_S + replicas * _RANK_STEP_S
-    if strategy.reduction is not None:
-        step_s += _ALL_REDUCE_S * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
+    step_s = _STEP_S + replicas * _RANK_STEP_S + _ALL_REDUCE_S * buckets_a_step(scenario) / strategy.pace.every
     return each_s + run.steps * step_s
 
 
@@ -140,8 +138,7 @@ def memory_bytes(scenario: Resolved, engine: Engine) -> float:
     elif engine == "simpy":
         each += _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * messages + _PAIR_BYTES * further
     else:
-        fused = 0 if reduction is None else len(reduction.buckets(scenario.workload, scenario.batch, replicas))
-        each += _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
+        each += _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * buckets_a_step(scenario)
     return replicas * each
 
 

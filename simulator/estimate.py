@@ -1,5 +1,8 @@
 """What a step needs at least, without simulating it, and how many events simulating it takes.
 
+Seconds of a step on links of its own follow from :class:`~simulator.strategies.strategy.StepExchange`, which scenarios are checked
+with before there is a program, and over which random starts of asynchronous workers are spread.
+
 Of a program: bytes over the links of its paths, work on messages and service follow from the operations of a step; how they wait
 for each other is left out, which only makes a run longer. Whoever adds a strategy has these bounds from its program alone.
 
@@ -30,7 +33,7 @@ import numpy as np
 
 from simulator.program.port_names import PortKind
 from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
-from simulator.scenario import Resolved
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.strategies.hybrid.routine import Pass, StageCosts
 from simulator.strategies.pipelines import feeds_in_turn
@@ -430,15 +433,19 @@ _CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
 idle, or with parameter servers mostly in use."""
 
 
+def buckets_a_step(scenario: Scenario) -> int:
+    """Return in how many buckets replicas reduce the gradients of a step at most; 0 where they do not."""
+    reduction = scenario.strategy.reduction
+    return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
+
+
 def expected_events(scenario: Resolved) -> float:
     """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
     together = strategy.together(scenario)
     steps = run.total_steps(replicas) / (together.devices if together is not None and together.in_step else 1)
     messages = float(strategy.messages_a_step(scenario))
-    reduced = 0.0
-    if strategy.reduction is not None and replicas > 1:
-        reduced = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
+    reduced = buckets_a_step(scenario) / strategy.pace.every if replicas > 1 else 0.0
     if scenario.rank_messages:
         messages += reduced * 2 * (replicas - 1)
     elif (

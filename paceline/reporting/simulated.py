@@ -23,6 +23,7 @@ from paceline.sweeping import Outcome, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.text import written
 from simulator.engine.replication import replicate
+from simulator.estimate import buckets_a_step
 from simulator.observing.recording import Recording
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import FEWEST_REPLICATIONS
@@ -197,15 +198,9 @@ def records_a_step(scenario: Scenario, ranks: int) -> int:
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
     else:
         # each with the piece of compute that its gradients come from
-        messages = all_reduces_a_step(scenario) * (1 + (2 * (ranks - 1) if scenario.rank_messages else 1))
+        messages = buckets_a_step(scenario) * (1 + (2 * (ranks - 1) if scenario.rank_messages else 1))
         messages += scenario.strategy.messages_a_step(scenario)
     return ranks * (messages + _BESIDES)
-
-
-def all_reduces_a_step(scenario: Scenario) -> int:
-    """Of how many buckets the gradients of a step are at most; 0 where they are not all-reduced."""
-    reduction = scenario.strategy.reduction
-    return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
 
 
 def _with_ranks(scenario: Scenario, ranks: int) -> Scenario:
@@ -268,7 +263,7 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
     scenario = result.scenario
     run = scenario.run
     rank_steps = run.total_steps(scenario.ranks) * run.replications
-    work = result.events + rank_steps * (_EVENTS_A_RANK + _EVENTS_AN_ALL_REDUCE * all_reduces_a_step(scenario) / scenario.replicas)
+    work = result.events + rank_steps * (_EVENTS_A_RANK + _EVENTS_AN_ALL_REDUCE * buckets_a_step(scenario) / scenario.replicas)
     if work <= _MOST_EVENTS:
         return scenario, ""
 

@@ -143,7 +143,7 @@ def pipelines(setup: Setup) -> Pipelines | None:
 def _shared_out(setup: Setup, work: InputWork, of_rank: Integers, node: Integers, samples: Floats) -> Pipelines:
     spec, cluster = setup.input, setup.cluster
     assert spec is not None
-    serial_s, parallel_s = (np.array([law(each) for each in samples.tolist()]) for law in (work.serial, work.parallel))
+    serial_s, parallel_s = (np.array([cost(each) for each in samples.tolist()]) for cost in (work.serial, work.parallel))
     read_bytes = work.read_bytes_per_sample * samples
     count = len(node)
     on_node = np.bincount(node)[node]

@@ -198,7 +198,7 @@ class InCommon(NamedTuple):
 
     Attributes
     ----------
-    law
+    distribution
         Of each draw, whatever its mean.
     weights
         Of each group, how much each of its draws counts; they add up to 1.

@@ -408,7 +408,7 @@ class Strategy(Terse, only=()):
         return self
 
     def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
-        """With what its clients take between steps, where that is not given: constants of practice by name."""
+        """With what its clients take between steps, where that is not given: measured defaults by name."""
         return self
 
     def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
