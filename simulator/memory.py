@@ -104,7 +104,7 @@ class DeviceMemory(Spec):
 
     @property
     def fits(self) -> bool:
-        """Whether what is known of its parts fits at the upper end of its interval, or the device's memory is not known."""
+        """Tell whether what is known of its parts fits at the upper end of its interval, or the device's memory is not known."""
         return self.free_bytes is None or self.free_bytes >= 0
 
     @property
@@ -480,7 +480,7 @@ def _peaks(load: Workload) -> dict[float, float]:
 
 
 def _as_measured(scenario: Resolved, chunks: Sequence[Held]) -> bool:
-    """Whether activations are what they were when peaks were measured: of the whole model, on one device, each kept."""
+    """Tell whether activations are what they were when peaks were measured: of the whole model, on one device, each kept."""
     if not _peaks(scenario.workload) or len(chunks) > 1:
         return False
     held, layers = chunks[0], len(scenario.workload.layers)

@@ -74,7 +74,7 @@ class Collective:
 
     @property
     def aligned(self) -> bool:
-        """Whether ranks had to begin any buffer together so far, when the last of them was ready (:class:`Choice`)."""
+        """Tell whether ranks had to begin any buffer together so far, when the last of them was ready (:class:`Choice`)."""
         return self._aligned and self._ranks > 1
 
     def choice(self, size_bytes: float) -> Choice:
@@ -276,7 +276,7 @@ class Auto(Collective):
 
     @property
     def aligned(self) -> bool:
-        """Whether ranks had to begin any buffer together so far."""
+        """Tell whether ranks had to begin any buffer together so far."""
         return any(collective.aligned for collective in self._fastest.values())
 
     def finish_s(self, ready_s: Floats, size_bytes: float, free_s: Floats | None = None) -> Floats:

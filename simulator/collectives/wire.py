@@ -83,7 +83,7 @@ class Group:
 
     @cached_property
     def on_one_node(self) -> bool:
-        """Whether all sit on the same node."""
+        """Tell whether all sit on the same node."""
         return bool((self.places == self.places[0]).all())
 
 

@@ -146,7 +146,7 @@ def number_of(kind: SwitchKind, place: int | NDArray[np.integer]) -> int | NDArr
 
 
 def is_switch(number: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Whether ends of paths are switches."""
+    """Tell whether ends of paths are switches."""
     return number < 0
 
 

@@ -395,7 +395,7 @@ class Feed:
 
     @property
     def alone(self) -> bool:
-        """Whether pipelines share nothing, so that it is known when a batch will be there as soon as it is begun."""
+        """Tell whether pipelines share nothing, so that it is known when a batch will be there as soon as it is begun."""
         return not self.path.shape[1] and not self.work_s.shape[1]
 
 
@@ -671,7 +671,7 @@ def group_name(program: Program, group: int) -> str:
 
 
 def amid_passes(routine: Routine) -> bool:
-    """Whether a step's passes are in pieces between which a rank hears from others: ranks meet in several groups, or before a step's
+    """Tell whether a step's passes are in pieces between which a rank hears from others: ranks meet in several groups, or before a step's
     last pass, so that collectives tell by themselves when they go on, or they receive between one pass and the next."""
     if any(operation.kind == "collective" and operation.departs for operation in routine.operations):
         return True
@@ -680,12 +680,12 @@ def amid_passes(routine: Routine) -> bool:
 
 
 def stands_still(routine: Routine) -> bool:
-    """Whether a rank stands still before a compute until others have sent what it receives, or have come to where they meet."""
+    """Tell whether a rank stands still before a compute until others have sent what it receives, or have come to where they meet."""
     return any(operation.kind == "receive" or operation.lasts_s is not None for operation in routine.operations)
 
 
 def may_overlap(program: Program, routine: Routine) -> bool:
-    """Whether a rank of a routine can compute while one of its messages, or a collective that tells when it goes on, is on its way."""
+    """Tell whether a rank of a routine can compute while one of its messages, or a collective that tells when it goes on, is on its way."""
     rule = program.rules.updates
     if isinstance(rule, Synchronous) and rule.cancel:
         return True

@@ -274,7 +274,7 @@ class Wiring:
 
     @property
     def _hosts_are_processes(self) -> bool:
-        """Whether each process works on its own messages, those inside a node too, and a node has several."""
+        """Tell whether each process works on its own messages, those inside a node too, and a node has several."""
         return self._processes and (self._cluster.replicas_per_node > 1 or not self._first_server_node)
 
     def _crossed_by(self, begin: _Ends, end: _Ends) -> _Crossed:

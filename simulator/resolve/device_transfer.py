@@ -74,7 +74,7 @@ class Achieved(NamedTuple):
 
 
 def is_processor(device: Accelerator) -> bool:
-    """Whether it is a host's processor, and no accelerator."""
+    """Tell whether it is a host's processor, and no accelerator."""
     return device.cores is not None
 
 
@@ -349,7 +349,7 @@ def moved_to(
 
 
 def _own_times(load: Workload) -> bool:
-    """Whether the scenario gives the times of both passes itself: then none of them is of the device measured."""
+    """Tell whether the scenario gives the times of both passes itself: then none of them is of the device measured."""
     return all(any(name.startswith(part) for name in load.overridden) for part in ("forward", "backward"))
 
 

@@ -182,7 +182,7 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
 
 
 def updates_are_open(scenario: Scenario) -> bool:
-    """Whether servers keep slots of a named optimizer, and nothing says how long an update takes there."""
+    """Tell whether servers keep slots of a named optimizer, and nothing says how long an update takes there."""
     return bool(scenario.servers and _slots(scenario) and scenario.workload.server == ServerCost())
 
 
@@ -210,7 +210,7 @@ def _open_costs(transport: Transport) -> dict[str, str]:
 
 
 def is_carried(scenario: Scenario) -> bool:
-    """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is a measured default where it is not given."""
+    """Tell whether TensorFlow's gRPC carries tensors, so that what it costs hosts is a measured default where it is not given."""
     return (scenario.cluster.transport.software or scenario.strategy.sending(scenario).carrier) == "grpc"
 
 
@@ -219,7 +219,7 @@ def _is_felt(scenario: Scenario) -> bool:
 
 
 def is_nominal(cluster: Cluster) -> bool:
-    """Whether any link says what sort it is, so that the constants are applied."""
+    """Tell whether any link says what sort it is, so that the constants are applied."""
     return any(link.sort != "given" for _, _, link in cluster.links)
 
 

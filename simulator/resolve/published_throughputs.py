@@ -230,7 +230,7 @@ def plain(name: str) -> str:
 
 
 def same_device(name: str, other: str) -> bool:
-    """Whether two names stand for one device, or for two that differ in the size of their memory alone."""
+    """Tell whether two names stand for one device, or for two that differ in the size of their memory alone."""
     return kind_of(name) == kind_of(other)
 
 

@@ -138,7 +138,7 @@ def _published(load: Workload, precision: Precision, device: str) -> tuple[Range
 
 
 def _is_as_fast_in_both(device: str) -> bool:
-    """Whether a device's peak is the same in both short formats."""
+    """Tell whether a device's peak is the same in both short formats."""
     known = accelerator_named(device)
     return known is not None and known.peak("mixed_float16") is not None and known.peak("mixed_float16") == known.peak("mixed_bfloat16")
 

@@ -291,7 +291,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         return self.model_copy(update={"coordinator": driver.model_copy(update=missing)}) if missing else self
 
     def in_random_order(self, setup: Setup) -> bool:
-        """Whether several messages with variables come in random order."""
+        """Tell whether several messages with variables come in random order."""
         return self.pulls == "random" and len(self.tensors(setup).variables) > 1
 
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:

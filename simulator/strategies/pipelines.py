@@ -107,7 +107,7 @@ def cpu_s(serial_s: float, parallel_s: float, calls: int, cores: float) -> float
 
 
 def feeds_in_turn(setup: Setup) -> bool:
-    """Whether pipelines share something, so that what each batch takes is found event by event."""
+    """Tell whether pipelines share something, so that what each batch takes is found event by event."""
     shared = pipelines(setup) if setup.input is not None else None
     return shared is not None and (shared.shares_cores or shared.shares_reading)
 

@@ -158,7 +158,7 @@ def traffic_of(tensors: Tensors, servers: int) -> list[float]:
 
 
 def _alike_in_one_message(setup: Setup) -> bool:
-    """Whether variables of one server, all needed at once, have come when one message with all of them would have."""
+    """Tell whether variables of one server, all needed at once, have come when one message with all of them would have."""
     transport = setup.cluster.transport
     return transport.discipline == "fair" and not transport.works_on_messages and setup.cluster.host_link is None
 

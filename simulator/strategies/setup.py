@@ -37,14 +37,14 @@ class Length(Protocol):
 
     @property
     def sharing(self) -> Literal["shared", "each-its-own"]:
-        """Whether workers share the steps of a job."""
+        """Tell whether workers share the steps of a job."""
 
     def total_steps(self, replicas: int) -> int:
         """Steps of all replicas together."""
 
     @property
     def drain(self) -> bool:
-        """Whether no more steps are handed out than the job has."""
+        """Tell whether no more steps are handed out than the job has."""
 
     @property
     def detail(self) -> Literal["auto", "at-once", "messages"]:
@@ -96,19 +96,19 @@ class Setup(Protocol):
 
     @property
     def rank_messages(self) -> bool:
-        """Whether every message of an all-reduce is simulated."""
+        """Tell whether every message of an all-reduce is simulated."""
 
     @property
     def follows_trace(self) -> bool:
-        """Whether what others take from links that ranks may use changes while it runs."""
+        """Tell whether what others take from links that ranks may use changes while it runs."""
 
     @property
     def reads_share_links(self) -> bool:
-        """Whether what pipelines read crosses the links between nodes, which collectives use too."""
+        """Tell whether what pipelines read crosses the links between nodes, which collectives use too."""
 
     @property
     def hosts_share_cores(self) -> bool:
-        """Whether hosts' work on messages between nodes waits for cores that all share."""
+        """Tell whether hosts' work on messages between nodes waits for cores that all share."""
 
 
 class Layout(NamedTuple):

@@ -77,7 +77,7 @@ class Pace(NamedTuple):
 
     @property
     def together(self) -> bool:
-        """Whether all replicas make each step together, so that nobody is ahead or late."""
+        """Tell whether all replicas make each step together, so that nobody is ahead or late."""
         return not self.asynchronous and self.waits_for is None and not self.backups
 
     def awaited(self, replicas: int) -> int:
@@ -125,12 +125,12 @@ class Reduction(NamedTuple):
 
     @property
     def after_backward(self) -> bool:
-        """Whether one all-reduce of everything follows the backward pass, which nothing hides."""
+        """Tell whether one all-reduce of everything follows the backward pass, which nothing hides."""
         return self.bucket_size_bytes is None and not self.in_cycles and not self.forward_first
 
     @property
     def chosen(self) -> bool:
-        """Whether the algorithm or the protocol is chosen for each size."""
+        """Tell whether the algorithm or the protocol is chosen for each size."""
         return "auto" in (self.algorithm, self.protocol)
 
     @property
@@ -323,7 +323,7 @@ class Strategy(Terse, only=()):
 
     @property
     def fuses(self) -> bool:
-        """Whether gradients are reduced in buckets, as many as the key ``bucket_size`` makes of them."""
+        """Tell whether gradients are reduced in buckets, as many as the key ``bucket_size`` makes of them."""
         return False
 
     @final
@@ -357,7 +357,7 @@ class Strategy(Terse, only=()):
         return self
 
     def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
-        """Whether chance decides the order in which messages go."""
+        """Tell whether chance decides the order in which messages go."""
         return False
 
     # -- 6. what messages go by ------------------------------------------------------------
@@ -529,7 +529,7 @@ class Strategy(Terse, only=()):
     @final
     @property
     def compresses(self) -> bool:
-        """Whether it sends gradients compressed."""
+        """Tell whether it sends gradients compressed."""
         return getattr(self, "compression", None) is not None
 
     def alone_with_servers(self) -> Self:

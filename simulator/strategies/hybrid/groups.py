@@ -190,7 +190,7 @@ def shared_links(wiring: Wiring, groups: Sequence[Integers], kinds: Sequence[tup
 
 
 def _may_meet(kinds: Sequence[tuple[int, Among]]) -> bool:
-    """Whether some of the groups may go on at the same time."""
+    """Tell whether some of the groups may go on at the same time."""
     turns = {(stage, among == "across") for stage, among in kinds if among != "tied"}
     return len(turns) > 1 or len(set(kinds)) < len(kinds)
 

@@ -226,7 +226,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
+        """Tell whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
         cut = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard != "none" or bool(self.on_host)
         return not cut and self.reduce_precision == "float32"
 
@@ -365,7 +365,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     @property
     def keeps(self) -> bool:
-        """Whether what was gathered is kept through a step.
+        """Tell whether what was gathered is kept through a step.
 
         ``torch.distributed.pipelining`` reduces after the last micro-batch, and torchtitan does not free parameters between those of a
         pipeline (``reshard_after_forward``: default), so that they are not gathered for each; without a pipeline both do, and DeepSpeed.

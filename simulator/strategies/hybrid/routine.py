@@ -248,22 +248,22 @@ class StageCosts(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether copies share anything."""
+        """Tell whether copies share anything."""
         return self.strategy.shard != "none" and self.dense.shards > 1
 
     @property
     def gathers(self) -> bool:
-        """Whether copies share parameters, which they gather layer by layer."""
+        """Tell whether copies share parameters, which they gather layer by layer."""
         return self.shares and self.strategy.shard == "parameters"
 
     @property
     def each_micro_batch(self) -> bool:
-        """Whether gradients are reduced for each micro-batch, since nobody has room for the sum of all of them."""
+        """Tell whether gradients are reduced for each micro-batch, since nobody has room for the sum of all of them."""
         return self.shares and self.strategy.shard in ("gradients", "parameters") and not self.strategy.keeps
 
     @property
     def at_end(self) -> bool:
-        """Whether gradients of several chunks are reduced when all passes of a step have ended (Megatron-LM without overlap)."""
+        """Tell whether gradients of several chunks are reduced when all passes of a step have ended (Megatron-LM without overlap)."""
         as_made = self.strategy.bucket_size_bytes is not None or self.each_micro_batch or self.gathers
         return len(self.parts) > 1 and not as_made
 
