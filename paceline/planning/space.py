@@ -23,14 +23,14 @@ from simulator.base.errors import InputError, ScenarioError
 from simulator.base.spec import Spec, short_name
 from simulator.base.text import counted, did_you_mean, listed
 from simulator.base.validation_errors import quoted, validated
-from simulator.catalogue.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
+from simulator.catalogue.loading import Source, apply_settings, prices_for_several, scenario_from_table, table_of, with_measured
 from simulator.memory import does_not_fit
 from simulator.resolve.published_throughputs import kind_of as device_kind_of
 from simulator.resolve.resolve import Asked
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.paying import Price
-from simulator.spec.prices import Prices, for_several
+from simulator.spec.prices import Prices
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
@@ -278,7 +278,7 @@ def space_of(
     settings = list(settings)
     clusters = list(dict.fromkeys(clusters))
     if len(clusters) > 1 or several_clusters(over):
-        settings, prices = for_several(settings, prices)
+        settings, prices = prices_for_several(settings, prices)
     base_table, source, beside = table_of(scenario, settings)
     base_table = with_measured(base_table, source, beside)
     settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]

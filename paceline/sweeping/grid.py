@@ -15,9 +15,9 @@ import numpy as np
 from paceline.ranges import numbers_in, range_of
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.validation_errors import quoted
-from simulator.catalogue.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
+from simulator.catalogue.loading import Source, apply_settings, plain, prices_for_several, scenario_from_table, table_of, with_measured
 from simulator.scenario import HOW_SIMULATED, Scenario
-from simulator.spec.prices import Prices, for_several
+from simulator.spec.prices import Prices
 
 _MOST_SCENARIOS = 1_000_000
 _SHARED = "workload", "cluster"
@@ -202,7 +202,7 @@ def grid(
         A price is for a cluster that is not among them.
     """
     if several_clusters(axes):
-        settings, prices = for_several(list(settings), prices)
+        settings, prices = prices_for_several(list(settings), prices)
     table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
     made = Grid(with_measured(table, source, beside), axes, source=source, beside=beside, prices=prices)
     made.check()

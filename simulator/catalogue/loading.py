@@ -19,7 +19,7 @@ from simulator.base.errors import InputError, ScenarioError, SettingWarning
 from simulator.base.files import Is, kind_of_table, mistaken_table, read_toml
 from simulator.base.spec import Spec, short_name
 from simulator.base.validation_errors import is_valid, quoted, validated
-from simulator.catalogue.settings import Table, at, check_unset, merged, put, set_in, unset, without_displaced
+from simulator.catalogue.settings import Pairs, Table, at, check_unset, merged, put, set_in, unset, without_displaced
 from simulator.catalogue.trace_files import with_traces
 from simulator.job.costs import writing_of
 from simulator.resolve.resolve import resolve
@@ -88,6 +88,20 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
             result[section] = _without_draws_of(_with_new_figures(result[section], own[section]), own[section], parts)
             result[section] = _not_filled(result[section], own[section])
     return result
+
+
+def prices_for_several(settings: Pairs, prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
+    """Settings for several clusters without their price, and the prices, of which that is one for every cluster without one.
+
+    Errors as of :meth:`Prices.with_general`.
+    """
+    own = [
+        pair for pair in settings if pair[0].startswith("cluster.price.") or (pair[0] == "cluster.price" and isinstance(pair[1], Mapping))
+    ]
+    table, prices = at(set_in({}, own), "cluster.price") or {}, prices or Prices()
+    if not table.keys() & {"usd_per_node_hour", "owned", "reserved"}:
+        return list(settings), prices  # terms or a source of what each cluster has
+    return [pair for pair in settings if pair not in own], prices.with_general(table)
 
 
 def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from simulator.base.errors import InputError, PriceWarning, UnitError
@@ -55,7 +55,6 @@ class Prices:
         self._replaced: dict[str, tuple[Price, float | None]] = {}
         self._filled: dict[str, None] = {}
         self._kept: dict[str, None] = {}
-        self._used: set[str] = set()
 
     def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
         """A cluster's table with the price that holds for it.
@@ -72,7 +71,6 @@ class Prices:
         own = cluster.get("price")
         key = called if called in self.named else name
         if (price := self.named.get(key)) is not None:
-            self._used.add(key)
             before = own.get("usd_per_node_hour") if isinstance(own, Mapping) else None
             self._replaced[name] = price, before if isinstance(before, (int, float)) else None
         elif self.general is None:
@@ -84,6 +82,23 @@ class Prices:
             price = self.general
             self._filled[name] = None
         return {**cluster, "price": price.model_dump(mode="json")}
+
+    def with_general(self, table: Mapping[str, Any]) -> Prices:
+        """The same with a price, as a table of ``cluster.price``, for every cluster without one.
+
+        Raises
+        ------
+        ScenarioError
+            The table is no price.
+        InputError
+            There is such a price already.
+        """
+        general = _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`"))
+        if self.general is not None:
+            raise InputError(
+                "`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them"
+            )
+        return Prices(self.named, general)
 
     def mention(self, name: str) -> None:
         """A name that a cluster goes by, which could not be looked at."""
@@ -100,7 +115,7 @@ class Prices:
             A name is none of theirs; the message has the nearest ones. Or all have a price of their own.
         """
         for name in self.named:
-            if name not in self._used and name not in self._names:
+            if name not in self._names:
                 hint = did_you_mean(name, self._names, f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}")
                 raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
@@ -180,39 +195,6 @@ def _price_of(value: str | float | Price, where: str) -> Price:
 def _for_all(price: Price) -> Price:
     """A price whose source says that it was given for no cluster in particular."""
     return price.model_copy(update={"source": f"{price.source} for every cluster without a price"})
-
-
-def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
-    """Settings for several clusters without their price, and the prices, of which that is one for every cluster without one.
-
-    Raises
-    ------
-    ScenarioError
-        A setting of ``cluster.price`` is no price.
-    InputError
-        There is another price for every cluster without one.
-    """
-    prices = prices or Prices()
-    table: dict[str, Any] = {}
-    rest: list[tuple[str, Any]] = []
-    for key, value in settings:
-        inner = key.removeprefix("cluster.price.")
-        if key == "cluster.price" and isinstance(value, Mapping):
-            table.update(value)
-        elif inner != key:
-            *parents, leaf = inner.split(".")
-            place = table
-            for parent in parents:
-                place = place.setdefault(parent, {})
-            place[leaf] = value
-        else:
-            rest.append((key, value))
-    if not table.keys() & {"usd_per_node_hour", "owned", "reserved"}:
-        return list(settings), prices  # terms or a source of what each cluster has
-    general = _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`"))
-    if prices.general is not None:
-        raise InputError("`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them")
-    return rest, Prices(prices.named, general)
 
 
 def price_of_text(text: str, where: str = "`prices`") -> Price:
