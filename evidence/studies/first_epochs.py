@@ -208,7 +208,7 @@ def into_page(page: Path, texts: Mapping[str, str]) -> None:
         if not begin or not end:
             raise InputError(f"{page}: has no line {MARKS[name][0]!r} and {MARKS[name][1]!r} below it; add both where the text is to stand")
         whole = f"{before}{begin}\n{text}\n{end}{after}"
-    Output(page, EDITED, force=True).write(whole)  # what stands around the marks stays
+    Output(page, EDITED._replace(ending=".md"), force=True).write(whole)  # what stands around the marks stays
 
 
 def main() -> None:
