@@ -158,7 +158,7 @@ def _ask(weighed: Sequence[tuple[float, Resolved]], what: str, limit_s: float, a
 
 
 def _about_step(scenario: Scenario, step_s: float) -> str:
-    """How long a step takes, and what of it is out of all proportion."""
+    """Say how long a step takes, and what of it is out of all proportion."""
     run, known = scenario.run, scenario.workload.calibrated
     steps = run.total_steps(scenario.replicas) / scenario.replicas
     all_s = format_rough_seconds(step_s * steps)
@@ -171,7 +171,7 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 
 def _instead(scenario: Scenario, step_s: float) -> str:
-    """What to give in place of what makes a step so long: that without which it would be shortest."""
+    """Say what to give in place of what makes a step so long: that without which it would be shortest."""
     known, name = scenario.workload.calibrated, f"cluster.{scenario.strategy.link or 'inter_node'}"
     latency, rate = f"{name}.latency", f"{name}.bandwidth"
     latency_s, bytes_per_s = scenario.value_at(f"{latency}_s"), scenario.value_at(f"{rate}_bytes_per_s")

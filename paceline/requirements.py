@@ -31,7 +31,7 @@ _RUN_MEANS = {"step_time_s": "mean_step_s", "staleness": "mean_staleness"}
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a column of a result must be.
+    """Requirement on a column of a result.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Requirement:
             return False, f"{self.text} is not met: it is {shown}{interval}{hope}"
         if not straddles:
             return True, ""
-        end = _END_COLUMNS[self._path][">" not in self.comparison]
+        end = _ENDS[f"{self._path}.{'low' if '>' in self.comparison else 'high'}"]
         safer = f"{end}{self.comparison}{self._typed_limit}"
         return True, f"{self.text} is met by the estimate, {shown}, but the interval contains the limit{interval}; {safer} is stricter"
 
@@ -114,7 +114,7 @@ class Requirement:
 
     def _ends(self, row: Row) -> tuple[float, float] | None:
         """The ends of the column's interval; None where it has none."""
-        low, high = (row.get(name) for name in _END_COLUMNS.get(self._path, ("", "")))
+        low, high = (row.get(_ENDS.get(f"{self._path}.{end}", "")) for end in ("low", "high"))
         return None if low is None or high is None else (float(low), float(high))
 
     def _shown(self, value: float) -> str:
@@ -139,13 +139,8 @@ def _number(column: Column, name: str, text: str, where: str) -> float:
     return number_of(re.sub(_UNITS.get(column.kind, "$^"), "", text), f"{where}: {text!r}")
 
 
-_END_COLUMNS = {
-    low.of.removesuffix(".low"): (low.name, high.name)
-    for low in COLUMNS.values()
-    for high in COLUMNS.values()
-    if low.of.endswith(".low") and high.of == f"{low.of.removesuffix('.low')}.high"
-}
-"""Names of the columns with the ends of an interval, by the figure that it is of."""
+_ENDS = {column.of: column.name for column in COLUMNS.values() if column.of.endswith((".low", ".high"))}
+"""Names of the columns with the ends of intervals, by the figures that they read."""
 _BY_HEADING = {column.heading.partition(" (")[0].lower(): column for column in COLUMNS.values() if column.of.endswith(".mean")}
 """Columns of estimates by what a reader sees above them, such as "efficiency"."""
 

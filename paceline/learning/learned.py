@@ -34,7 +34,7 @@ _TARGET = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(<=|>=|=)\s*([-+0-9.eE]+)\s*")
 
 
 class Target(Spec):
-    """How good is good enough."""
+    """Target of learning: how good is good enough."""
 
     metric: str = Field(description="what is measured on the validation data, such as accuracy or loss")
     value: float = Field(description="what it must reach")
@@ -68,7 +68,7 @@ class Target(Spec):
         return cls(metric=metric, value=value, at_most=comparison == "<=" or (comparison == "=" and bool(_FALLING.search(metric))))
 
     def reached_by(self, value: float | None) -> bool:
-        """Whether a value is good enough; none is not."""
+        """Return whether a value is good enough; none is not."""
         if value is None:
             return False
         return value <= self.value if self.at_most else value >= self.value
@@ -80,7 +80,7 @@ class Target(Spec):
 
 
 class LearnedPoint(Spec):
-    """How good the model was at one moment."""
+    """Metrics of the model at one moment."""
 
     time_s: float = Field(description="simulated time since the training began")
     samples: int = Field(description="samples whose gradients had been computed by then, thrown away or not")
@@ -111,7 +111,7 @@ class Range(Spec):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Range | None:
-        """Of as many values; none of no values."""
+        """Summarise values; none of no values."""
         return cls(median=statistics.median(values), low=min(values), high=max(values)) if values else None
 
     @property
@@ -120,12 +120,12 @@ class Range(Spec):
         return self.high - self.low
 
     def beyond(self, other: Range, *, few: bool) -> bool:
-        """Whether all are larger than the other's; of few runs, whether the medians are also further apart than the runs of either."""
+        """Return whether all are larger than the other's, and of few runs the medians further apart than the runs of either."""
         return self.low > other.high and (not few or self.median - other.median > max(self.width, other.width))
 
 
 class TriedRate(Spec):
-    """What came of one rate."""
+    """Outcome of one rate."""
 
     rate: float = Field(description="what the optimizer's learning rate was multiplied by")
     reached: int = Field(description="runs that reached the target")
@@ -136,7 +136,7 @@ class TriedRate(Spec):
 
     @classmethod
     def of(cls, way: LearnedWay) -> TriedRate:
-        """What came of a way's rate."""
+        """Take the outcome of a way's rate."""
         time_s, last, samples = (figure.median if figure is not None else None for figure in (way.time_s, way.last, way.samples))
         return cls(rate=way.rate, reached=way.reached, diverged=way.diverged, time_s=time_s, last=last, samples=samples)
 
@@ -174,13 +174,13 @@ class LearnedWay(Spec):
 
     @property
     def at_edge(self) -> bool:
-        """Whether its rate is the smallest or the largest of several that were tried, so that one beyond may be better."""
+        """Return whether its rate is the smallest or the largest of several that were tried, so that one beyond may be better."""
         rates = [tried.rate for tried in self.tried]
         return len(rates) > 1 and self.rate in (min(rates), max(rates))
 
     @property
     def always(self) -> bool:
-        """Whether all runs reached the target, and none diverged then or before."""
+        """Return whether all runs reached the target, and none diverged then or before."""
         return self.reached == len(self.runs) and not self.diverged
 
     @property
@@ -198,7 +198,7 @@ MARK = '{"schema_version":1,"problem":'
 
 
 class Learned(Short, Spec):
-    """Which way of training reaches a target first, and which cheapest."""
+    """Answer to which way of training reaches a target first, and which cheapest."""
 
     see: ClassVar[str] = "to_frame() has a row for each way, .sentences the answer, .ways the curves"
 
@@ -239,7 +239,7 @@ class Learned(Short, Spec):
 
     @property
     def headline(self) -> str:
-        """Which way is first, in few words."""
+        """Say which way is first, in few words."""
         first = self.first
         if first is None:
             return f"No way always reaches {self.target.in_words}"
@@ -299,7 +299,7 @@ class Learned(Short, Spec):
         yield text
 
     def _of_rates(self, way: LearnedWay) -> Iterator[str]:
-        """What came of the first rate that was asked for, where another does better; whether a further one may."""
+        """Say what came of the first rate asked for, where another does better, and whether a further one may."""
         runs, asked = len(way.runs), way.tried[0]
         if asked.rate != way.rate and asked.reached < way.reached and way.samples is not None:
             fewest = min((other.samples.median for other in self.ways if other.samples is not None), default=way.samples.median)
@@ -390,7 +390,7 @@ def widened_time(time_s: Range, low_ratio: float, high_ratio: float) -> tuple[fl
 
 
 def is_learned(path: Path) -> bool:
-    """Whether a file begins as `paceline learn --out` writes it; the rest is not read."""
+    """Return whether a file begins as `paceline learn --out` writes it; the rest is not read."""
     try:
         with path.open("rb") as file:
             return file.read(len(MARK)) == MARK.encode()

@@ -28,7 +28,7 @@ from simulator.base.text import counted, listed
 from simulator.catalogue.loading import Source, table_of, with_measured
 from simulator.engine.schedule import Schedule, schedule_of
 from simulator.observing.tensorboard import ScalarFiles
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.cost import usd_per_hour
 from simulator.results.results import Result
 from simulator.run import simulate
@@ -46,7 +46,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
 
 class LearnedFiles:
-    """What is to be written, made sure of before the work.
+    """Files that are to be written, made sure of before the work.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _with_strategy(table: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _takes(table: Mapping[str, object], key: str) -> bool:
-    """Whether a scenario of this strategy has a key: one device has no number of workers."""
+    """Return whether a scenario of this strategy has a key: one device has no number of workers."""
     section, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     return section != "strategy" or not name or name in keys_of(kind_of(table.get("strategy")))
@@ -224,7 +224,7 @@ def _takes(table: Mapping[str, object], key: str) -> bool:
 
 @dataclass(frozen=True)
 class Course:
-    """What is learned, how long and how often, and where it is replayed.
+    """Description of what is learned, how long and how often, and where it is replayed.
 
     Attributes
     ----------
@@ -352,11 +352,12 @@ def _check_target(target: Target, curves: Sequence[Curve]) -> None:
 
 def _prepare(contender: Contender, samples: int, course: Course) -> _Prepared:
     """Simulate the parts of a contender, and take of each as many gradients as it computes."""
-    results = tuple(simulate(scenario) for scenario, _ in contender.parts)
+    asked = [Asked.of(scenario) for scenario, _ in contender.parts]
+    results = tuple(map(simulate, asked))
     counts = [max(round(share * course.epochs * samples / (course.batch or scenario.batch)), 1) for scenario, share in contender.parts]
     if known := contender.recorded:
         return _Prepared(contender, results, tuple((known[seed % len(known)].first(counts[0]),) for seed in range(course.seeds)))
-    parts = [(resolve(scenario).replaced({"job": None}), count) for (scenario, _), count in zip(contender.parts, counts, strict=True)]
+    parts = [(part.resolved.replaced({"job": None}), count) for part, count in zip(asked, counts, strict=True)]
     return _Prepared(
         contender, results, tuple(tuple(schedule_of(part, count, seed) for part, count in parts) for seed in range(course.seeds))
     )
@@ -407,7 +408,7 @@ def _way(prepared: _Prepared, rate: float, samples: int, curves: Sequence[Curve]
 
 
 class _Clock:
-    """When something happens in a job whose steps begin at 0: later by its start, and by what happens between its steps."""
+    """Clock of a job whose steps begin at 0: later by its start, and by what happens between its steps."""
 
     def __init__(self, prepared: _Prepared, seed: int) -> None:
         self._stretches = []  # of each part: when its steps begin without the job, and in it, how much longer it takes, its price
@@ -437,7 +438,7 @@ class _Clock:
 
 
 def _beside(result: Result) -> tuple[float, float]:
-    """Of a job, seconds before its first step, and how much longer all else takes than steps alone; 0 and 1 without a job."""
+    """Seconds before a job's first step, and how much longer all else takes than steps alone; 0 and 1 without a job."""
     if result.job is None:
         return 0.0, 1.0
     parts = result.job.parts_s
@@ -475,13 +476,13 @@ def _staleness(prepared: _Prepared) -> float:
 
 
 def _order(way: LearnedWay, target: Target) -> tuple[float, float, float]:
-    """By which rates are compared: more runs that reach the target, sooner, then a better end."""
+    """Order of rates: more runs that reach the target, sooner, then a better end."""
     end = way.last.median if way.last is not None else math.inf
     return (-way.reached, way.time_s.median if way.time_s is not None else 0.0, end if target.at_most or way.last is None else -end)
 
 
 def is_workload(parameters: int, scenario: Scenario) -> bool:
-    """Whether a model seems to be the one whose steps are simulated: it has as many parameters."""
+    """Return whether a model seems to be the one whose steps are simulated: it has as many parameters."""
     return abs(scenario.workload.parameter_bytes - 4.0 * parameters) < 1.0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -97,13 +98,13 @@ _HOUR_S = 3600.0
 
 
 class Limits(Spec):
-    """What the training must not exceed."""
+    """Limits that the training must not exceed."""
 
     deadline_s: float | None = Field(default=None, description="most time to the target; null: any")
     budget_usd: float | None = Field(default=None, description="most US dollars to the target; null: any")
 
     def kept_by(self, considered: Considered) -> bool:
-        """Whether a configuration reaches the target, and within them."""
+        """Return whether a configuration reaches the target, and within them."""
         takes_s, costs_usd = considered.takes_s, considered.costs_usd
         late = self.deadline_s is not None and takes_s > self.deadline_s
         dear = self.budget_usd is not None and (costs_usd is None or costs_usd > self.budget_usd)
@@ -170,7 +171,7 @@ class TargetPlan(Short, Spec):
 
     @property
     def feasible(self) -> bool:
-        """Whether the target is reached within the limits."""
+        """Return whether the target is reached within the limits."""
         return self.fastest is not None
 
     @property
@@ -408,8 +409,7 @@ def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> l
     return sorted(better, key=_by_time)[:_EACH_ROUND]
 
 
-def _by_time(considered: Considered) -> float:
-    return considered.takes_s
+_by_time = attrgetter("takes_s")
 
 
 def _by_cost(considered: Considered) -> float:

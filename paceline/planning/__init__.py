@@ -7,29 +7,13 @@ say what was found.
 
 from __future__ import annotations
 
-from paceline.planning.advice import Advice, advise, space_to_advise
-from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
+from paceline.planning.advice import advise, space_to_advise
+from paceline.planning.answer import Improvement, Plan
 from paceline.planning.goal import Goal, goal_of, length_of
 from paceline.planning.improvements import improvements
 from paceline.planning.planner import plan
-from paceline.planning.space import Space, space_of, with_offers
+from paceline.planning.space import space_of, with_offers
 
 __all__ = [
-    "Advice",
-    "Candidate",
-    "ClusterAnswer",
-    "Goal",
-    "Improvement",
-    "Plan",
-    "ServerCount",
-    "Space",
-    "WorkerCount",
-    "advise",
-    "goal_of",
-    "improvements",
-    "length_of",
-    "plan",
-    "space_of",
-    "space_to_advise",
-    "with_offers",
-]
+    "Goal", "Improvement", "Plan", "advise", "goal_of", "improvements", "length_of", "plan", "space_of", "space_to_advise", "with_offers",
+]  # fmt: skip

@@ -54,7 +54,7 @@ class Advised(Spec):
 
 
 class Advice(Short, Spec):
-    """What each way of training makes of each number of machines, and what follows from that."""
+    """Results of each way of training on each number of machines, and what follows from them."""
 
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every configuration"
 
@@ -266,20 +266,20 @@ def _rate(row: Advised) -> float:
 
 
 def _preferred(rows: Iterable[Advised]) -> Advised | None:
-    """Of some rows the fastest; one of whose kind nothing was compared with real runs only if it is for certain the faster."""
+    """Return the fastest of some rows; one whose kind was never compared with real runs only if it is faster for certain."""
     by_rate = sorted(rows, key=lambda row: -_rate(row))
     best = next((row for row in by_rate if not _unproven(row.result)), None)
     return next((row for row in by_rate if _unproven(row.result) and (best is None or _is_faster(row, best))), best)
 
 
 def _unproven(result: Result) -> bool:
-    """Whether nothing of its kind was compared with real runs, or its times were measured under a backend that does not run it."""
+    """Return whether nothing of its kind was compared with real runs, or its times were measured under a backend that does not run it."""
     able = result.scenario.strategy.software
     return never_validated(result) or (bool(able) and not {"keras", *TRAINS[result.scenario.workload.backend]} & {*able})
 
 
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
-    """Whether one is faster than another for certain.
+    """Return whether one is faster than another for certain.
 
     The model's error cancels between kinds that were compared with real runs, as far as it is equal. Of a kind that was
     not, that is not known: it has to be faster in its worst case than the other in its best.
@@ -355,7 +355,7 @@ def _several(rows: Sequence[Advised], alone: Advised) -> str:
 
 
 def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
-    """What has a higher mean than the advice and is not advised, and why."""
+    """Name what has a higher mean than the advice and is not advised, with the reason."""
     top = max(rows, key=_rate)
     if _rate(top) <= _rate(best):
         return
@@ -383,12 +383,12 @@ def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
 
 
 def _software(row: Advised) -> str | None:
-    """What runs it, in words."""
+    """Software that runs it, in words."""
     return ", ".join(SOFTWARE[name] for name in row.result.scenario.strategy.software) or None
 
 
 def _differs(row: Advised) -> str:
-    """How its updates differ from those of one device with the batch of all, as a part of a sentence; empty where they do not."""
+    """Say how its updates differ from those of one device with the batch of all; empty where they do not."""
     strategy = row.result.scenario.strategy
     if stale := staleness_in_words(row.result):
         return f"it has {stale}"
@@ -398,7 +398,7 @@ def _differs(row: Advised) -> str:
 
 
 def _last_that_pays(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Advised:
-    """Of the best strategy, from one machine on, the row up to which each step to more brings at least half of what it adds."""
+    """Return the row of the best strategy up to which each step to more machines brings at least half of what it adds."""
     own = sorted((row for row in rows if row.strategy == best.strategy), key=lambda row: row.nodes)
     if alone is not None and own[0].nodes > 1:
         own.insert(0, alone)

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from paceline.planning.goal import Goal
 from simulator.base.errors import ResultsError
 from simulator.base.files import CHANGED, OutputKind, checksum_holds, is_json_of, mistaken
-from simulator.base.spec import Checksummed, Spec
+from simulator.base.spec import Checksummed, Spec, Terse
 from simulator.base.table import Row, Table
 from simulator.base.text import Short, counted, estimated, format_share, shortly_listed
 from simulator.base.validation_errors import rule_of
@@ -45,7 +45,7 @@ def configuration_name(what: str, cluster: str = "", others: Sequence[str] = (),
 
 
 class Paired(Spec):
-    """How often the answer is better than another configuration, run by run: both had the same random streams."""
+    """Runs in which the answer is better than another configuration; both had the same random streams."""
 
     wins: int = Field(description="runs in which the answer is better")
     runs: int
@@ -53,7 +53,7 @@ class Paired(Spec):
 
 
 class Decision(Spec):
-    """What is at stake with one of the answer and its runners-up, by what is preferred, whether or not each then reaches the goal."""
+    """Stake in one of the answer and its runners-up, by what is preferred, whether or not each then reaches the goal."""
 
     best: float = Field(description="probability that it is the best of them; no nearer to 0 or 1 than the runs can show")
     runs: int = Field(description="runs that this rests on")
@@ -115,7 +115,7 @@ class Candidate(Short, Spec):
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
-        """How candidates stand to the goal, and the most important figures."""
+        """Name the columns of how candidates stand to the goal, and of the most important figures."""
         # its own time and cost are those of the job
         return [
             name
@@ -125,7 +125,7 @@ class Candidate(Short, Spec):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from all other candidates of a plan."""
+        """Key that tells it from all other candidates of a plan."""
         return self.result.scenario_hash, self.scaling
 
     def _standing(self) -> Row:
@@ -150,7 +150,7 @@ _STANDING = ("standing", "name", "meets", "confidence", "time_s", "cost_usd")
 
 
 class ClusterAnswer(Spec):
-    """What a plan finds on one of the clusters that were asked for, as if it were the only one."""
+    """Answer on one of the clusters that were asked for, as if it were the only one."""
 
     cluster: str = Field(description="as it was asked for")
     price: Price | None = Field(description="of a node, with its source; null where none is known")
@@ -162,7 +162,7 @@ class ClusterAnswer(Spec):
 
 
 class StrategyAnswer(Spec):
-    """What a plan finds by one of the strategies that were asked for, as if it were the only one."""
+    """Answer by one of the strategies that were asked for, as if it were the only one."""
 
     strategy: str = Field(description="short name, as it was asked for")
     best: Candidate | None = Field(description="as of a cluster")
@@ -191,20 +191,8 @@ class JobCount(Spec):
     goodput: float = Field(description="mean share of the time in which steps are made that are kept")
 
 
-class _Sparse(Spec):
-    """What is written without those of its parts that say nothing, so that plans which have none are written as before."""
-
-    sparse: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value or name not in self.sparse}
-
-
-class WorkerCount(_Sparse):
+class WorkerCount(Terse, only=("job",)):
     """Throughput of the chosen configuration with another number of workers."""
-
-    sparse = ("job",)
 
     workers: int
     replicas: int
@@ -217,10 +205,8 @@ class WorkerCount(_Sparse):
     job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
 
 
-class Refused(_Sparse):
+class Refused(Terse, only=("by_memory", "way", "asked")):
     """Configurations that the ranges name and that cannot be: no such machine, a rule, a failed simulation."""
-
-    sparse = ("by_memory", "way", "asked")
 
     name: str = Field(description="which, in words")
     cluster: str = Field(default="", description="as it was asked for")
@@ -231,10 +217,8 @@ class Refused(_Sparse):
     asked: str = Field(default="", description="short name of the strategy, where several were asked for")
 
 
-class Improvement(_Sparse):
+class Improvement(Terse, only=("job_samples_per_s",)):
     """One change to the chosen configuration, simulated; or the reason why it was not."""
-
-    sparse = ("job_samples_per_s",)
 
     name: str = Field(description="such as: 2x network")
     text: str = Field(description="what was changed, in a sentence, with the source of any figure; or why it is not known")
@@ -253,9 +237,9 @@ class Improvement(_Sparse):
     bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
     @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         of_upgrades = ("usd", "months", "months_low", "months_high") if self.usd is None else ()
-        return {name: value for name, value in super()._written(handler).items() if name not in of_upgrades}
+        return {name: value for name, value in super()._terse(handler, info).items() if name not in of_upgrades}
 
     @property
     def effect(self) -> Estimate | None:
@@ -266,7 +250,7 @@ class Improvement(_Sparse):
 
 
 class WayAnswer(Spec):
-    """What a plan finds by one of the ways of training, as if it were the only one."""
+    """Answer by one of the ways of training, as if it were the only one."""
 
     way: str = Field(description="data parallel, pipeline, tensor, expert, sharded, or hybrid: several of them together")
     best: Candidate | None = Field(description="as of a cluster; null where nothing fits, or nothing was simulated")
@@ -321,14 +305,13 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     once = []
     for same in by_text.values():
         name = shortly_listed([refusal.name for refusal in same], 2)
-        once.append(same[0].model_copy(update={"name": name, "configurations": sum(refusal.configurations for refusal in same)}))
+        once.append(same[0].replaced({"name": name, "configurations": sum(refusal.configurations for refusal in same)}))
     return once
 
 
-class Plan(Short, Checksummed, _Sparse):
+class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", "payments", "break_even")):
     """The answer to a goal: the best configuration, and what else was found."""
 
-    sparse = ("ways", "best_way", "for_each_way", "payments", "break_even")
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
@@ -396,7 +379,7 @@ class Plan(Short, Checksummed, _Sparse):
         return Table.of(self.rows()).to_frame()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the answer, and the first candidates."""
+        """Return what a notebook shows: the answer, and the first candidates."""
         rows = self.rows()
         columns = Candidate.shown_columns(rows)
         shown = [{name: row.get(name) for name in columns} for row in rows[:_MOST_SHOWN]]

@@ -75,7 +75,7 @@ def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) ->
         row.outcome = outcome
         if row.failed:
             reasons[row.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {row.failed.text}"
-    payments = sorted((_payment(row, chosen, feasible=feasible) for row in rows if row.result is not None), key=_by_cost)
+    payments = sorted((_payment(row, chosen, feasible=feasible) for row in rows if row.simulated), key=_by_cost)
     if payments and payments[0].best is not None and payments[0].best.meets:
         payments[0] = payments[0].replaced({"cheapest": True})
     left = [
@@ -117,7 +117,7 @@ def _payment(row: Configuration, chosen: Configuration, *, feasible: bool) -> Pa
 
 
 class Use(NamedTuple):
-    """How much the nodes are used.
+    """Use of the nodes.
 
     Attributes
     ----------
@@ -174,16 +174,6 @@ def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...
     return tuple(_break_even(payment, other, use) for payment in own for other in rented)
 
 
-class _Month(NamedTuple):
-    """One month's work at one time of a training."""
-
-    hours: float
-    sets: int
-    own_usd: float
-    rented_usd: float
-    pays_after: float | None
-
-
 def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
     assert own.best is not None
     assert rented.best is not None
@@ -200,35 +190,34 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
     if cost is not None and time_s is not None:
         rent = cost.mean / (time_s.mean / _HOUR_S)
 
-    def month(at_s: float | None) -> _Month:
+    def month(at_s: float | None) -> tuple[float, int, float, float]:
+        """Hours in use, sets of nodes, and what they cost owned and rented, at one time of a training."""
         hours = use.hours(at_s)
         sets = sets_of_nodes(hours)
         rented_usd = hours * rent
         if use.per_month is not None and at_s is not None and cost is not None and time_s is not None:
             ends_s, ends_usd = (time_s.low, time_s.mean, time_s.high), (cost.low, cost.mean, cost.high)
             rented_usd = float(np.interp(at_s, ends_s, ends_usd)) * use.per_month
-        own_usd = sets * standing * HOURS_PER_MONTH + hours * running
-        pays_after = months_of(sets * capital, rented_usd - own_usd, lasts, sets * residual)
-        return _Month(hours, sets, own_usd, rented_usd, pays_after)
+        return hours, sets, sets * standing * HOURS_PER_MONTH + hours * running, rented_usd
 
-    mean = month(None if time_s is None else time_s.mean)
-    months = [mean, *(month(at_s) for at_s in use.turning_points(time_s))]
-    ends = [each.pays_after for each in months]
+    months = [month(at_s) for at_s in (None if time_s is None else time_s.mean, *use.turning_points(time_s))]
+    ends = [months_of(sets * capital, rented_usd - own_usd, lasts, sets * residual) for _, sets, own_usd, rented_usd in months]
+    hours, sets, _, rented_usd = months[0]
     fixed = (capital - residual) / (lasts / _MONTHS * HOURS_PER_YEAR) + standing
-    left = mean.rented_usd / mean.hours - running
+    left = rented_usd / hours - running
     answer = BreakEven(
         own=own.name,
         rented=rented.name,
-        months=mean.pays_after,
+        months=ends[0],
         months_low=min((end for end in ends if end is not None), default=None),
         months_high=None if None in ends else max(end for end in ends if end is not None),
         lasts_months=lasts,
-        sets_of_nodes=mean.sets,
-        capital_usd=mean.sets * capital,
-        own_usd_per_month=_over([each.own_usd for each in months]),
-        rented_usd_per_month=_over([each.rented_usd for each in months]),
+        sets_of_nodes=sets,
+        capital_usd=sets * capital,
+        own_usd_per_month=_over([own_usd for _, _, own_usd, _ in months]),
+        rented_usd_per_month=_over([rented_usd for *_, rented_usd in months]),
         trainings_per_month=use.per_month,
-        share_in_use=mean.hours / HOURS_PER_MONTH / mean.sets,
+        share_in_use=hours / HOURS_PER_MONTH / sets,
         pays_above=fixed / left if 0 < fixed <= left else None,
         text="",
     )
@@ -294,7 +283,7 @@ def count_workers(answer: Scenario, most: int, simulate: Simulate, goal: Goal) -
     scenarios = {number: _changed(answer, answer.strategy.with_count, number, own) for number in numbers}
 
     def counted(*some: int) -> list[WorkerCount]:
-        """Of those that rules allow; a fixed number of nodes does not stand in the way."""
+        """Count those that rules allow; a fixed number of nodes does not stand in the way."""
         outcomes = simulate([scenario for number in some if (scenario := scenarios[number]) is not None])
         return [_workers(result, goal) for result in outcomes if isinstance(result, Result)]
 
@@ -324,7 +313,7 @@ def _changed(answer: Scenario, with_number: Callable[[int], Strategy], number: i
 
 
 def _figures(result: Result) -> dict[str, Any]:
-    """What every number of something is shown with."""
+    """Figures that are shown with every number of something."""
     placement = placement_of(result.scenario)
     return {
         "throughput_samples_per_s": result.throughput_samples_per_s,

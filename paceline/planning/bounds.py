@@ -77,7 +77,7 @@ class _Draw:
         self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def transport(self, scenario: Scenario) -> Transport:
-        """What messages cost hosts in this run."""
+        """Costs of messages for hosts in this run."""
         carried = is_carried(scenario)
         if carried not in self._transports:
             values = drawn_values(scenario.practice, self._streams)
@@ -87,7 +87,7 @@ class _Draw:
         return self._transports[carried]
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
-        """Of the fastest and of the slowest worker process: by what its means are multiplied in this run, its node included."""
+        """Factors of the mean times of the fastest and of the slowest worker process in this run, its node included."""
         slow = self.cluster.slow_nodes
         if not self.workload.run_to_run_cv and slow is None:
             return 1.0, 1.0
@@ -105,13 +105,13 @@ class _Draw:
     # -- of a model that is cut ---------------------------------------------------------
 
     def together(self, strategy: Hybrid) -> Scenario:
-        """What is drawn, with devices that split tensors as one."""
+        """Return what is drawn, with devices that split tensors as one."""
         if strategy.tensor not in self._together:
             self._together[strategy.tensor] = as_workers(self._drawn.replaced({"strategy": strategy}))
         return self._together[strategy.tensor]
 
     def factors(self, strategy: Hybrid, ranks: int) -> NDArray[np.float64]:
-        """By what the mean times of each rank are multiplied in this run, shape (ranks,)."""
+        """Factors of the mean times of each rank in this run, shape (ranks,)."""
         key = strategy.tensor, ranks
         if key not in self._factors:
             drawn, index = self.together(strategy), np.arange(ranks)
@@ -123,7 +123,7 @@ class _Draw:
         return self._factors[key]
 
     def limits(self, strategy: Hybrid) -> JitterBounds:
-        """Of every rank's factor of a step."""
+        """Limits of every rank's factor of a step."""
         load, cluster = self.together(strategy).workload, self.together(strategy).cluster
         kinds = [(kind.jitter or load.jitter, kind.slowdown or cluster.slowdown) for kind in cluster.node_classes]
         return worst_of(jitter_bounds(*kind) for kind in [(load.jitter, cluster.slowdown), *kinds])
@@ -156,10 +156,13 @@ class Ceilings:
         if apart.strategy.cuts_batches:
             return self._of_parts(apart, cast(Hybrid, apart.strategy))
         scenario = as_workers(apart)
-        window = _Window.of(scenario)
-        if window is None:
+        run, pace, replicas = scenario.run, scenario.strategy.pace, scenario.replicas
+        steps = run.total_steps(replicas) - scenario.warmup * replicas  # of all replicas that end in what is measured
+        whole = steps - replicas * (pace.every if replicas > 1 else 0)  # and those of them that also begin in it
+        some_end_early = pace.asynchronous and run.sharing == "each-its-own" and not run.drain
+        if some_end_early or pace.cancels or whole <= 0:  # it is not known how many, or too few say anything
             return np.full(len(self._draws), math.inf)
-        needs = _needs(apart, evenly=window.together) if scenario.strategy.reduction is None else None
+        needs = _needs(apart, evenly=pace.together) if scenario.strategy.reduction is None else None
         kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
@@ -167,8 +170,8 @@ class Ceilings:
             distribution = draw.workload.jitter
             if distribution not in groups:
                 groups[distribution] = _groups(scenario, distribution)
-            at_least_s = max(_times_s(scenario, draw, window, groups[distribution], needs))
-            rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+            at_least_s = max(_times_s(scenario, draw, whole, groups[distribution], needs))
+            rates.append(kept * steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
     def guess(self, scenario: Resolved) -> float:
@@ -176,7 +179,7 @@ class Ceilings:
         return self._expected or scenario.replicas * scenario.batch / scenario.full_step_s
 
     def _of_parts(self, scenario: Resolved, strategy: Hybrid) -> NDArray[np.float64]:
-        """Of a model that is cut: as many whole steps as the first stage makes in the window, each as long as the longest chain."""
+        """Bound a model that is cut: whole steps that the first stage makes in the window, each as long as the longest chain."""
         whole = scenario.run.steps - scenario.warmup - 1
         if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
@@ -199,28 +202,8 @@ class Ceilings:
         return np.array(rates)
 
 
-class _Window(NamedTuple):
-    """What is measured: steps of all replicas that end in the window, and those that also begin in it."""
-
-    steps: int
-    whole: int
-    together: bool
-    """Whether all replicas make each step together."""
-
-    @staticmethod
-    def of(scenario: Scenario) -> _Window | None:
-        """None where the number of steps is not known beforehand, or too small to say anything."""
-        run, pace, replicas = scenario.run, scenario.strategy.pace, scenario.replicas
-        some_end_early = pace.asynchronous and run.sharing == "each-its-own" and not run.drain
-        if some_end_early or pace.cancels:
-            return None
-        steps = run.total_steps(replicas) - scenario.warmup * replicas
-        whole = steps - replicas * (pace.every if replicas > 1 else 0)
-        return _Window(steps, whole, pace.together) if whole > 0 else None
-
-
 def _needs(scenario: Resolved, *, evenly: bool) -> Needs:
-    """What a step needs by its program, with the times that are expected, over links as fast as they can be; hosts work on messages.
+    """Read what a step needs from its program, with expected times, over links as fast as they can be; hosts work on messages.
 
     Building and reading a program takes some milliseconds for hundreds of ranks, as long as all else about a configuration, and 50 for ten
     thousand: of more than a few hundred, on nodes that are alike, that of some is read, since each adds the same.
@@ -251,23 +234,23 @@ def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
     return tuple(_Group(count, speed, limits) for (speed, limits), count in counts.items())
 
 
-def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], needs: Needs | None) -> Iterator[float]:
+def _times_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group, ...], needs: Needs | None) -> Iterator[float]:
     """Seconds that the window lasts at least, one for each resource."""
     replicas = scenario.replicas
     if not scenario.layout.client:
-        batches = max(window.whole / replicas - _ahead(scenario), 0.0)
+        batches = max(whole / replicas - _ahead(scenario), 0.0)
         yield batches * _input_s(scenario, draw, math.floor(batches))
     if needs is not None:
         pace = scenario.strategy.pace
         apart_s = needs.apart_s * _faster(scenario.cluster, draw) + (pace.dispatch_s + pace.latency_s)
         if draw.workload.measured_with == "servers":  # a pull and a push are in the time that was measured
             apart_s = 0.0
-        yield _compute_s(scenario, draw, window, groups, apart_s)
-        yield from _needed_s(scenario, draw, window, needs)
+        yield _compute_s(scenario, draw, whole, groups, apart_s)
+        yield from _needed_s(scenario, draw, whole, needs)
     else:
         reduce_s, hidden = _reduce_s(scenario, draw)
-        yield _compute_s(scenario, draw, window, groups, 0.0 if hidden else reduce_s)
-        yield window.whole // replicas // scenario.strategy.pace.every * reduce_s
+        yield _compute_s(scenario, draw, whole, groups, 0.0 if hidden else reduce_s)
+        yield whole // replicas // scenario.strategy.pace.every * reduce_s
 
 
 def _ahead(scenario: Scenario) -> int:
@@ -285,8 +268,8 @@ def _input_s(scenario: Scenario, draw: _Draw, batches: int) -> float:
     return float(prepared.alone_s.min()) * least_mean(jitter_bounds(scenario.input.jitter), batches)
 
 
-def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], alone_s: float) -> float:
-    """Of the devices; ``alone_s`` is what each step takes besides, while its device waits."""
+def _compute_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group, ...], alone_s: float) -> float:
+    """Seconds of the devices; ``alone_s`` is what each step takes besides, while its device waits."""
     load, cluster, replicas = draw.workload, draw.cluster, scenario.replicas
     own_device = cluster.replicas_per_device == 1
     fastest, slowest = draw.slowness(scenario)
@@ -295,8 +278,8 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
         step_s += load.apply_s
     besides_s = alone_s if own_device else 0.0
     devices = -(-replicas // cluster.replicas_per_device)
-    if window.together:
-        steps = window.whole / replicas
+    if scenario.strategy.pace.together:
+        steps = whole / replicas
         each = [step_s * fastest / group.speed * least_mean(group.limits, steps * group.replicas) for group in groups]
         if own_device:
             # whichever group the slowest process is in, all wait for it
@@ -309,19 +292,19 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
         limits = worst_of(group.limits for group in groups)
         fastest_s = step_s * fastest / max(group.speed for group in groups)
         begun = replicas * (limits.most if limits.variance or limits.most > 1 else 0.0)
-        compute_s = fastest_s * max(window.whole * least_mean(limits, window.whole) - begun, 0.0) / devices
+        compute_s = fastest_s * max(whole * least_mean(limits, whole) - begun, 0.0) / devices
     if cluster.device_sharing == "concurrent":
         # together they compute at most as fast as the device allows, and no faster than each alone
         compute_s *= max(1.0 / cluster.pace_together(load.busy_share(scenario.batch)), devices / replicas)
     on_cores_s = compute_s * devices / cluster.shared_cores if cluster.shared_cores is not None and cluster.device_is_host else 0.0
-    return float(max(compute_s + window.whole / replicas * besides_s, on_cores_s))
+    return float(max(compute_s + whole / replicas * besides_s, on_cores_s))
 
 
-def _needed_s(scenario: Scenario, draw: _Draw, window: _Window, needs: Needs) -> Iterator[float]:
-    """Of links, servers, their hosts, and the coordinator."""
-    pace, cluster, steps = scenario.strategy.pace, scenario.cluster, window.whole / scenario.replicas
+def _needed_s(scenario: Scenario, draw: _Draw, whole: int, needs: Needs) -> Iterator[float]:
+    """Seconds of links, servers, their hosts, and the coordinator."""
+    pace, cluster, steps = scenario.strategy.pace, scenario.cluster, whole / scenario.replicas
     if pace.coordinated:
-        yield window.whole * pace.dispatch_s
+        yield whole * pace.dispatch_s
     for links in (needs.shared, needs.own):
         yield steps * links.seconds * min((_slower_link(kind, cluster, draw) for kind in links.kinds), default=1.0)
     yield steps * needs.server_s * _shorter_service(scenario.workload.server, draw.workload.server)
@@ -331,7 +314,7 @@ def _needed_s(scenario: Scenario, draw: _Draw, window: _Window, needs: Needs) ->
 
 
 def _slower_link(kind: PortKind, expected: Cluster, draw: _Draw) -> float:
-    """What bytes take on a link at the rate that was drawn, over what was expected, at least."""
+    """Ratio of the time of bytes on a link at the drawn rate to the expected one, at least."""
     now, before = (_bytes_per_s(kind, cluster) for cluster in (draw.cluster, expected))
     own = any(kind.inter_node is not None for kind in expected.node_classes)  # which nothing is drawn for
     return min(before / now, 1.0 if own else math.inf) if now else _faster(expected, draw)
@@ -345,7 +328,7 @@ def _bytes_per_s(kind: PortKind, cluster: Cluster) -> float:
 
 
 def _shorter_service(expected: ServerCost, drawn: ServerCost) -> float:
-    """What a service takes with the times that were drawn, over what was expected, at least."""
+    """Ratio of the time of a service with the drawn times to the expected one, at least."""
     pairs = (expected.base_s, drawn.base_s), (expected.per_byte_s, drawn.per_byte_s)
     return min((now / before for before, now in pairs if before), default=1.0)
 
@@ -455,7 +438,7 @@ def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) ->
 
 
 def _shorter(expected: Affine, drawn: Affine, samples: float) -> float:
-    """What a layer's pass takes with the times that were drawn, over what was expected, at least: of the device's work, or the host's."""
+    """Ratio of a layer's pass with the drawn times to the expected one, at least: of the device's work, or the host's."""
     work_s = expected.base_s + expected.per_sample_s * samples
     ratios = [(drawn.base_s + drawn.per_sample_s * samples) / work_s] if work_s else []
     ratios += [drawn.least_s / expected.least_s] if expected.least_s else []
@@ -463,7 +446,7 @@ def _shorter(expected: Affine, drawn: Affine, samples: float) -> float:
 
 
 def _faster(expected: Cluster, draw: _Draw) -> float:
-    """What a message takes with the links that were drawn, over what was expected, at least.
+    """Ratio of a message's time on the drawn links to the expected one, at least.
 
     Its time grows with latencies and costs, and falls with bandwidths: with the most
     favourable change of any of them in all of them, it changes by as much.
@@ -538,7 +521,7 @@ def worst_of(several: Iterable[JitterBounds]) -> JitterBounds:
 
 
 def least_mean(limits: JitterBounds, count: float) -> float:
-    """What the mean of ``count`` factors is not below, but for a chance of e^-40.
+    """Bound the mean of ``count`` factors from below, but for a chance of e^-40.
 
     The positive root e of count e^2 = 2 L (v + e b / 3), from 1, with L = 40, variance v and
     b = 1 - least: Bernstein's inequality, in the form that holds at any time of a running

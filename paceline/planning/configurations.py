@@ -91,7 +91,7 @@ class Configuration:
 
     @property
     def scenario(self) -> Scenario:
-        """What it stands for, as it was asked for."""
+        """Scenario that it stands for, as it was asked for."""
         return self.line.candidates[self.workers].given
 
     @property
@@ -110,13 +110,19 @@ class Configuration:
         return self.scenario.batch * self.scenario.replicas
 
     @property
-    def result(self) -> Result | None:
-        """Its result, where it was simulated and did not fail."""
-        return self.outcome if isinstance(self.outcome, Result) else None
+    def simulated(self) -> bool:
+        """Return whether it has a result: it was simulated, and did not fail."""
+        return isinstance(self.outcome, Result)
+
+    @property
+    def result(self) -> Result:
+        """Its result, where it has one."""
+        assert isinstance(self.outcome, Result)
+        return self.outcome
 
     @property
     def failed(self) -> Failed | None:
-        """Why it has none, where its simulation failed."""
+        """Reason why it has none, where its simulation failed."""
         return self.outcome.failed if isinstance(self.outcome, Failure) else None
 
     # -- before it is simulated --------------------------------------------------------
@@ -128,19 +134,19 @@ class Configuration:
 
     @property
     def reachable(self) -> bool:
-        """Whether its bound leaves room for the goal."""
+        """Return whether its bound leaves room for the goal."""
         return self.ceiling >= self.needed * (1 - 1e-9)
 
     @property
     def hope(self) -> float:
-        """What :attr:`value` is at least; of nodes that are taken away, while others go on, that is not known."""
+        """Least that :attr:`value` can be; of nodes that are taken away, while others go on, that is not known."""
         if self.goal.prefer == "cheapest" and _goes_on_without(self.scenario):
             return 0.0
         return self._value(self.least_sample_s)
 
     @property
     def expected(self) -> float:
-        """What :attr:`value` may be; infinite where the goal does not seem to be reached."""
+        """Likely :attr:`value`; infinite where the goal does not seem to be reached."""
         return self._value(1 / self.guess) if self.guess >= self.needed else math.inf
 
     def _value(self, sample_s: float) -> float:
@@ -160,43 +166,40 @@ class Configuration:
     @property
     def confidence(self) -> float:
         """Predicted share of real runs that reach the goal; none where it was not simulated."""
-        result, goal = self.result, self.goal
-        if result is None:
+        if not self.simulated:
             return 0.0
+        result, goal = self.result, self.goal
         return confidence_of(rates_of(result, goal), self.needed, model_error(result, goal), shares_of(result, goal))
 
     @property
     def meets(self) -> bool:
-        """Whether it reaches the goal as surely as was asked for."""
-        return self.result is not None and self.confidence >= self.goal.confidence - 1e-12
+        """Return whether it reaches the goal as surely as was asked for."""
+        return self.simulated and self.confidence >= self.goal.confidence - 1e-12
 
     @property
     def value(self) -> float:
-        """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
-        result = self.result
-        if result is None:
+        """Figure that is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
+        if not self.simulated:
             return math.inf
-        if self.goal.prefer == "cheapest" and (cost := cost_of(result, self.goal)) is not None:
+        if self.goal.prefer == "cheapest" and (cost := cost_of(self.result, self.goal)) is not None:
             return cost.mean
         return self._value(self.sample_s)
 
     @property
     def sample_s(self) -> float:
         """Seconds a sample takes, simulated."""
-        assert self.result is not None
         return sample_s_of(self.result, self.goal)
 
     @property
     def reached(self) -> float:
         """Samples/s that are reached with the confidence asked for."""
         result, goal = self.result, self.goal
-        assert result is not None
         return reached_with(goal.confidence, rates_of(result, goal), model_error(result, goal), shares_of(result, goal))
 
     @property
     def margin(self) -> float:
-        """What is reached over what is needed; at least 1 where the goal is met."""
-        return -1.0 if self.result is None else self.reached / self.needed
+        """Ratio of what is reached to what is needed; at least 1 where the goal is met."""
+        return self.reached / self.needed if self.simulated else -1.0
 
     @property
     def rank(self) -> tuple[float | str | int, ...]:
@@ -206,7 +209,6 @@ class Configuration:
         first whose kind was compared with real runs, and whose replicas stay alike.
         """
         result, prefer, scenario = self.result, self.goal.prefer, self.scenario
-        assert result is not None
         price = math.inf if self.usd_per_hour is None else self.usd_per_hour
         prices = (price,) if prefer != "cheapest" else ()
         nodes = scenario.nodes_needed if prefer == "fewest-devices" else 0
@@ -239,7 +241,7 @@ def configurations_of(line: Line, goal: Goal) -> list[Configuration]:
 
 
 def _lifted(scenario: Scenario, goal: Goal) -> float:
-    """What a discrepancy can bring at most beyond as many replications as the confidence asks for.
+    """Factor that a discrepancy can bring at most beyond as many replications as the confidence asks for.
 
     Nothing from a confidence of one half on: then it takes away. Below, a run may come out
     faster than the model has it, by no more than its compute and communication may both be.
@@ -253,7 +255,7 @@ def _lifted(scenario: Scenario, goal: Goal) -> float:
 
 
 def _goes_on_without(scenario: Scenario) -> bool:
-    """Whether a training at a spot price goes on while nodes are away, which are then not paid for."""
+    """Return whether a training at a spot price goes on while nodes are away, which are then not paid for."""
     price, faults = scenario.cluster.price, scenario.faults
     if price is None or price.preemption is None or faults is None:
         return False
@@ -262,7 +264,7 @@ def _goes_on_without(scenario: Scenario) -> bool:
 
 def ranked(rows: Iterable[Configuration]) -> tuple[list[Configuration], list[Configuration]]:
     """Those that meet the goal, best first, and those that were simulated and do not, nearest first."""
-    judged = [(row, row.meets) for row in rows if row.result is not None]
+    judged = [(row, row.meets) for row in rows if row.simulated]
     meeting = sorted((row for row, meets in judged if meets), key=lambda row: row.rank)
     missing = sorted((row for row, meets in judged if not meets), key=lambda row: row.nearness)
     return meeting, missing
@@ -272,7 +274,7 @@ def ranked(rows: Iterable[Configuration]) -> tuple[list[Configuration], list[Con
 
 
 def behind(other: Configuration, best: Configuration) -> str:
-    """How far a configuration is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
+    """Say how far a configuration is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
 
     Where the fastest is preferred, that is throughput: ``49% lower throughput``.
     """
@@ -283,7 +285,7 @@ def behind(other: Configuration, best: Configuration) -> str:
     if prefer == "fastest":
         if abs(times - 1) < _NEXT_TO_NOTHING:
             return "just as fast"
-        whole = other.result is not None and job_of(other.result, other.goal) is not None
+        whole = job_of(other.result, other.goal) is not None
         return throughput_apart(1 / times) + (" over the whole job" if whole else "")
     more, less, many, same = _WORDS[prefer]
     if times >= _SEVERAL_TIMES:
@@ -300,13 +302,13 @@ _WORDS = {
 
 
 def paired(best: Configuration, other: Configuration) -> Paired | None:
-    """In how many runs the best is better than another, run by run with the same random streams.
+    """Count the runs in which the best is better than another, run by run with the same random streams.
 
     Nothing where both do not have the same runs, or where that is no matter of chance: the
     price of an hour, or the number of devices, decides between them.
     """
     ours, theirs, goal = best.result, other.result, best.goal
-    if ours is None or theirs is None or best is other or not share_draws(ours, theirs):
+    if best is other or not share_draws(ours, theirs):
         return None
     rates = rates_of(ours, goal), rates_of(theirs, goal)
     if goal.prefer == "cheapest" and goal.samples is not None:
@@ -322,9 +324,8 @@ def paired(best: Configuration, other: Configuration) -> Paired | None:
 
 
 def _usd_of_times(row: Configuration, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What trainings of such times cost, as they are billed; in the mean :func:`~paceline.planning.goal.cost_of`."""
+    """Costs of trainings of such times, as they are billed; in the mean :func:`~paceline.planning.goal.cost_of`."""
     scenario, result, often = row.scenario, row.result, row.goal.trainings_per_month
-    assert result is not None
     time_s, job = time_of(result, row.goal), job_of(result, row.goal)
     if often is not None and time_s is not None and is_paid_in_advance(scenario):
         running = running_usd_per_hour(scenario) or 0.0
@@ -340,42 +341,36 @@ def _usd_of_times(row: Configuration, times_s: NDArray[np.float64]) -> NDArray[n
 
 
 def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
-    """What is at stake with each of several configurations; nothing where what is preferred is no matter of chance.
+    """Weigh what is at stake with each of several configurations; nothing where what is preferred is no matter of chance.
 
     Those that have no price are left out where cost is preferred.
     """
-    if not rows:
-        return {}
     goal = rows[0].goal
     by_cost = goal.prefer == "cheapest" and goal.samples is not None
-    compared = [(row, row.result) for row in rows if row.result is not None and (row.usd_per_hour or not by_cost)]
+    compared = [row for row in rows if row.usd_per_hour or not by_cost]
     if len(compared) < 2 or not (by_cost or goal.prefer == "fastest"):
         return {}
-    results = [result for _, result in compared]
-    each = [rates_of(result, goal) for result in results]
-    steps = []
-    for result, own in zip(results, each, strict=True):
-        job = job_of(result, goal)
-        steps.append([1.0] * len(own) if job is None else step_shares(job, len(own)))
-    values = drawn_rates(results, each, steps)
+    each = [rates_of(row.result, goal) for row in compared]
+    jobs = [job_of(row.result, goal) for row in compared]
+    steps = [[1.0] * len(own) if job is None else step_shares(job, len(own)) for job, own in zip(jobs, each, strict=True)]
+    values = drawn_rates([row.result for row in compared], each, steps)
     unit: Literal["usd", "s", "samples/s"] = "usd" if by_cost else "samples/s" if goal.samples is None else "s"
     if goal.samples is not None:
         values = goal.samples / values
     if by_cost:
-        values = np.array([_usd_of_times(row, times_s) for (row, _), times_s in zip(compared, values, strict=True)])
+        values = np.array([_usd_of_times(row, times_s) for row, times_s in zip(compared, values, strict=True)])
     runs = min(map(len, each))
     return {
         row: Decision(
             best=stake.best, runs=runs, among=len(compared), regret=stake.regret, unit=unit,
             regret_share=stake.share, regret_where_not_best=stake.where_not_best,
         )
-        for (row, _), stake in zip(compared, stakes(values, runs, most=goal.samples is None), strict=True)
+        for row, stake in zip(compared, stakes(values, runs, most=goal.samples is None), strict=True)
     }  # fmt: skip
 
 
 def candidate_of(row: Configuration, answer: Configuration | None, decision: Decision | None = None) -> Candidate:
-    """What is said of a configuration, beside the answer; where nothing reaches the goal there is none to be compared with."""
-    assert row.result is not None
+    """Describe a configuration beside the answer; where nothing reaches the goal there is none to be compared with."""
     result, goal, placement = _as_used(row.result, row.goal), row.goal, placement_of(row.scenario)
     return Candidate(
         name=row.title,
@@ -404,6 +399,6 @@ def _as_used(result: Result, goal: Goal) -> Result:
     if time_s is None or often is None or not is_paid_in_advance(result.scenario):
         return result
     job, cost = result.job, cost_of(result, goal)
-    priced = job.model_copy(update={"cost_usd": cost}) if job is not None else None
+    priced = job.replaced({"cost_usd": cost}) if job is not None else None
     scenario = with_trainings(result.scenario, time_s.mean, often)
-    return result.model_copy(update={"scenario": scenario, "scenario_hash": scenario.hash, "job": priced})
+    return result.replaced({"scenario": scenario, "scenario_hash": scenario.hash, "job": priced})

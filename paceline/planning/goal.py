@@ -41,7 +41,7 @@ Prefer = Literal["cheapest", "fastest", "fewest-devices"]
 
 
 class Goal(Spec):
-    """What the training must reach, and what is preferred among all that do."""
+    """Goal of a training, and what is preferred among all that reach it."""
 
     target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
     samples: float | None = Field(default=None, gt=0, description="of the whole training; None where the goal is a rate")
@@ -223,7 +223,7 @@ def required_rate(goal: Goal, usd_per_hour: float | None, committed_usd: float |
 
 
 def enough_of(replications: int, confidence: float) -> int:
-    """How many replications must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
+    """Number of replications that must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
@@ -283,7 +283,7 @@ def _confidence_of_jobs(rates: Sequence[float], needed: float, relative_error: R
 
 
 def _chance(rate: float, share: float, needed: float, relative_error: RelativeError) -> float:
-    """That a job of this rate reaches what is needed, whose steps take so much of its time and may be slower or faster."""
+    """Chance that a job of this rate reaches what is needed, whose steps take so much of its time and may be slower or faster."""
     left = rate / (needed * (1 - _ROUNDING)) - (1 - share) if needed > 0 else math.inf
     if left <= 0 or not share:
         return float(left > 0)
@@ -315,7 +315,7 @@ def _left(whole: float, part: float) -> float:
 
 
 def reached_by(rates: Sequence[float], needed: float) -> int:
-    """How many replications reach a throughput."""
+    """Count the replications that reach a throughput."""
     return sum(rate >= needed * (1 - _ROUNDING) for rate in rates)
 
 
@@ -333,7 +333,7 @@ def replications_for(confidence: float) -> int:
 
 
 class Length(NamedTuple):
-    """How long a training is, of the goal and of the configurations alike.
+    """Length of a training, of the goal and of the configurations alike.
 
     Attributes
     ----------
@@ -419,7 +419,7 @@ def _number(value: object) -> float | None:
 
 
 def _has_overheads(scenario: Source, settings: Iterable[tuple[str, Any]]) -> bool:
-    """Whether a job of a scenario without ``[job]`` takes longer than its steps: something was measured, or a pipeline fills its cache."""
+    """Return whether a job takes longer than its steps without ``[job]``: something was measured, or a pipeline fills its cache."""
     loaded = load_scenario(scenario, settings)
     return loaded.workload.overheads is not None or loaded.input is not None
 
@@ -449,7 +449,7 @@ def model_error(result: Result, goal: Goal) -> RelativeError:
 
 
 def shares_of(result: Result, goal: Goal) -> tuple[float, ...]:
-    """Of the time of each replication that steps have, where faults make them differ; else none."""
+    """Shares of the time of each replication that steps have, where faults make them differ; else none."""
     job = job_of(result, goal)
     return () if job is None else job.steps_share_of_each_replication
 
@@ -468,7 +468,7 @@ def time_of(result: Result, goal: Goal) -> Estimate | None:
 
 
 def sets_of(result: Result, goal: Goal) -> int:
-    """How many times its nodes the goal's trainings of a month take; 1 where it does not count them."""
+    """Sets of its nodes that the goal's trainings of a month take; 1 where it does not count them."""
     time_s = time_of(result, goal)
     return 1 if time_s is None or goal.trainings_per_month is None else sets_of_nodes(goal.trainings_per_month * time_s.mean / _HOUR_S)
 

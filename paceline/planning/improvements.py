@@ -1,14 +1,12 @@
 """Simulates single changes to a configuration (twice the network, half the batch, ...): what each gains or loses, or why it is not known.
 
-What can be changed is a ``_Lever``; its scenario is made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
+A change is a :class:`Variation`; its scenarios are made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
 what-ifs (:mod:`paceline.reporting.simulated`) also the opposites.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -48,29 +46,33 @@ from simulator.spec.paying import Upgrade, sets_of_nodes
 # -- what can be changed ---------------------------------------------------------------------
 
 
-class _Lever(NamedTuple):
-    """One thing that is made twice as good, or half as good.
+class Variation(NamedTuple):
+    """One change: what it is of, what it is called, how it is worded, and the scenarios that stand for it.
 
-    Attributes
-    ----------
-    what
-        The thing, such as ``network``: a row of what changes do, for better and for worse.
-    name, text
-        The change in few words, and in more.
-    made
-        Makes the scenario with it.
-    idle
-        Why nothing is to be gained from it, as a sentence without its end; empty where something may be.
+    ``what`` is the thing that it makes better or worse, such as ``network``. ``scenarios`` are one, or
+    where it is a range its pessimistic, middle and optimistic end, or with ``choice`` several of
+    which the fastest counts; none where it is not known, for the reason that ``text`` gives. An ``upgrade`` has a price.
     """
 
     what: str
     name: str
     text: str
-    made: Callable[[], Scenario]
-    idle: str = ""
+    scenarios: tuple[Scenario, ...] = ()
+    choice: bool = False
+    upgrade: Upgrade | None = None
 
 
-def _levers(scenario: Scenario, *, better: bool) -> Iterator[_Lever]:
+def _tried(what: str, name: str, text: str, change: Callable[[], Scenario], idle: str = "") -> Variation:
+    """Return a change, unless a rule forbids it or, as ``idle`` says, nothing is to be gained from it."""
+    if idle:
+        return Variation(what, name, f"nothing to gain: {idle}")
+    try:
+        return Variation(what, name, text, (change(),))
+    except ScenarioError as error:
+        return Variation(what, name, f"not possible: {error.reasons[0]}")
+
+
+def _variations(scenario: Scenario, *, better: bool) -> Iterator[Variation]:
     """Everything that is changed for better and for worse alike, but for what goes without saying: links that it does not use."""
     cluster, load, sending = scenario.cluster, scenario.workload, scenario.strategy.sending(scenario)
     between, inside, host, latency_s = cluster.inter_node, cluster.intra_node, cluster.host_link, cluster.inter_node.latency_s
@@ -83,87 +85,60 @@ def _levers(scenario: Scenario, *, better: bool) -> Iterator[_Lever]:
     cap = cluster.transport.flow_cap_bytes_per_s if better else None
     text = f"links between nodes from {rates(between)}"
     text += f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
-    idle = "" if several else "nothing to gain: everything is on one node"
-    yield _Lever("network", f"{twice} network", text, lambda: with_network(scenario, factor), idle)
+    idle = "" if several else "everything is on one node"
+    yield _tried("network", f"{twice} network", text, lambda: with_network(scenario, factor), idle)
     if several:
         text = f"latency between nodes from {written(latency_s, 'setting_s')} to {written(latency_s / factor, 'setting_s')}"
-        idle = "" if latency_s > 0 else "nothing to gain: the cluster's latency between nodes is 0"
-        yield _Lever("latency", "half latency" if better else "2x latency", text, lambda: with_latency(scenario, 1 / factor), idle)
+        idle = "" if latency_s > 0 else "the cluster's latency between nodes is 0"
+        yield _tried("latency", "half latency" if better else "2x latency", text, lambda: with_latency(scenario, 1 / factor), idle)
     if sending.inside_nodes and not scenario.servers:
         text = f"links inside a node from {rates(inside)}"
-        yield _Lever("links in a node", f"{twice} links in a node", text, lambda: with_inner_links(scenario, factor))
+        yield _tried("links in a node", f"{twice} links in a node", text, lambda: with_inner_links(scenario, factor))
     if sending.through_host and host is not None:
         text = f"links between device and host from {rates(host)}"
-        yield _Lever("host link", f"{twice} host link", text, lambda: with_host_link(scenario, factor))
+        yield _tried("host link", f"{twice} host link", text, lambda: with_host_link(scenario, factor))
+    if better and (fused := with_buckets(scenario)):
+        yield Variation("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
     text = "devices compute twice as fast" if better else "devices take twice as long"
     text += f"; hosts, servers and links stay as they are{', and so does the price' if better else ''}"
-    yield _Lever("device", f"{twice} device", text, lambda: with_compute(scenario, 1 / factor))
+    yield _tried("device", f"{twice} device", text, lambda: with_compute(scenario, 1 / factor))
     servers = scenario.servers
     text = f"{servers} to {servers + 1 if better else servers - 1} parameter servers"
     if better:
         text += " on a node of its own" if scenario.layout.server_nodes else ""
-        idle = "" if servers else "nothing to gain: this strategy has no parameter servers"
-        yield _Lever("server", "one more PS", text, lambda: with_one_more_server(scenario), idle)
+        idle = "" if servers else "this strategy has no parameter servers"
+        more = _tried("server", "one more PS", text, lambda: with_one_more_server(scenario), idle)
+        beyond = [nodes_beyond(made.nodes_needed, scenario) for made in more.scenarios]
+        yield more._replace(text=", ".join(filter(None, (more.text, *beyond))))
     elif servers > 1:
-        yield _Lever("server", "one PS fewer", text, lambda: changed(scenario, strategy=scenario.strategy.with_servers(servers - 1)))
+        yield _tried("server", "one PS fewer", text, lambda: changed(scenario, strategy=scenario.strategy.with_servers(servers - 1)))
     whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
     assert size is not None, "a scenario has one of the two"
     text = f"batch {whose} from {size:,} to {2 * size if better else size // 2:,} samples"
     if better:
         text += "; what that does to convergence is not predicted"
-        yield _Lever("batch", LARGER_BATCH, text, lambda: with_batch(scenario, 2))
+        larger = Variation("batch", LARGER_BATCH, text)  # of a model that is cut taken in whichever way is best
+        yield larger if scenario.strategy.cuts_batches else _tried(*larger[:3], lambda: with_batch(scenario, 2))
     elif scenario.batch % 2 == 0:
-        yield _Lever("batch", "half batch", text, lambda: _with_half_batch(scenario))
+        yield _tried("batch", "half batch", text, lambda: _with_half_batch(scenario))
 
 
 def _with_half_batch(scenario: Scenario) -> Scenario:
     load = scenario.workload
     if load.global_batch is None:
-        return changed(scenario, workload=load.model_copy(update={"batch_per_replica": scenario.batch // 2}))
-    half = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch // 2})
-    return changed(scenario, workload=half)
+        return changed(scenario, workload=load.replaced({"batch_per_replica": scenario.batch // 2}))
+    return changed(scenario, workload=load.timed_at(load.global_batch).replaced({"global_batch": load.global_batch // 2}))
 
 
-class Worse(NamedTuple):
-    """A change for the worse: of what (such as ``network``), in few words and in more, and the configuration with it."""
-
-    what: str
-    name: str
-    text: str
-    scenario: Scenario
-
-
-def worsened(scenario: Scenario) -> tuple[Worse, ...]:
+def worsened(scenario: Scenario) -> tuple[Variation, ...]:
     """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
 
     They undo what :func:`improvements` does; one that breaks a rule of scenarios is left out.
     """
-    changes = []
-    for lever in _levers(scenario, better=False):
-        if not lever.idle:
-            with suppress(ScenarioError):
-                changes.append(Worse(lever.what, lever.name, lever.text, lever.made()))
-    return tuple(changes)
+    return tuple(change for change in _variations(scenario, better=False) if change.scenarios)
 
 
 # -- improvements ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Change:
-    """One change: what it is of, what it is called, how it is worded, and the scenarios that stand for it.
-
-    ``what`` is the thing that it makes better, such as ``network``. ``scenarios`` are one, or
-    where it is a range its pessimistic, middle and optimistic end, or with ``choice`` several of
-    which the fastest counts; none where it is not known, for the reason that ``text`` gives. An ``upgrade`` has a price.
-    """
-
-    what: str
-    name: str
-    text: str
-    scenarios: tuple[Scenario, ...] = ()
-    choice: bool = False
-    upgrade: Upgrade | None = None
 
 
 def improvements(
@@ -229,7 +204,7 @@ def improved(
     return tuple(sorted(improvements, key=lambda pair: -pair[1].gain if pair[1].gain is not None else float("inf")))
 
 
-def _chosen(change: _Change, fastest: Result, before: Scenario) -> _Change:
+def _chosen(change: Variation, fastest: Result, before: Scenario) -> Variation:
     """A change with what was chosen in its words."""
     strategy, own = fastest.scenario.strategy, before.strategy
     texts = [change.text]
@@ -237,10 +212,10 @@ def _chosen(change: _Change, fastest: Result, before: Scenario) -> _Change:
         texts.append(f"{fused} in place of {bucket_in_words(before)}")
     if strategy.in_words != own.in_words:
         texts.append(f"cut anew: {strategy.in_words} in place of {own.in_words}")
-    return replace(change, text="; ".join(texts))
+    return change._replace(text="; ".join(texts))
 
 
-def _improvement(change: _Change, results: list[Result], base: Result, goal: Goal | None) -> Improvement:
+def _improvement(change: Variation, results: list[Result], base: Result, goal: Goal | None) -> Improvement:
     middle = results[len(results) // 2]
     placement = placement_of(middle.scenario)
     rates = [result.throughput_samples_per_s for result in results]
@@ -277,27 +252,19 @@ def _of_job(results: list[Result], goal: Goal | None) -> Estimate | None:
     return Estimate(mean=rates[len(rates) // 2].mean, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates))
 
 
-def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change]:
-    for lever in _levers(scenario, better=True):
-        if lever.what == "device" and (fused := with_buckets(scenario)):
-            yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
-        if lever.what == "batch" and scenario.strategy.cuts_batches:
-            yield _larger_batch(lever, scenario, beside)
-        elif lever.idle:
-            yield _Change(lever.what, lever.name, lever.idle)
-        else:
-            change = _tried(lever.what, lever.name, lever.text, lever.made)
-            beyond = [nodes_beyond(made.nodes_needed, scenario) for made in change.scenarios if lever.what == "server"]
-            yield replace(change, text=", ".join(filter(None, (change.text, *beyond))))
+def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[Variation]:
+    for change in _variations(scenario, better=True):
+        cut = change.what == "batch" and scenario.strategy.cuts_batches
+        yield _larger_batch(change, scenario, beside) if cut else change
     yield _mixed_precision(scenario)
     yield from _input(scenario)
     for upgrade in scenario.cluster.upgrades:
         change = _tried(upgrade.name, upgrade.name, _upgrade_said(upgrade), partial(upgraded, scenario, upgrade))
-        yield replace(change, upgrade=upgrade)
+        yield change._replace(upgrade=upgrade)
 
 
-def _input(scenario: Scenario) -> Iterator[_Change]:
-    """What a pipeline can be told, where there is one."""
+def _input(scenario: Scenario) -> Iterator[Variation]:
+    """Changes of the input pipeline, where there is one."""
     pipeline = scenario.input
     if pipeline is None:
         return
@@ -348,7 +315,7 @@ def _upgrade_said(upgrade: Upgrade) -> str:
 
 
 def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Result, goal: Goal | None, use: Use) -> Improvement:
-    """With what an upgrade costs, and after how many months it has saved that.
+    """Add what an upgrade costs, and after how many months it has saved that.
 
     Of trainings that are counted by the month it saves what their bill falls by: of nodes that are paid for in advance only what their
     hours in use cost, and sets of nodes that are no longer needed. Else the same work takes 1 - 1/g of its hours less with g times the
@@ -361,7 +328,7 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
     usd = upgrade.usd_per_node * nodes * sets_of_nodes(hours)
     if hourly is None:
         text = f"{better.text}; {format_usd(usd)} in all; what it saves is not known without a price of the nodes"
-        return better.model_copy(update={"usd": usd, "text": text})
+        return better.replaced({"usd": usd, "text": text})
 
     def saved_usd(gain: float) -> float:
         """A month, where it brings so many times the throughput."""
@@ -385,7 +352,7 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
     elif latest is None:
         text += "; nodes paid for in advance cost no less when they stand idle, unless other work fills the hours saved"
     update = {"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{better.text}; {text}"}
-    return better.model_copy(update=update)
+    return better.replaced(update)
 
 
 _YEARS = 10.0
@@ -398,17 +365,9 @@ def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
     return compare(result, base, whole_jobs=whole_jobs).ratio
 
 
-def _tried(what: str, name: str, text: str, change: Callable[[], Scenario]) -> _Change:
-    """A change, unless a rule forbids it."""
-    try:
-        return _Change(what, name, text, (change(),))
-    except ScenarioError as error:
-        return _Change(what, name, f"not possible: {error.reasons[0]}")
-
-
-def _larger_batch(lever: _Lever, scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
-    """Of a model that is cut: in whichever way the larger batch is best taken."""
-    fitting = []
+def _larger_batch(change: Variation, scenario: Scenario, beside: Sequence[Scenario]) -> Variation:
+    """Take a larger batch of a model that is cut, in whichever way is best."""
+    fitting: list[Scenario] = []
     for cut in (scenario, *beside):
         for pieces in (1, 2):  # micro-batches twice as large, or twice as many
             try:
@@ -416,24 +375,24 @@ def _larger_batch(lever: _Lever, scenario: Scenario, beside: Sequence[Scenario])
             except ScenarioError:
                 continue
             fitting += [larger] if does_not_fit(resolve(larger)) is None else []
-    text = lever.text if fitting else f"not possible: {lever.text}, which does not fit into memory"
-    return _Change(lever.what, lever.name, text, tuple(fitting), choice=True)
+    text = change.text if fitting else f"not possible: {change.text}, which does not fit into memory"
+    return change._replace(text=text, scenarios=tuple(fitting), choice=True)
 
 
-def _mixed_precision(scenario: Scenario) -> _Change:
+def _mixed_precision(scenario: Scenario) -> Variation:
     load, name = scenario.workload, "mixed precision"
     if load.precision != "float32":
         known = "computed for" if load.is_computed else "measured in"
-        return _Change(name, name, f"nothing to gain: the workload was {known} {load.precision}")
+        return Variation(name, name, f"nothing to gain: the workload was {known} {load.precision}")
     device = scenario.cluster.device or load.device
     gain = precision_gain(device, load.model or None) if device else None
     if gain is None:
         where = f"on {device}" if device else "can be looked up, since neither cluster nor workload names a device"
-        return _Change(
+        return Variation(
             name, name, f"not known: no published pair of float32 and mixed precision {where}; measure it with `paceline calibrate`"
         )
     low, middle, high, sources = gain
     pairs = f"{len(sources)} published pairs, such as {sources[0]}" if len(sources) > 1 else "; ".join(sources)
     faster = f"{format_number(low, 2)} to {format_number(high, 2)} times as fast"
     text = f"devices compute {faster} ({pairs}); gradients stay float32, so as many bytes travel as before"
-    return _Change(name, name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))
+    return Variation(name, name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,12 +138,13 @@ def plan(
             texts = " / ".join(dict.fromkeys(failure.text for failure in failures))
             raise SimulationError(f"none of the configurations could be simulated: {texts}")
         chosen = [*meeting, *missing][0]
-        assert chosen.result is not None
         workers = count_workers(chosen.scenario, max(chosen.line.candidates), simulations, goal)
-        most = _most_that_pay(search.rows, chosen, paying_workers(workers), simulations)
-        for row in search.rows:
-            if row.result is not None and row not in meeting and row not in missing:  # it was simulated for that
-                (meeting if row.meets else missing).append(row)
+        pays_until = paying_workers(workers)
+        most = next((row for row in search.rows if row.line is chosen.line and row.workers == pays_until), chosen)
+        if most.outcome is None:
+            (most.outcome,) = simulations([most.scenario])
+            if most.simulated:
+                (meeting if most.meets else missing).append(most)
         ordered = [*meeting, *missing]
         servers = count_servers(chosen.scenario, simulations)
         use = use_of(chosen.scenario, goal)
@@ -163,15 +164,15 @@ def plan(
         feasible=bool(meeting),
         chosen=candidates[chosen],
         why=why_this(meeting, missing),
-        fewest=None if fewest is None else candidates[fewest],
-        most=None if most is None else candidates[most],
+        fewest=fewest and candidates[fewest],
+        most=candidates[most] if most is not chosen and most.meets else None,
         runners_up=tuple(candidates[row] for row in others),
         pareto=_front(list(candidates.values())),
         candidates=tuple(candidates.values()),
         servers=servers,
         servers_enough=enough_servers(servers),
         workers=workers,
-        workers_pay_until=paying_workers(workers),
+        workers_pay_until=pays_until,
         improvements=better,
         payments=payments,
         break_even=break_even_of(payments, use),
@@ -179,10 +180,10 @@ def plan(
         discarded=discarded,
         passed_over=len(search.rows) - search.simulated - discarded,
         refused=groups.refused,
-        clusters=groups.clusters(space.clusters),
+        clusters=tuple(groups.clusters(space.clusters)),
         ways=of_ways,
         best_way=_best_way(of_ways, feasible=bool(meeting)),
-        strategies=groups.strategies(space.strategies),
+        strategies=tuple(groups.strategies(space.strategies)),
         for_each_cluster=for_each[0],
         for_each_strategy=for_each[1],
         for_each_way=for_each[2],
@@ -251,7 +252,6 @@ def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
             if belongs <= told:
                 continue
             told |= belongs
-        assert row.result is not None
         best = best_bucket(row.scenario, row.result, simulate)
         if best is not row.result:
             size, fused = best.scenario.strategy.bucket_bytes, dict[int, Asked]()
@@ -263,7 +263,7 @@ def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
 
 
 def _least_regret(meeting: Sequence[Configuration]) -> Configuration:
-    """Of the best of each line that one whose expected regret is least.
+    """Return, of the best of each line, the one whose expected regret is least.
 
     The mean over replications ranks by chance and draws alone. Where the model errs otherwise for one than for another, that can be another
     order than that of the draws of :func:`~paceline.planning.configurations.decisions`, which are what is said of the answer.
@@ -295,8 +295,8 @@ def _compared_with_real_runs(meeting: Sequence[Configuration]) -> Configuration:
 
     The error of a kind that never was is not known: it has to be better in its worst case than the other in its best.
     """
-    best, first = meeting[0], next((row for row in meeting if row.result is not None and not never_validated(row.result)), None)
-    if first is None or first.result is None or best.result is None or best.goal.prefer == "fewest-devices":
+    best, first = meeting[0], next((row for row in meeting if not never_validated(row.result)), None)
+    if first is None or best.goal.prefer == "fewest-devices":
         return best
     rate, other = best.result.throughput_samples_per_s, first.result.throughput_samples_per_s
     certain = best.value * rate.mean * other.high < first.value * other.mean * rate.low
@@ -323,20 +323,10 @@ def _other_ways(ordered: Sequence[Configuration], chosen: Configuration) -> list
 
 
 def _fewest_that_may_do(rows: Sequence[Configuration], chosen: Configuration) -> Configuration | None:
-    """Of what was simulated on fewer devices than the answer the fewest that are no worse than a near miss; None where none are."""
+    """Return the fewest devices, below the answer's, that were simulated and are no worse than a near miss; None: there are none."""
     least = _NEAR * chosen.goal.confidence
     enough = [row for row in rows if row.scenario.ranks < chosen.scenario.ranks and row.confidence >= least]
     return min(enough, key=lambda row: (row.scenario.ranks, -row.confidence, row.value), default=None)
-
-
-def _most_that_pay(rows: Sequence[Configuration], chosen: Configuration, until: int | None, simulate: Simulate) -> Configuration | None:
-    """The answer with as many workers as pay; None where these are its own, miss the goal or are none of the range."""
-    row = next((row for row in rows if row.line is chosen.line and row.workers == until), None)
-    if row is None or row is chosen:
-        return None
-    if row.outcome is None:
-        (row.outcome,) = simulate([row.scenario])
-    return row if row.meets else None
 
 
 def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -375,7 +365,7 @@ _IN_WORDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass
 class _Groups:
-    """What of a plan's table lies on one cluster, or is of one strategy or way of training, beside the answer.
+    """Parts of a plan's table by cluster, strategy or way of training, beside the answer.
 
     Attributes
     ----------
@@ -394,37 +384,28 @@ class _Groups:
     chosen: Configuration
     refused: tuple[Refused, ...]
 
-    def clusters(self, asked: Sequence[str]) -> tuple[ClusterAnswer, ...]:
+    def clusters(self, asked: Sequence[str]) -> Iterator[ClusterAnswer]:
         """One answer for each cluster that was asked for."""
-        answers = []
         for name in asked:
             own, met, missed, excluded = self._of("cluster", name)
-            best = next(iter([*met, *missed]), None)
-            near = _near_miss(met[0], missed) if met else None
+            best, near = next(iter([*met, *missed]), None), _near_miss(met[0], missed) if met else None
             texts = [self._standing(own, met, missed, excluded)]
-            if best is not None:
-                texts.append(purchase_in_words(self.candidates[best], best.goal))
-            if near is not None:
-                texts.append(near_miss_in_words(self.candidates[near], prefer=near.goal.prefer))
-            answers.append(
-                ClusterAnswer(
-                    cluster=name,
-                    price=(best or own[0]).scenario.cluster.price if own else None,
-                    best=None if best is None else self.candidates[best],
-                    near_miss=None if near is None else self.candidates[near],
-                    text="; ".join(filter(None, texts)),
-                )
+            texts += [purchase_in_words(self.candidates[best], best.goal)] if best is not None else []
+            texts += [near_miss_in_words(self.candidates[near], prefer=near.goal.prefer)] if near is not None else []
+            yield ClusterAnswer(
+                cluster=name,
+                price=(best or own[0]).scenario.cluster.price if own else None,
+                best=best and self.candidates[best],
+                near_miss=near and self.candidates[near],
+                text="; ".join(filter(None, texts)),
             )
-        return tuple(answers)
 
-    def strategies(self, asked: Sequence[str]) -> tuple[StrategyAnswer, ...]:
+    def strategies(self, asked: Sequence[str]) -> Iterator[StrategyAnswer]:
         """One answer for each strategy that was asked for, with why not; none where only one was."""
-        answers = []
         for name in asked if len(asked) > 1 else ():
             own, met, missed, excluded = self._of("asked", name)
             best = next((self.candidates[row] for row in (*met, *missed)), None)
-            answers.append(StrategyAnswer(strategy=name, best=best, text=self._standing(own, met, missed, excluded)))
-        return tuple(answers)
+            yield StrategyAnswer(strategy=name, best=best, text=self._standing(own, met, missed, excluded))
 
     def ways(self) -> tuple[WayAnswer, ...]:
         """One answer for each way of training that was tried, best first; none where only one was."""
@@ -460,20 +441,18 @@ class _Groups:
     def _standing(
         self, own: Sequence[Configuration], met: Sequence[Configuration], missed: Sequence[Configuration], excluded: Sequence[Refused]
     ) -> str:
-        """How the best of a group stands to the answer, or why it does not reach the goal."""
+        """Say how the best of a group stands to the answer, or why it does not reach the goal."""
         if met:
             return beside_the_answer(met[0], self.chosen, self.candidates[met[0]])
         return why_not(own, next(iter(missed), None), excluded)
 
     def _way_standing(self, best: Configuration) -> str:
-        """How the best of a way stands to the answer, with the throughput."""
+        """Say how the best of a way stands to the answer, with the throughput."""
         chosen = self.chosen
         if best is chosen:
             return "the answer" if best.meets else "the nearest"
         if not best.meets:
             return f"misses the goal: {format_throughput(best.margin * best.needed)} of {format_throughput(best.needed)} samples/s needed"
-        assert best.result is not None
-        assert chosen.result is not None
         rate = best.result.throughput_samples_per_s.mean / chosen.result.throughput_samples_per_s.mean
         change = f"{format_share(abs(rate - 1))} {'more' if rate > 1 else 'less'} throughput"
         texts = [behind(best, chosen)]
@@ -493,7 +472,7 @@ def _too_slow(rows: Sequence[Configuration]) -> str:
 
 
 def _limit(way: Way, result: Result) -> str:
-    """What costs it most beside its own compute; nothing where that is little."""
+    """Name what costs it most beside its own compute; nothing where that is little."""
     strategy, training = result.scenario.strategy, result.scenario.training
     texts = []
     waiting, exchange = _share(result, "waiting"), _share(result, "exposed_communication")
@@ -510,21 +489,21 @@ def _limit(way: Way, result: Result) -> str:
 
 
 def _share(result: Result, part: str) -> float:
-    """Of a step, the share of one part."""
+    """Share of one part in a step."""
     step = result.breakdown_s
     whole = step.total
     return float(getattr(step, part) / whole) if whole else 0.0
 
 
 def _memory_bytes(scenario: Resolved) -> float | None:
-    """What the device holds that needs most; None where its activations are not known."""
+    """Memory of the device that needs most; None where its activations are not known."""
     devices = memory_of(scenario)
     known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
     return max(device.need_bytes for device in devices) if known else None
 
 
 def _best_way(ways: Sequence[WayAnswer], *, feasible: bool) -> str:
-    """Which way of training is best for this model on this cluster, and why: what limits the others."""
+    """Say which way of training is best for this model on this cluster, and why: what limits the others."""
     if not ways or ways[0].best is None:
         return ""
     first, *others = ways

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from paceline.planning.configurations import Configuration, ranked
 from paceline.planning.space import BUCKET_KEY, Line
@@ -45,7 +46,7 @@ _WORTH = 1.005
 
 
 def can_fuse(scenario: Scenario) -> bool:
-    """Whether a scenario reduces gradients among replicas in buckets whose size is free."""
+    """Return whether a scenario reduces gradients among replicas in buckets whose size is free."""
     return scenario.strategy.fuses and scenario.replicas > 1
 
 
@@ -69,11 +70,10 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
     if not can_fuse(scenario):
         return []
     whole = math.fsum(scenario.strategy.pushed_bytes(scenario))
-    own = scenario.strategy.bucket_bytes
     sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
     scenarios: list[Scenario] = []
     for size in sizes:
-        if size != own:
+        if size != scenario.strategy.bucket_bytes:
             with suppress(ScenarioError):
                 scenarios.append(with_bucket(scenario, size))
     return _unlike(scenarios)
@@ -87,9 +87,7 @@ def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Resul
 
 
 def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Of scenarios that differ in their buckets alone, the first of each that makes the same: their runs are the same as well."""
-    if len(scenarios) < 2:
-        return list(scenarios)
+    """Keep, of scenarios that differ in their buckets alone, the first of those that make the same, whose runs are the same."""
     steps: list[tuple[object, ...]] = []
     unlike = []
     for scenario in scenarios:
@@ -125,7 +123,7 @@ def _short(scenario: Scenario) -> Scenario | None:
         return None
     changes = {"replications": _HEAT_RUNS, "steps": warmup + _HEAT_STEPS, "warmup_steps": warmup, "job_steps": None}
     try:
-        return validated(Scenario, {**scenario.sections, "run": run.model_copy(update=changes), "job": None}, "run")
+        return validated(Scenario, {**scenario.sections, "run": run.replaced(changes), "job": None}, "run")
     except ScenarioError:
         return None
 
@@ -196,7 +194,7 @@ class Search:
 
     @property
     def simulated(self) -> int:
-        """How many have an outcome."""
+        """Number of those that have an outcome."""
         return sum(row.outcome is not None for row in self.rows)
 
     def run(self) -> None:
@@ -218,7 +216,7 @@ class Search:
             self._best = min(self._best, alone._best)
 
     def discarded(self, row: Configuration) -> bool:
-        """Whether a configuration that was not simulated was ruled out by its bounds."""
+        """Return whether a configuration that was not simulated was ruled out by its bounds."""
         return row.outcome is None and (not row.reachable or self._beaten(row))
 
     # -- rounds -------------------------------------------------------------------------
@@ -242,7 +240,7 @@ class Search:
         compared = self._compare(rows)
         self._simulate_in_full([*rows, *(row for alike in compared for row in alike)])
         for alike in compared:
-            if not any(row.result for row in alike):  # what came before them fails in full
+            if not any(row.simulated for row in alike):  # what came before them fails in full
                 self._unpromising.difference_update(alike)
                 self._simulate_in_full(alike)
 
@@ -280,7 +278,7 @@ class Search:
         return row not in self._unpromising and not self._beaten(row)
 
     def _beaten(self, row: Configuration) -> bool:
-        """Whether the best found so far is out of its reach, by far; what has no price is not compared by it.
+        """Return whether the best found so far is out of its reach, by far; what has no price is not compared by it.
 
         Of the many ways in which a model may be cut alike only the best is asked for, so that
         any that cannot be better is beaten.
@@ -422,12 +420,7 @@ class Search:
         return max(map(_margin, self.rows), default=-1.0)
 
 
-def _margin(row: Configuration) -> float:
-    return row.margin
-
-
-def _promised(row: Configuration) -> float:
-    return row.promised
+_margin, _promised = attrgetter("margin"), attrgetter("promised")
 
 
 def _value_if_met(row: Configuration) -> float:
@@ -440,7 +433,7 @@ def _asking(searches: Iterable[Requests]) -> list[tuple[Requests, Rows]]:
 
 
 def _way(row: Configuration) -> tuple[str, ...]:
-    """What configurations have in common that cut a model alike."""
+    """Key of configurations that cut a model alike."""
     return row.line.cluster, row.line.scaling, row.line.way
 
 

@@ -38,7 +38,6 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import memory_of
-from simulator.resolve.resolve import resolve
 from simulator.results.cost import bills_exactly, committed_usd, paid_for
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE, outside_fit
@@ -85,7 +84,7 @@ def _size(candidate: Candidate, answer: Candidate) -> str:
 
 
 def _payments(plan: Plan) -> str:
-    """What the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
+    """Say what the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
     compared = [(payment, payment.best) for payment in plan.payments if payment.best is not None]
     costs = [f"{payment.name} {_cost_of(payment, best)}{'' if best.meets else ' (misses the goal)'}" for payment, best in compared]
     first = next((f"{payment.name} is the cheapest" for payment, _ in compared if payment.cheapest), "none")
@@ -104,7 +103,7 @@ def _payments(plan: Plan) -> str:
 
 
 def _cost_of(payment: Payment, best: Candidate) -> str:
-    """What a training costs, or an hour, and what is paid before that."""
+    """Say what a training costs, or an hour, and what is paid before that."""
     advance = f"{format_usd(payment.capital_usd)} in advance" if payment.capital_usd else ""
     if best.cost_usd is None:
         return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
@@ -114,7 +113,7 @@ def _cost_of(payment: Payment, best: Candidate) -> str:
 
 
 def months_in_words(months: float | None, soonest: float | None, latest: float | None, within: str = "") -> str:
-    """When something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
+    """Say when something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
     if soonest is None:
         return f"never pays {within}".rstrip()
     if latest == 0:
@@ -125,7 +124,7 @@ def months_in_words(months: float | None, soonest: float | None, latest: float |
 
 
 def _job(plan: Plan, job: JobOutcome) -> str:
-    """What of a job's time is no step, and what more workers would make of it."""
+    """Say what of a job's time is no step, and what more workers would make of it."""
     beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
     text = (
         f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)}, the share of the time "
@@ -183,9 +182,9 @@ def _hourly(candidate: Candidate) -> str:
     return text
 
 
-def _layout(candidate: Candidate) -> str:
-    """How a model that is cut is laid over devices, what one of them holds, and what software runs it; of others what does not."""
-    scenario = candidate.result.scenario
+def _layout(chosen: Configuration) -> str:
+    """Say how a model that is cut is laid over devices, what one holds, and what software runs it; of others what does not."""
+    scenario = chosen.scenario
     strategy, training = scenario.strategy, scenario.training
     able = strategy.software
     software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
@@ -197,14 +196,14 @@ def _layout(candidate: Candidate) -> str:
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
-    fullest = max(memory_of(resolve(scenario)), key=lambda device: device.need_bytes)
+    fullest = max(memory_of(chosen.resolved), key=lambda device: device.need_bytes)
     if fullest.capacity_bytes is not None and all(part.size_bytes is not None for part in fullest.parts if part.name == "activations"):
         text += f"; the fullest device holds {fullest.need_in_words} of {format_bytes(fullest.capacity_bytes)}"
     return f"{text}. {runs}."
 
 
 def _beyond_budget(chosen: Configuration, goal: Goal) -> str:
-    """Why no throughput would keep a configuration within the budget."""
+    """Say why no throughput would keep a configuration within the budget."""
     committed = committed_usd(chosen.scenario)
     if goal.budget_usd is None or chosen.usd_per_hour is None:
         return "It has no price"
@@ -233,7 +232,7 @@ def purchase_in_words(candidate: Candidate, goal: Goal) -> str:
 
 
 def _taken_whole(plan: Plan) -> str:
-    """That a cluster is taken and paid for as a whole, where fewer of its nodes may do; empty where it is not, or they do not matter."""
+    """Say that a cluster is paid for as a whole, where fewer of its nodes may do; empty where it is not, or they do not matter."""
     scenario = plan.chosen.result.scenario
     cluster = scenario.cluster
     nodes, goal = cluster.nodes, plan.goal
@@ -258,7 +257,7 @@ def _answer(plan: Plan, chosen: Configuration) -> str:
     goal, best = plan.goal, plan.chosen
     asked = goal_in_words(goal)
     named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
-    layout = _layout(best)
+    layout = _layout(chosen)
     figures = f"{figures}{f' {layout}' if layout else ''}"
     whole = _taken_whole(plan)
     if plan.feasible:
@@ -298,7 +297,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
-    """How sure the goal is; of the most that the simulated runs can show, that it may be more."""
+    """Say how sure the goal is; of the most that the simulated runs can show, that it may be more."""
     sure, runs = _probability(best.confidence, digits), len(best.result.throughput_of_each_replication)
     at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
     notes = [f"{runs} runs cannot show more"] if at_cap else []
@@ -338,20 +337,20 @@ def _limit(plan: Plan) -> str:
 
 
 def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
-    """Whether the lower end of its interval reaches the goal, on machines that cost as much in any case."""
+    """Return whether the lower end of its interval reaches the goal, on machines that cost as much in any case."""
     rate = improvement.job_samples_per_s or improvement.throughput_samples_per_s
     return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, committed)
 
 
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
-    """What an improvement adds to the price of an hour, where it does."""
+    """Say what an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return f" for {format_usd(improvement.usd)} once" if improvement.usd is not None else ""
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
 def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration]) -> str:
-    """Why the first configuration is the answer."""
+    """Say why the first configuration is the answer."""
     if not meeting:
         if len(missing) == 1:
             return "It is the only configuration simulated, and does not reach the goal."
@@ -360,7 +359,7 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     does = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[best.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if not others else "reach"
     cheaper = [row for row in others if row.value < best.value]
-    untested = [row for row in cheaper if row.result is not None and never_validated(row.result)]
+    untested = [row for row in cheaper if never_validated(row.result)]
     fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
     rather = ["larger batches that are hardly better"] * bool(fuller)
     rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)
@@ -384,7 +383,7 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
 
 
 def _larger_batch(meeting: Sequence[Configuration]) -> str:
-    """What a batch larger than others to choose from wins, which is what it may cost in samples; nothing where it is the smallest."""
+    """Say what a batch larger than others wins, which is what it may cost in samples; nothing where it is the smallest."""
     best = meeting[0]
     smaller = next((row for row in meeting if row.global_batch < best.global_batch), None)
     if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(smaller.value) or not best.value:
@@ -403,8 +402,8 @@ def _batch_key(row: Configuration) -> tuple[int | None, int | None]:
 
 
 def _inexact(row: Configuration) -> str:
-    """How its updates differ from those of one device with the global batch; empty where they are the same."""
-    if row.result is not None and row.result.staleness.max > 0:
+    """Say how its updates differ from those of one device with the global batch; empty where they are the same."""
+    if row.result.staleness.max > 0:
         return "its gradients are stale"
     return row.scenario.strategy.inexact
 
@@ -415,7 +414,7 @@ def _beside(other: Configuration, best: Configuration) -> str:
 
 
 def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
-    """What the reader must know besides."""
+    """List what the reader must know besides."""
     notes = [_scaling_note(space)]
     line = chosen.line
     if line.searched and chosen.workers == max(line.candidates) and len(line.candidates) > 1:
@@ -438,7 +437,7 @@ def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
 
 
 def _most_note(chosen: Configuration) -> str:
-    """What keeps an answer from more workers that has the most of its line."""
+    """Say what keeps an answer from more workers that has the most of its line."""
     scenario = chosen.scenario
     nodes = scenario.cluster.room
     if nodes is not None and scenario.strategy.with_count(scenario.workers + 1).layout(scenario.cluster).nodes > nodes:
@@ -451,7 +450,7 @@ def _most_note(chosen: Configuration) -> str:
 
 
 def _scaling_note(space: Space) -> str:
-    """What weak and strong scaling mean here."""
+    """Say what weak and strong scaling mean here."""
     loads = [line.first.workload for line in space.lines if not line.cut or line.scaling == "strong"]
     each = sorted({load.batch_per_replica for load in loads if load.batch_per_replica is not None})
     together = sorted({load.global_batch for load in loads if load.global_batch is not None})
@@ -474,13 +473,13 @@ def _either(values: Sequence[int]) -> str:
 
 
 def near_miss_in_words(near: Candidate, *, prefer: Prefer) -> str:
-    """What would be preferred to the best of its cluster, if only it reached the goal."""
+    """Name what would be preferred to the best of its cluster, if only it reached the goal."""
     cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and prefer == "cheapest" else ""
     return f"a near miss with {near.placement}{cost}: confidence {_probability(near.confidence)}"
 
 
 def beside_the_answer(best: Configuration, chosen: Configuration, candidate: Candidate) -> str:
-    """How what meets the goal stands to the answer; ``candidate`` is what is said of it."""
+    """Say how what meets the goal stands to the answer; ``candidate`` describes it."""
     if best is chosen:
         return "the answer"
     if not math.isfinite(best.value):
@@ -489,7 +488,7 @@ def beside_the_answer(best: Configuration, chosen: Configuration, candidate: Can
 
 
 def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refused: Sequence[Refused]) -> str:
-    """Why nothing on a cluster, or by a strategy, reaches the goal; ``refused`` are those of its configurations that cannot be."""
+    """Say why nothing on a cluster, or by a strategy, reaches the goal; ``refused`` are configurations of it that cannot be."""
     if not rows:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     goal = rows[0].goal

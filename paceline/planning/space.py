@@ -63,13 +63,13 @@ class Counts(NamedTuple):
     of_machines: bool = False
 
     def workers(self, strategy: Strategy, cluster: Cluster) -> Iterator[tuple[int, str]]:
-        """Of each number, the workers that it makes of a strategy, and why there are none."""
+        """Number of workers that each number makes of a strategy, and why there are none."""
         for value in self.values if strategy.count_key else (1,):
             yield _workers_on(value, strategy, cluster) if self.of_machines and strategy.count_key else (value, "")
 
 
 def _workers_on(machines: int, strategy: Strategy, cluster: Cluster) -> tuple[int, str]:
-    """How many workers fill some machines beside servers and a client, and why there are none."""
+    """Count the workers that fill some machines beside servers and a client, and say why there are none."""
     per_node = cluster.replicas_per_node
     layout = strategy.with_count(1).layout(cluster)
     each = 1 if layout.one_process else layout.replicas_per_process
@@ -81,8 +81,8 @@ def _workers_on(machines: int, strategy: Strategy, cluster: Cluster) -> tuple[in
     return 0, f"{counted(machines, 'machine')} in all would hold no worker beside {who}"
 
 
-def counts_of(given: str | Iterable[int], argument: str) -> Counts:
-    """Read ``"1..256"`` as a range, ``"1,2,4"`` or ``"1..4,8"`` as a list.
+def counts_of(given: str | Iterable[int], argument: str, such: str = "", most: float = _MOST_WORKERS) -> Counts:
+    """Read ``"1..256"`` as a range, ``"1,2,4"`` or ``"1..4,8"`` as a list; ``such`` says in an error what may be given.
 
     Raises
     ------
@@ -90,10 +90,11 @@ def counts_of(given: str | Iterable[int], argument: str) -> Counts:
         It is empty, or has what is no count.
     """
     text = given if isinstance(given, str) else ",".join(str(value) for value in given)
-    such = f"a range such as `{argument}='1..64'`, or a list such as `{argument}='1,2,4,8'`"
+    such = such or f"a range such as `{argument}='1..64'`, or a list such as `{argument}='1,2,4,8'`"
     numbers = numbers_in(text, f"`{argument}` ")
-    if numbers is None or not 1 <= min(numbers) <= max(numbers) <= _MOST_WORKERS:
-        raise InputError(f"`{argument}` {quoted(text)} must be {such}, of whole numbers from 1 to {_MOST_WORKERS}")
+    if numbers is None or not 1 <= min(numbers) <= max(numbers) <= most:
+        limits = f"from 1 to {most}" if math.isfinite(most) else "from 1 on"
+        raise InputError(f"`{argument}` {quoted(text)} must be {such}, of whole numbers {limits}")
     return Counts(tuple(sorted(set(numbers))), searched=is_range(text))
 
 
@@ -149,12 +150,12 @@ class Line:
 
     @property
     def fewest(self) -> Asked:
-        """That of the fewest workers."""
+        """Candidate of the fewest workers."""
         return next(iter(self.candidates.values()))
 
     @property
     def first(self) -> Scenario:
-        """That of the fewest workers, as it was asked for."""
+        """Scenario of the fewest workers, as it was asked for."""
         return self.fewest.given
 
     @property
@@ -212,7 +213,7 @@ class Space:
 
     @property
     def cuts(self) -> bool:
-        """Whether a model is cut in several ways."""
+        """Return whether a model is cut in several ways."""
         return any(line.cut for line in self.lines)
 
     @property
@@ -307,15 +308,9 @@ def space_of(
     named = cells * len(scalings) * len(of_servers or [1]) * len(counts.values)
     if named > _MOST_CONFIGURATIONS:
         raise InputError(f"{source}: the ranges name {named:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken")
-    made_of_named = 0
-
-    def made(more: int) -> None:
-        nonlocal made_of_named
-        made_of_named += more
-        if progress is not None:
-            progress(made_of_named, named)
-
-    made(0)
+    many = itertools.count()
+    tell = (lambda: None) if progress is None else (lambda: progress(min(next(many), named), named))
+    powers = [count for count in counts.values if count & (count - 1) == 0 or count in (counts.values[0], counts.values[-1])]
     space = Space([], [], base, source, strategies=asked_for, base_replicas=_own_replicas(base_table, base))
     tunable = BUCKET_KEY not in given | tried
     for cluster, short in itertools.product(clusters or ("",), strategies):
@@ -333,8 +328,11 @@ def space_of(
             table = apply_settings(on, chosen, f"{source}: ")
             keys = given | _keys_of(chosen)
             template, problem = base, ""
+            begun = uncut(table, keys) if spans else table
+            # of what is not cut yet, or shares machines with servers, the smallest that can be may be below all of these
+            sizes = _sizes(begun, counts.values[-1]) if spans or counts.of_machines else []
             try:
-                template = _template(uncut(table, keys) if spans else table, counts, where, beside, prices, whole=spans)
+                template = _first_valid(begun, [*sizes, *powers], where, beside, prices)
                 problem = without_layers(template.workload) if spans and not template.workload.layers else ""
             except ScenarioError as error:
                 problem = error.reasons[0]
@@ -347,18 +345,16 @@ def space_of(
                     prices.mention(asked)
                 refusal = Refused(name=name or source, cluster=asked, text=problem, configurations=configurations, asked=short)
                 space.refused.append(refusal)
-                made(configurations)
                 continue
             others = tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen)
-            cell = _Cell(space, template, asked, others, counts, where, short, tunable)
+            cell = _Cell(space, template, asked, others, counts, where, short, tunable, tell)
             if spans:
                 for each in scalings:
-                    cell.add_ways(each, fixed_of(table, keys), made)
+                    cell.add_ways(each, fixed_of(table, keys))
                 continue
             numbers = of_servers if of_servers is not None and template.strategy.has_servers else (template.servers,)
             for each, number in itertools.product(scalings, numbers):
                 cell.add_line(each, number)
-            made(configurations)
     _keep_runnable(space, runs_on)
     space.clusters = list(dict.fromkeys(space.clusters))
     if prices is not None:
@@ -393,6 +389,8 @@ class _Cell:
         For messages.
     short, tunable
         As of a line.
+    tell
+        Tells of progress, before each number of workers.
     """
 
     space: Space
@@ -403,6 +401,7 @@ class _Cell:
     where: str
     short: str
     tunable: bool
+    tell: Callable[[], None]
 
     def add_line(self, scaling: Scaling, servers: int) -> None:
         """Make a line of configurations, and note which of it cannot be."""
@@ -411,6 +410,7 @@ class _Cell:
         candidates: dict[int, Asked] = {}
         problems: list[str] = []
         for count, problem in self.counts.workers(start, self.template.cluster):
+            self.tell()
             if problem:
                 problems.append(problem)
                 continue
@@ -426,8 +426,8 @@ class _Cell:
         if candidates:
             self.space.lines.append(line)
 
-    def add_ways(self, scaling: Scaling, fixed: Fixed, made: Callable[[int], None]) -> None:
-        """Make a line of each way in which a model is cut, and note which cannot be; ``made`` is told of each number of workers."""
+    def add_ways(self, scaling: Scaling, fixed: Fixed) -> None:
+        """Make a line of each way in which a model is cut, and note which cannot be."""
         space, template = self.space, self.template
         workload = _scaled(template.workload, scaling, space.base_replicas)
         each = workload.batch_per_replica
@@ -439,11 +439,10 @@ class _Cell:
         maker = Maker(self.short, template, workload, device_batch, fixed, self.where)
         per_node = template.cluster.devices_per_node
         for count, _ in self.counts.workers(template.strategy, template.cluster):
-            made(1)
+            self.tell()
             if self.counts.searched and count % per_node and per_node % count:
                 continue  # of a range, whole nodes, or a part that divides one
             for tried in maker.tried(count):
-                made(0)  # which takes a while for a large model
                 new = replace(self._line(tried.strategy, tried.training, scaling), ceilings=ceilings, cut=True)
                 if tried.asked is None:
                     title = configuration_name(new.what, new.on, new.others, count, scaling)
@@ -490,12 +489,9 @@ def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: I
     key = "workload.global_batch" if kinds[0] == "strong" else "workload.batch_per_replica"
     if not {"workload.global_batch", "workload.batch_per_replica"}.isdisjoint(given):
         raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")
-    text = batches if isinstance(batches, str) else ",".join(str(value) for value in batches)
     such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on and its end are taken, or a list such as `batches='16,128'`"
-    numbers = numbers_in(text, "`batches` ")
-    if numbers is None or min(numbers) < 1:
-        raise InputError(f"`batches` {quoted(text)} must be {such}, of whole numbers from 1 on")
-    return key, doubled(numbers[0], numbers[-1]) if is_range(text) else sorted(set(numbers))
+    counts = counts_of(batches, "batches", such, math.inf)
+    return key, doubled(counts.values[0], counts.values[-1]) if counts.searched else list(counts.values)
 
 
 def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
@@ -560,37 +556,14 @@ def base_of(scenario: Source, settings: Iterable[tuple[str, Any]]) -> Scenario:
 
 
 def _base(table: Mapping[str, Any], source: str, beside: Path | None) -> Scenario:
-    """Of a scenario's tables, likewise: what is about to be chosen need not be possible as it stands."""
-    try:
-        return scenario_from_table(table, source, beside)
-    except ScenarioError as error:
-        own = error
-    try:
-        return _first_valid(table, _sizes(table, _MOST_TRIED), source, beside)
-    except ScenarioError:
-        raise own from None
+    """Read it from tables: what is about to be chosen need not be possible as it stands."""
+    return _first_valid(table, [None, *_sizes(table, _MOST_TRIED)], source, beside)
 
 
 def _own_replicas(table: Mapping[str, Any], base: Scenario) -> int:
-    """How many copies a scenario has with its own number of workers."""
+    """Copies that a scenario has with its own number of workers."""
     count = table["strategy"].get(base.strategy.count_key)
     return max(base.strategy.with_count(count).layout(base.cluster).replicas, 1) if isinstance(count, int) else base.replicas
-
-
-def _template(
-    table: Mapping[str, Any], counts: Counts, where: str, beside: Path | None, prices: Prices | None = None, *, whole: bool = False
-) -> Scenario:
-    """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends.
-
-    Parameters
-    ----------
-    whole
-        Nothing of it is cut yet, so that its batch need not suffice for as many copies as there are devices: sizes from the smallest
-        on are tried first.
-    """
-    first, last = counts.values[0], counts.values[-1]
-    tried = [count for count in counts.values if count & (count - 1) == 0 or count in (first, last)]
-    return _first_valid(table, [*(_sizes(table, last) if whole or counts.of_machines else ()), *tried], where, beside, prices)
 
 
 def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
@@ -602,25 +575,24 @@ def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
 
 
 def _first_valid(
-    table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None, prices: Prices | None = None
+    table: Mapping[str, Any], counts: Sequence[int | None], where: str, beside: Path | None, prices: Prices | None = None
 ) -> Scenario:
-    """A scenario with the first of some numbers of workers with which it is valid.
+    """A scenario with the first of some numbers of workers with which it is valid; None: its own.
 
     Raises
     ------
     ScenarioError
         What is wrong with the first, where all are.
     """
-    kind = kind_of(table.get("strategy"))
-    key = f"strategy.{kind.count_key}" if kind.count_key else ""
-    problem: ScenarioError | None = None
+    key = kind_of(table.get("strategy")).count_key
+    problems: list[ScenarioError] = []
     for count in counts if key else counts[:1]:
         try:
-            return scenario_from_table(apply_settings(table, [(key, count)]) if key else table, where, beside, prices)
+            own = apply_settings(table, [(f"strategy.{key}", count)]) if key and count is not None else table
+            return scenario_from_table(own, where, beside, prices)
         except ScenarioError as error:
-            problem = problem or error
-    assert problem is not None
-    raise problem
+            problems.append(error)
+    raise problems[0]
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:

@@ -146,12 +146,10 @@ _CHANCES = (
 
 def candidates_table(plan: Plan) -> Table:
     """Every configuration that was simulated, the answer first, with its rank and all columns of its result."""
-    front = {candidate.key for candidate in plan.pareto}
-    ranks = {candidate.key: rank for rank, candidate in enumerate((plan.chosen, *plan.runners_up), 1)}
-    candidates = {candidate.key: candidate for candidate in (plan.chosen, *plan.runners_up, *plan.candidates)}
-    rows = Candidate.rows_of(candidates.values())
-    columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in rows[0]))
-    cells = tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True))
+    rows = plan.rows()
+    names = [name for name in rows[0] if name != "standing"]
+    columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in names[1:]))
+    cells = tuple((rank if row["standing"] else None, *(row[name] for name in names)) for rank, row in enumerate(rows, 1))
     return Table("Candidates", columns, cells, "plan")
 
 

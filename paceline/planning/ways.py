@@ -52,14 +52,14 @@ Fixed = Mapping[str, Any]
 
 
 def way_of(strategy: Strategy) -> Way:
-    """Which way of training a strategy is."""
+    """Way of training that a strategy is."""
     if len(strategy.cuts) > 1:
         return "hybrid"
     return next(way for way in WAYS if way in strategy.cuts) if strategy.cuts else "data parallel"
 
 
 def fixed_of(table: Mapping[str, Any], keys: Iterable[str]) -> Fixed:
-    """Of a scenario's tables, what would be searched if settings did not name it among their ``keys``."""
+    """Take from a scenario's tables what would be searched if settings did not name it among their ``keys``."""
     return {key: value for key in keys if key in _CHOSEN and (value := at(table, key)) is not None}
 
 
@@ -74,7 +74,7 @@ def uncut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 class Degrees(NamedTuple):
-    """How a model is cut and in which order its parts are computed; copies are what is left of the devices."""
+    """Cuts of a model, and the order in which its parts are computed; copies are what is left of the devices."""
 
     pipeline: int = 1
     tensor: int = 1
@@ -84,12 +84,12 @@ class Degrees(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """Of one copy."""
+        """Devices of one copy."""
         return self.pipeline * self.tensor
 
 
 class Variant(NamedTuple):
-    """What of its memory a configuration gives up time for, and its micro-batches."""
+    """Memory that a configuration gives up time for, and its micro-batches."""
 
     shard: str = "none"
     recompute: str = "none"
@@ -196,7 +196,7 @@ class Maker:
                     yield from self._chosen(choice, degrees, workers, int(batch))
 
     def _chosen(self, choice: Sequence[Sequence[Variant]], degrees: Degrees, workers: int, batch: int) -> Iterator[Tried]:
-        """Of each row the first that fits, as long as less is given up by it than by those before."""
+        """Take the first of each row that fits, as long as less is given up by it than by those before."""
         taken: list[Variant] = []
         refused: Tried | None = None
         for row in choice:
@@ -240,7 +240,7 @@ class Maker:
 
 
 def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: Fixed) -> Iterator[list[list[Variant]]]:
-    """What is tried of degrees; each choice is compared with the others by its time.
+    """Choices that are tried of degrees, which are compared by their times.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def trained_in_words(training: Training) -> str:
 
 
 def without_layers(load: Workload) -> str:
-    """Why a workload cannot be cut."""
+    """Say why a workload cannot be cut."""
     return (
         f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, or take a "
         "workload that has them"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from paceline.comparing import compare
-from paceline.planning.improvements import Worse, improved, worsened
+from paceline.planning.improvements import Variation, improved, worsened
 from paceline.reporting.columns import differ_in_layout
 from paceline.reporting.content import Change, Content
 from paceline.reporting.coordinates import Coordinates
@@ -253,7 +253,7 @@ def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], Non
             raise SimulationError(base.failed.text)
         better = [_of_improvement(row, improvement, run_in_words) for row, improvement in improved(scenario, base, run)]
         worse = worsened(scenario)
-        outcomes = run([change.scenario for change in worse])
+        outcomes = run([change.scenarios[0] for change in worse])
     changes = better + [_of_worse(change, outcome, base, run_in_words) for change, outcome in zip(worse, outcomes, strict=True)]
     return tuple(sorted(changes, key=lambda change: (change.gain is None, -abs(change.gain or 0.0), change.name)))
 
@@ -296,7 +296,7 @@ def _of_improvement(row: str, change: Improvement, run: str) -> Change:
     return _changed(change.name, change.text, change.effect, change.bottleneck, row, run)
 
 
-def _of_worse(change: Worse, outcome: Outcome, base: Result, run: str) -> Change:
+def _of_worse(change: Variation, outcome: Outcome, base: Result, run: str) -> Change:
     if not isinstance(outcome, Result):
         return Change(change.name, change.text, None, None, None, outcome.failed.text, change.what)
     return _changed(change.name, change.text, compare(outcome, base).ratio, outcome.bottleneck.label, change.what, run)

@@ -30,16 +30,20 @@ class _Row(Configuration):
     """At a price of one for each worker."""
 
     @property
+    def simulated(self) -> bool:
+        return self.outcome is not None and not math.isnan(cast(Any, self.outcome))
+
+    @property
     def result(self) -> Any:
-        return None if self.outcome is None or math.isnan(cast(Any, self.outcome)) else self.outcome
+        return self.outcome
 
     @property
     def meets(self) -> bool:
-        return (self.result or 0.0) >= NEEDED
+        return self.simulated and self.result >= NEEDED
 
     @property
     def value(self) -> float:
-        return math.inf if self.result is None else float(self.workers)
+        return float(self.workers) if self.simulated else math.inf
 
     @property
     def sample_s(self) -> float:
@@ -59,7 +63,7 @@ class _Row(Configuration):
 
     @property
     def margin(self) -> float:
-        return -1.0 if self.result is None else self.result / NEEDED
+        return self.result / NEEDED if self.simulated else -1.0
 
     @property
     def nearness(self) -> tuple[float | str | int, ...]:

@@ -185,7 +185,7 @@ def test_halvings_are_valid_scenarios_and_undo_nothing_else() -> None:
         cluster={"uncertainty": {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[8e8], [1e9]]}},
         strategy={**SYNC, "servers": 1},
     )
-    found = {its.name: its.scenario for its in worsened(base)}
+    found = {its.name: its.scenarios[0] for its in worsened(base)}
     assert set(found) == {"half network", "half device", "half batch"}  # no latency to double, no server to spare
     network = found["half network"].cluster
     assert network.uncertainty is not None
