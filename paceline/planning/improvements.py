@@ -218,10 +218,8 @@ def _chosen(change: Variation, fastest: Result, before: Scenario) -> Variation:
 def _improvement(change: Variation, results: list[Result], base: Result, goal: Goal | None) -> Improvement:
     middle = results[len(results) // 2]
     placement = placement_of(middle.scenario)
-    rates = [result.throughput_samples_per_s for result in results]
-    rate = Estimate(mean=middle.throughput_samples_per_s.mean, low=min(r.low for r in rates), high=max(r.high for r in rates))
-    # where the change is a range, from the low end at its worst to the high end at its best
-    gains = [compare(result, base).ratio for result in results]
+    gain = _over([compare(result, base).ratio for result in results])
+    jobs = [job.samples_per_s for result in results if goal is not None and (job := job_of(result, goal)) is not None]
     before, after = base.bottleneck.label, middle.bottleneck.label
     stays = f"{before}{' limits' if base.bottleneck.balance is None else ''} before and after"
     limit = stays if before == after else f"the limit moves from {before} to {after}"
@@ -231,11 +229,11 @@ def _improvement(change: Variation, results: list[Result], base: Result, goal: G
     return Improvement(
         name=change.name,
         text=f"{change.text}; {limit}{beyond}",
-        throughput_samples_per_s=rate,
-        job_samples_per_s=_of_job(results, goal),
-        gain=gains[len(gains) // 2].mean - 1,
-        gain_low=min(gain.low for gain in gains) - 1,
-        gain_high=max(gain.high for gain in gains) - 1,
+        throughput_samples_per_s=_over([result.throughput_samples_per_s for result in results]),
+        job_samples_per_s=_over(jobs) if jobs else None,
+        gain=gain.mean - 1,
+        gain_low=gain.low - 1,
+        gain_high=gain.high - 1,
         usd_per_hour=usd_per_hour(middle.scenario),
         nodes=placement.nodes,
         placement=placement.text,
@@ -243,13 +241,9 @@ def _improvement(change: Variation, results: list[Result], base: Result, goal: G
     )
 
 
-def _of_job(results: list[Result], goal: Goal | None) -> Estimate | None:
-    """Samples a second of the whole job; None where the goal is about none."""
-    jobs = [job for result in results if goal is not None and (job := job_of(result, goal)) is not None]
-    if not jobs:
-        return None
-    rates = [job.samples_per_s for job in jobs]
-    return Estimate(mean=rates[len(rates) // 2].mean, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates))
+def _over(ends: Sequence[Estimate]) -> Estimate:
+    """The middle of a range of changes, from the low end at its worst to the high end at its best."""
+    return Estimate(mean=ends[len(ends) // 2].mean, low=min(end.low for end in ends), high=max(end.high for end in ends))
 
 
 def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[Variation]:

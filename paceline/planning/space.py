@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from paceline.planning.answer import Refused, Scaling, configuration_name, refused_once
 from paceline.planning.bounds import Ceilings
@@ -36,6 +36,7 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 
+KeyT = TypeVar("KeyT")
 BUCKET_KEY = "strategy.bucket_size"
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
@@ -692,14 +693,9 @@ def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
         fast; or one factor, given by hand, would move it to several devices alike.
     """
     pairs = [(scenario.workload, scenario.cluster) for scenario in scenarios]
-    unsaid: dict[str, dict[object, str]] = {}
-    moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
-    for load, cluster in pairs:
-        if load.moved is None and not load.device and cluster.device:
-            unsaid.setdefault(load.name, {}).setdefault(device_kind_of(cluster.device), cluster.device)
-        elif load.moved is not None and load.moved.applied and load.moved.rule == "given":
-            to = load.moved.to_device
-            moved.setdefault((load.name, load.moved.factor), {}).setdefault(device_kind_of(to), to)
+    unsaid = _kinds((load.name, cluster.device) for load, cluster in pairs if load.moved is None and not load.device and cluster.device)
+    by_hand = [(load.name, load.moved) for load, _ in pairs if load.moved is not None and load.moved.applied and load.moved.rule == "given"]
+    moved = _kinds(((name, move.factor), move.to_device) for name, move in by_hand)
     for (workload, factor), kinds in moved.items():
         if len(kinds) > 1:
             ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
@@ -726,6 +722,14 @@ def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
         if load.device and not cluster.device and (is_moved or some_name_one):
             notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {load.device!r}")
     return list(dict.fromkeys(notes))
+
+
+def _kinds(devices: Iterable[tuple[KeyT, str]]) -> dict[KeyT, dict[object, str]]:
+    """Group names of devices by what has them, one of each kind."""
+    kinds: dict[KeyT, dict[object, str]] = {}
+    for key, device in devices:
+        kinds.setdefault(key, {}).setdefault(device_kind_of(device), device)
+    return kinds
 
 
 def _quoted(kinds: Mapping[object, str]) -> str:
