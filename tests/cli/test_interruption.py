@@ -186,7 +186,7 @@ def _runs(session: int, program: str) -> bool:
 )
 def test_a_cluster_of_its_own_ends_with_it(folder: Path, short: Path, number: signal.Signals, everyone: bool, starting: bool) -> None:
     child = started(*LONG, "--jobs", "2", "--backend", "ray", TMPDIR=str(short), RAY_TMPDIR=str(short))
-    until(lambda: _runs(child.pid, "gcs_server" if starting else "ray::PoolActor.run_batch"), lambda: child.poll() is None)
+    until(lambda: _runs(child.pid, "gcs_server" if starting else "ray::_some"), lambda: child.poll() is None)
     assert os.listdir(short)
     (os.killpg if everyone else os.kill)(child.pid, number)
     stdout, stderr = child.communicate(timeout=PATIENCE_S)
