@@ -108,7 +108,7 @@ _KNOWN = f"there are {', '.join(PROBLEMS)}, or give FILE.py:FUNCTION, which retu
 
 
 def problem_of(problem: str, folder: Path, python: str | None = None, timeout_s: float | None = None) -> Problem:
-    """What a problem is, as its function makes it; it is asked once, and remembered in the folder of measurements.
+    """Return what a problem is, as its function makes it; it is asked once, and remembered in the folder of measurements.
 
     Raises
     ------
@@ -276,5 +276,5 @@ def _made(folder: Path) -> Path:
 
 
 def _stem(problem: str) -> str:
-    """What files of a problem begin with."""
+    """Return what files of a problem begin with."""
     return problem if problem in PROBLEMS else f"{Path(problem.rpartition(':')[0]).stem}-{problem.rpartition(':')[2]}"

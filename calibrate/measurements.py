@@ -523,12 +523,12 @@ class Measurements:
 
     @property
     def header(self) -> Header:
-        """What was asked for."""
+        """Return what was asked for."""
         return self.of(Header)[0]
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What it was measured on."""
+        """Return what it was measured on."""
         for fingerprint in self.of(Fingerprint):
             return fingerprint
         raise CalibrationError(f"{self.path}: has no fingerprint of the device: {CUT_SHORT}")
@@ -623,7 +623,7 @@ def _refused(path: Path, number: int, fault: str) -> MeasurementsError:
 
 
 def _hint(number: int) -> str:
-    """What to try about a faulty line: without the first, which is the header, a file says nothing."""
+    """Return what to try about a faulty line: without the first, which is the header, a file says nothing."""
     return _OTHER_FILE if number == 1 else "delete the line, or measure again"
 
 

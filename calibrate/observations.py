@@ -56,7 +56,7 @@ class Observed(Spec):
 
     @property
     def alone(self) -> bool:
-        """Whether it is one device by itself."""
+        """Return whether it is one device by itself."""
         return self.devices == 1
 
     @property
@@ -105,7 +105,7 @@ class Observed(Spec):
 
 
 def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Observed:
-    """What a count stands for: ``8`` or ``8 workers``, as the scenario counts them, ``16 devices``; ``1`` is one device alone.
+    """Return what a count stands for: ``8`` or ``8 workers``, as the scenario counts them, ``16 devices``; ``1`` is one device alone.
 
     A plain number that is more than the workers that the scenario's nodes have room for counts devices, where workers have several.
 
@@ -229,7 +229,7 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
 
 
 def _explains(figure: Figure, factor: float) -> bool:
-    """Whether a factor, as a logarithm, brings a figure that is far from its prediction near to it."""
+    """Return whether a factor, as a logarithm, brings a figure that is far from its prediction near to it."""
     ratio = math.log(figure.measured_s / figure.predicted_s)
     return ratio > _WRONG and abs(ratio - factor) < min(_RIGHT, ratio / 2.0)
 
@@ -340,7 +340,7 @@ class Predicted:
 
     @classmethod
     def of(cls, result: Result, coverage: float) -> Predicted:
-        """What a result predicts."""
+        """Return what a result predicts."""
         step, wider = result.mean_step_s, NormalDist().inv_cdf(0.5 + coverage / 2) / Z_90
         return cls(
             step.mean,

@@ -98,7 +98,7 @@ def run_probes(
 
 
 def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout_s: float | None) -> str:
-    """What a probe that reads files writes; on its last line it says why it could not.
+    """Return what a probe that reads files writes; on its last line it says why it could not.
 
     Raises
     ------
@@ -296,7 +296,7 @@ _OF_A_GRAPH = re.compile(r'(?:Detected at node|File "|\[\[|<stack traces|\.\.\.$
 
 
 def _one_line(text: str) -> str:
-    """What a message says, without where in Keras or TensorFlow it was raised and with what arguments."""
+    """Return what a message says, without where in Keras or TensorFlow it was raised and with what arguments."""
     text = _AROUND.sub("", text).partition("Arguments received by ")[0]
     said, traced, rest = text.partition("in user code:")
     lines = [line.strip() for line in rest.splitlines() if line.strip()][-1:] if traced else []  # ends "ValueError: message"

@@ -151,7 +151,7 @@ def _flags(**values: Any) -> list[str]:
 
 
 def _different(values: Sequence[int]) -> bool:
-    """Whether there are two at least, and none twice."""
+    """Return whether there are two at least, and none twice."""
     return len(values) > 1 and len(set(values)) == len(values)
 
 

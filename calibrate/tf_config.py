@@ -242,7 +242,7 @@ def _summary(cluster: TfCluster) -> str:
 
 
 def _remarks(cluster: TfCluster) -> Iterator[str]:
-    """What the scenario leaves open or simplifies, a line each."""
+    """Yield what the scenario leaves open or simplifies, a line each."""
     if cluster.servers:
         yield "mode is async, as ParameterServerStrategy trains; SyncReplicasOptimizer's is sync."
     if cluster.coordinator is not None:

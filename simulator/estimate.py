@@ -83,7 +83,7 @@ class Needs(NamedTuple):
 
 
 def needs_of(program: Program, *, evenly: bool) -> Needs:
-    """What one step of every rank needs.
+    """Return what one step of every rank needs.
 
     Where ranks may make different numbers of steps, a link counts if every step of any rank
     sends as much over it, or over one of several that are taken together.
@@ -245,7 +245,7 @@ class CutNeeds(NamedTuple):
 
 
 def needs_of_cut(costs: Sequence[StageCosts], cluster: Cluster, ranks: Integers, apply_s: float) -> CutNeeds:
-    """What a step needs of a strategy whose stages wait for each other at the end of each.
+    """Return what a step needs of a strategy whose stages wait for each other at the end of each.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class _Stage:
         return self.sum_of(self.costs.order)
 
     def sum_of(self, order: Sequence[Pass]) -> Floats:
-        """What some of its passes take."""
+        """Return what some of its passes take."""
         total = np.zeros(3)
         for (does, chunk), count in Counter((each.does, each.chunk) for each in order).items():
             total += count * self.work[does][chunk]

@@ -93,7 +93,7 @@ class DeviceMemory(Spec):
 
     @property
     def need_in_words(self) -> str:
-        """What is needed, with its interval where there is one."""
+        """Return what is needed, with its interval where there is one."""
         low, high = map(format_bytes, self.interval_bytes)
         return format_bytes(self.need_bytes) + (f" ({low} to {high})" if low != high else "")
 
@@ -118,7 +118,7 @@ class DeviceMemory(Spec):
 
 
 def memory_of(scenario: Resolved) -> tuple[DeviceMemory, ...]:
-    """What each kind of devices of a scenario holds at its peak.
+    """Return what each kind of devices of a scenario holds at its peak.
 
     A batch that is cut into micro-batches is held one micro-batch at a time, or as many as
     the strategy has in flight. Where the workload has no layers, or is one whose peak memory
@@ -176,7 +176,7 @@ def _shared(parts: Iterable[Part], replicas: int) -> list[Part]:
 
 
 def _reserve(device: Accelerator) -> Part:
-    """What TensorFlow leaves of a GPU's memory to CUDA and its libraries, by compute capability.
+    """Return what TensorFlow leaves of a GPU's memory to CUDA and its libraries, by compute capability.
 
     ``MinSystemMemory`` in tensorflow/core/common_runtime/gpu/gpu_device.cc: 500 MiB up to
     capability 6, 1,050 MiB of 7, 1,536 MiB of 8, 1,800 MiB beyond. Fragmentation is not in it
@@ -200,7 +200,7 @@ class _Device:
         self.measured = _measured_at(self.load, self.micro_batch) if as_measured else None
 
     def parts(self) -> list[Part]:
-        """What is held, but for what the framework keeps to itself."""
+        """Return what is held, but for what the framework keeps to itself."""
         parts = [self._parameters(), self._gradients(), self._slots()]
         if self.measured is not None:
             parts.append(self._beyond(self.measured))
@@ -328,7 +328,7 @@ class _Device:
         return _split_kept(layer, kept, chunk)
 
     def _recomputed(self) -> Part:
-        """What is computed again is there once, of the layer that needs most."""
+        """Return what is computed again is there once, of the layer that needs most."""
         recompute, most = self.scenario.training.recompute, 0.0
         for chunk in self.chunks if recompute != "none" else ():
             for layer in self._layers(chunk):
@@ -349,7 +349,7 @@ class _Device:
         return Part(name="temporary", size_bytes=each * self.micro_batch * self.values.activations, text=text)
 
     def _workspace(self) -> Iterator[Part]:
-        """What the libraries of matrix products take from the framework's allocator: measured, and more from Hopper on.
+        """Yield what the libraries of matrix products take from the framework's allocator: measured, and more from Hopper on.
 
         cuBLAS has 8 MiB in each of PyTorch's handles before Hopper and 32 MiB from it on (``CUBLAS_WORKSPACE_CONFIG``).
         """
@@ -366,7 +366,7 @@ class _Device:
         return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
 
     def _beyond(self, peak_bytes: float) -> Part:
-        """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
+        """Return what was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
         sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
         known = math.fsum(size_of(variable) for size_of in sizes for variable in self.load.variables)
         batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
@@ -453,7 +453,7 @@ def _slots_of(variable: Variable, optimizer: Optimizer, value_bytes: int) -> flo
 
 
 def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
-    """What each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4)."""
+    """Return what each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4)."""
     if layer.tensor is None or chunk.tensor == 1:
         return kept
     whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
@@ -581,7 +581,7 @@ class Memory(Short, Spec):
 
 
 def memory(scenario: Scenario) -> Memory:
-    """What the devices of a scenario hold, whether it fits, and with which batch it does.
+    """Return what the devices of a scenario hold, whether it fits, and with which batch it does.
 
     Raises
     ------
@@ -695,7 +695,7 @@ def _tightest(devices: Sequence[DeviceMemory]) -> DeviceMemory:
 
 
 def _advice(scenario: Resolved, device: DeviceMemory) -> str:
-    """What would make it need less, as far as it would help; a device with more memory helps anyway."""
+    """Return what would make it need less, as far as it would help; a device with more memory helps anyway."""
     layers, training = scenario.workload.layers, scenario.training
     sizes: dict[PartName, float] = {part.name: part.size_bytes or 0.0 for part in device.parts}
     state_bytes = math.fsum(sizes.get(name, 0.0) for name in _STATE)

@@ -419,7 +419,7 @@ def _weakness(place: str, center: Sequence[float], draws: Array, epochs: _Epochs
 
 
 def _remarks(place: str, epochs: _Epochs, center: Sequence[float], pipeline: PipelineRecord) -> dict[str, str]:
-    """What a reader must know of how the parts were told apart."""
+    """Return what a reader must know of how the parts were told apart."""
     notes = {"pipeline": " <- ".join(_shown(stage) for stage in pipeline.stages)} if place == "work" else {}
     flags = [calls_limit for by_calls in epochs.limited.values() for calls_limit in by_calls.values()]
     batch = max(epochs.limited)

@@ -125,7 +125,7 @@ def _disturbed(number: int, run: Measurements) -> dict[tuple[int, int], str]:
 
 
 def _load(runs: Sequence[Measurements]) -> str:
-    """What others took meanwhile, in words."""
+    """Return what others took meanwhile, in words."""
     seen = [record for run in runs for record in run.of(Load) if record.stage == "round" and record.others_s is not None]
     capacity = math.fsum(record.wall_s * record.cores for record in seen)
     if not capacity:
@@ -220,7 +220,7 @@ class ConcurrentProcesses(NamedTuple):
 
 
 def is_concurrent(measured: Measurements) -> bool:
-    """Whether a file is that of one process of several at once."""
+    """Return whether a file is that of one process of several at once."""
     return measured.header.arguments.get("launch") is not None
 
 

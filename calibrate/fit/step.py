@@ -395,7 +395,7 @@ _JUDGED_S = 0.02
 
 
 def _overheads(runs: Sequence[Measurements], table: StepTable, facts: dict[str, str]) -> Overheads | None:
-    """What the runs measured beside steps, None where the files have none of it.
+    """Return what the runs measured beside steps, None where the files have none of it.
 
     ``facts`` gets ``overheads``, how often it was measured, and ``unmeasured``, what could not be, and why.
     """

@@ -265,7 +265,7 @@ def step_cost(table: StepTable) -> StepCost:
 
 
 def _parameters(cost: StepCost, batches: int) -> dict[str, float]:
-    """What was fitted to steps of that number of batch sizes: of one, the fixed parts of forward and backward are no parameters."""
+    """Return what was fitted to steps of that number of batch sizes: of one, the fixed parts of forward and backward are no parameters."""
     seconds = zip(STEP_PARAMETERS, (*cost.forward, *cost.backward, cost.apply_s), strict=True)
     return {name: value for name, value in seconds if batches > 1 or not name.endswith(".base_s")}
 

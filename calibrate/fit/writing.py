@@ -68,7 +68,7 @@ def write_fitted(fitted: Fitted, path: Path, *, force: bool = False) -> Path:
 
 
 def fitted_text(fitted: Fitted) -> str:
-    """What the file of a fit holds."""
+    """Return what the file of a fit holds."""
     data, head = fitted.model_dump(mode="json", exclude_none=True), _kind_of(fitted)
     if isinstance(fitted, Cluster):
         head = head if fitted.fit_hosts is None else "server"
@@ -156,7 +156,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
-    """What a reader needs to judge, and to repeat, the measurement.
+    """Return what a reader needs to judge, and to repeat, the measurement.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ class _Rank:
     began: dict[str, str] | None = None
 
     def begins(self, pattern: Pattern, step: int | None) -> bool:
-        """Whether a line is the first of another run: steps begin again, below a header or facts that are others."""
+        """Return whether a line is the first of another run: steps begin again, below a header or facts that are others."""
         if not self.parts:
             return True
         part, heard = self.parts[-1], self.heard.get(pattern.name, {})
@@ -229,7 +229,7 @@ class Log:
                 self.check()
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """What was read until now, a run for each rank.
+        """Return what was read until now, a run for each rank.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class Log:
         return "; ".join(said) + ("; ..." if len(longest.parts) > _MOST_LISTED else "")
 
     def _told(self, rank: _Rank, index: int, pattern: Pattern, *, others: bool) -> dict[str, str]:
-        """What lines said of a run of a rank; with ``others``, also what other ranks say and it does not."""
+        """Return what lines said of a run of a rank; with ``others``, also what other ranks say and it does not."""
         told: dict[str, str] = {}
         for each in (*(self._ranks.values() if others else ()), rank):
             if index >= len(each.parts) - (not each.header):
@@ -298,7 +298,7 @@ class Log:
         )  # fmt: skip
 
     def _tells(self, where: str, name: str, line: str) -> bool:
-        """Whether a line of a rank is one of the log's: of its pattern, or with what is said beside."""
+        """Return whether a line of a rank is one of the log's: of its pattern, or with what is said beside."""
         heard, step = False, ""
         for pattern in PATTERNS if self._pattern is None else (self._pattern,):
             matches = list(itertools.islice(pattern.expression.finditer(line), _MOST_MATCHES))
@@ -377,7 +377,7 @@ _PRECISIONS = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "float"
 
 
 def _groups(matches: Iterable[re.Match[str] | None]) -> dict[str, str]:
-    """What expressions found, by the names of their groups; ValueError where one is a whole number that no count reaches."""
+    """Return what expressions found, by the names of their groups; ValueError where one is a whole number that no count reaches."""
     groups = {name: value for match in matches if match is not None for name, value in match.groupdict().items() if value is not None}
     if any(len(value) > _MOST_DIGITS and value.replace(",", "").isdigit() for value in groups.values()):
         raise ValueError

@@ -266,7 +266,7 @@ def readings(line: str, *, doubtful: bool) -> Iterator[tuple[str, str]]:
 
 
 def fits_a_pattern(line: str) -> bool:
-    """Whether a line is one of those that are known."""
+    """Return whether a line is one of those that are known."""
     return any(pattern.expression.search(rest) for _, rest in readings(line, doubtful=True) for pattern in PATTERNS)
 
 

@@ -43,7 +43,7 @@ class Reader(Protocol):
         """Read what is new."""
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """What was read until now: a run for each worker."""
+        """Return what was read until now: a run for each worker."""
 
 
 def read_recorded(
@@ -82,7 +82,7 @@ def read_recorded(
 
 
 def reader_of(path: Path, *, pattern: str | None = None, samples: int | None = None, python: str | None = None) -> Reader:
-    """What reads a source; arguments as of :func:`read_recorded`.
+    """Return what reads a source; arguments as of :func:`read_recorded`.
 
     Raises
     ------
@@ -164,7 +164,7 @@ class WholeFile:
         self._runs = self._runs or self._read()
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """What was read."""
+        """Return what was read."""
         return self._runs
 
 
@@ -304,7 +304,7 @@ _FEWEST = 2
 
 
 def is_event_file(path: Path) -> bool:
-    """Whether a file is named as TensorFlow names event files."""
+    """Return whether a file is named as TensorFlow names event files."""
     return "tfevents" in path.name
 
 
@@ -435,7 +435,7 @@ def _scalar(value: object) -> float | None:
 
 
 def _chosen(tags: dict[str, list[_Point]]) -> tuple[int, str, list[_Point]] | None:
-    """What tells most directly how long steps take: how directly, from 0 on, the tag and its points."""
+    """Return what tells most directly how long steps take: how directly, from 0 on, the tag and its points."""
     for rank, tag in enumerate(_DIRECT):
         if len(tags.get(tag, ())):
             return rank, tag, tags[tag]

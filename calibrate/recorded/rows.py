@@ -84,7 +84,7 @@ class StepsTable:
                 self._row(f"{self._path}:{number}", text)
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """What was read until now, a run for each worker in the order in which they appear."""
+        """Return what was read until now, a run for each worker in the order in which they appear."""
         return tuple(run.run() for run in self._runs.values()) or (Growing(str(self._path), "table").run(),)
 
     def _head(self, where: str, text: str) -> None:
@@ -172,7 +172,7 @@ def _number(where: str, name: str, cell: str) -> float:
 
 
 def is_table(first: str) -> bool:
-    """Whether a first line is that of a table of steps, or a row of numbers alone."""
+    """Return whether a first line is that of a table of steps, or a row of numbers alone."""
     cells = [cell.strip().lower() for cell in re.split("[,;\t]", first)]
     return any(cell in COLUMNS for cell in cells) or all(_NUMBER.fullmatch(cell) for cell in cells)
 
@@ -226,7 +226,7 @@ _OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "machine":
 
 
 def is_steps_line(line: str) -> bool:
-    """Whether a line is one of the callback's, or meant to be."""
+    """Return whether a line is one of the callback's, or meant to be."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
@@ -263,7 +263,7 @@ class StepsFile:
                 self._take(number, text)
 
     def runs(self) -> tuple[RecordedRun, ...]:
-        """What was read until now."""
+        """Return what was read until now."""
         return (self._run.run(),)
 
     def _take(self, number: int, text: str) -> None:

@@ -236,7 +236,7 @@ class Growing:
             self.remarks.append(sentence)
 
     def run(self) -> RecordedRun:
-        """What was read until now."""
+        """Return what was read until now."""
         rows: dict[str, Any] = {name: np.array(values) for name, values in self._rows.items()}
         known = self.source, self.kind, self.worker, self.facts, self.each
         return RecordedRun(*known, **rows, marks=tuple(self.marks), ended=self.ended, remarks=tuple(self.remarks))

@@ -246,7 +246,7 @@ class Periodic:
 
     @property
     def per_step_s(self) -> float:
-        """What it adds to a step in the mean."""
+        """Return what it adds to a step in the mean."""
         return self.extra_s / self.every
 
 
@@ -273,12 +273,12 @@ class Rare:
 
     @property
     def extra_s(self) -> float:
-        """What each takes beyond a step: the mean."""
+        """Return what each takes beyond a step: the mean."""
         return float(self.extras_s.mean())
 
     @property
     def per_step_s(self) -> float:
-        """What they add to a step in the mean."""
+        """Return what they add to a step in the mean."""
         return float(self.extras_s.sum()) / self.among
 
 
@@ -320,7 +320,7 @@ class Steadiness:
 
     @property
     def counts(self) -> Bools:
-        """Whether each row counts, shape (rows,)."""
+        """Return whether each row counts, shape (rows,)."""
         kept = np.ones(len(self.run), dtype=bool)
         for apart in self.apart:
             kept[apart.rows] = False
@@ -331,7 +331,7 @@ class Steadiness:
         return level.first + np.flatnonzero(self.counts[level.first : level.end])
 
     def rare_per_step_s(self, level: Level) -> float:
-        """What the rare kind adds to a step of a level in the mean."""
+        """Return what the rare kind adds to a step of a level in the mean."""
         if self.rare is None:
             return 0.0
         inside = (self.rare.rows >= level.first) & (self.rare.rows < level.end)
@@ -354,7 +354,7 @@ class Steadiness:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was found and left out, a sentence each."""
+        """Return what was found and left out, a sentence each."""
         said = []
         for apart in self.apart:
             if apart.why in _LEFT_OUT:  # what is periodic is told below
@@ -522,7 +522,7 @@ def _period(run: RecordedRun, kept: Bools, long: Bools) -> tuple[Periodic, Bools
 
 
 def _periodic_marks(run: RecordedRun) -> Iterator[Periodic]:
-    """What the source itself calls something between steps."""
+    """Yield what the source itself calls something between steps."""
     for what in dict.fromkeys(mark.what for mark in run.marks):
         marks = [mark for mark in run.marks if mark.what == what and 0 < mark.row <= len(run)]
         known = [mark.duration_s for mark in marks if mark.duration_s > 0]

@@ -156,7 +156,7 @@ class Profiled(Short):
 
     @property
     def reports(self) -> list[ProfileReport]:
-        """What they tell, by batch size."""
+        """Return what they tell, by batch size."""
         return [_report(batch, self.by_batch[batch]) for batch in self.batches]
 
     @property
@@ -165,7 +165,7 @@ class Profiled(Short):
         return sum(len(profile.steps) for profile in self.profiles)
 
     def tables(self) -> list[Table]:
-        """What they tell, for a reader: steps and their parts by batch size, and the operations that take the most time."""
+        """Return what they tell, for a reader: steps and their parts by batch size, and the operations that take the most time."""
         reports = [vars(report) for report in self.reports]
         steps, parts = (
             Table(title, columns, tuple(tuple(report[column.name] or None for column in columns) for report in reports), note=note)

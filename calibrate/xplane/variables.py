@@ -215,7 +215,7 @@ def _owners(
 
 
 def _matches(scopes: Sequence[str], layer: tuple[str, ...], alike: Callable[[str, str], bool]) -> bool:
-    """Whether an operation is of a layer: its scopes hold the layer's name and, before it and in order, the names around it.
+    """Return whether an operation is of a layer: its scopes hold the layer's name and, before it and in order, the names around it.
 
     The first of these, the model's own, may be missing.
     """

@@ -695,7 +695,7 @@ def _base_of(name: str, cluster: str | None) -> Cluster:
 
 
 def _written(fitted: FittedT, output: Output | None) -> FittedT:
-    """What was fitted, written where it is to be; warns of a GPU that was not used, and of disturbed measurements."""
+    """Return what was fitted, written where it is to be; warns of a GPU that was not used, and of disturbed measurements."""
     import warnings
 
     from calibrate.fit.writing import fitted_text

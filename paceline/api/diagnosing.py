@@ -195,7 +195,7 @@ def _recorded(told: Scenario, run: Sequence[Any], pattern: str | None, python: s
 
 
 def positive(name: str, count: Any, value: Any) -> float:
-    """What was typed for a count: a time in seconds, or a rate.
+    """Return what was typed for a count: a time in seconds, or a rate.
 
     Raises
     ------

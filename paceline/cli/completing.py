@@ -67,7 +67,7 @@ def _going_on(word: Word) -> Iterable[Word]:
 
 
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
-    """What ``last`` may become, behind the words ``before``, the program's name left out."""
+    """Yield what ``last`` may become, behind the words ``before``, the program's name left out."""
     command, waiting = root, None
     of = ""
     arguments, no_more_options = 0, False

@@ -79,7 +79,7 @@ class Ending:
         return words_for(self.number)
 
     def during(self, command: Callable[[], object]) -> object:
-        """What a command returns. Inside, a signal raises KeyboardInterrupt; outside, it ends the process.
+        """Return what a command returns. Inside, a signal raises KeyboardInterrupt; outside, it ends the process.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Ending:
             self.inside = False
 
     def tell(self) -> Interrupted:
-        """What tells the command that a signal has come."""
+        """Return what tells the command that a signal has come."""
         interrupted = Interrupted() if self.number == signal.SIGINT else Terminated()
         interrupted.lost = self._lost
         self.told = True

@@ -220,11 +220,11 @@ class Given(dict[str, Any]):
                 self[name] = READERS[reads].read(value, self.option(name), example) if reads else value
 
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """What one of several functions takes of it."""
+        """Return what one of several functions takes of it."""
         return {name: self[name] for name in inspect.signature(function).parameters if name in self}
 
     def text(self, name: str) -> Any:
-        """What was typed, as it is; None where it was not."""
+        """Return what was typed, as it is; None where it was not."""
         return self._typed[name]
 
     def option(self, name: str) -> str:
@@ -233,7 +233,7 @@ class Given(dict[str, Any]):
         return str(next((word for word in parameter.opts if word.startswith("--")), parameter.metavar or name))
 
     def is_typed(self, name: str) -> bool:
-        """Whether a parameter, by its name in Python, was typed."""
+        """Return whether a parameter, by its name in Python, was typed."""
         source = self._context.get_parameter_source(name)
         return source is not None and source.name == "COMMANDLINE"
 
@@ -512,7 +512,7 @@ def _warn_of_thousands(raw: str, value: object, where: str) -> None:
 
 
 def number_typed(text: str) -> float:
-    """What an option for a number of samples, epochs or parameters is given, as typer reads it.
+    """Return what an option for a number of samples, epochs or parameters is given, as typer reads it.
 
     Raises
     ------

@@ -107,7 +107,7 @@ def show_json(data: Any) -> None:
 
 
 def asking(where: object, *, yes: bool) -> Agree:
-    """What the library calls before lengthy work: asks at the terminal, or with ``yes`` goes on without a question.
+    """Return what the library calls before lengthy work: asks at the terminal, or with ``yes`` goes on without a question.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def whiskers(
 
 
 def words_in_bars(texts: Sequence[str], colour: str, size: int | None = None) -> dict[str, Any]:
-    """What stands in bars of a colour, where there is room."""
+    """Return what stands in bars of a colour, where there is room."""
     font = {"color": text_colour(colour)} | ({"size": size} if size is not None else {})
     return {"text": texts, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "insidetextfont": font,
             "constraintext": "inside"}  # fmt: skip

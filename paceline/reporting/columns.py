@@ -215,7 +215,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
 
 
 def differ_in_layout(results: Sequence[Result], at: Coordinates, failures: Sequence[Failure] = ()) -> bool:
-    """Whether the map of results (:func:`map_of`) is one of how a model is cut over devices."""
+    """Return whether the map of results (:func:`map_of`) is one of how a model is cut over devices."""
     mapped = map_of(results, at, failures)
     return mapped is not None and mapped["rows"]["key"] < 0
 

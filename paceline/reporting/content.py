@@ -111,7 +111,7 @@ class Content:
 
     @cached_property
     def answer(self) -> Answer:
-        """What a plan chose, else the best result (:func:`paceline.comparing.rank`) with as many ranks as what was asked about.
+        """Return what a plan chose, else the best result (:func:`paceline.comparing.rank`) with as many ranks as what was asked about.
 
         Where nothing was, with the most ranks that all curves have. It is ranked among those that meet the same conditions as the first
         of them: nobody chooses how often machines fail.
@@ -151,12 +151,12 @@ class Content:
 
     @property
     def counted(self) -> str:
-        """What ``ranks`` of results are: ``replica``, or ``rank`` where some replicas are cut over several devices."""
+        """Return what ``ranks`` of results are: ``replica``, or ``rank`` where some replicas are cut over several devices."""
         return _counted(self.results)
 
     @property
     def request(self) -> str:
-        """What is asked, as a sentence without its end."""
+        """Return what is asked, as a sentence without its end."""
         ranks = [result.ranks for result in self.results]
         loads = [result.scenario.workload for result in self.results]
         clusters = list(dict.fromkeys(result.scenario.cluster.name for result in self.results))
@@ -242,12 +242,12 @@ class Content:
 
     @property
     def uncalibrated(self) -> bool:
-        """Whether some workload does not record what was measured."""
+        """Return whether some workload does not record what was measured."""
         return any(load.calibrated is None and not load.is_computed for load in self.workloads)
 
     @cached_property
     def cares(self) -> list[str]:
-        """What a reader must know before anything is built on the numbers, each a sentence without its end."""
+        """Return what a reader must know before anything is built on the numbers, each a sentence without its end."""
         count, loads, cares = len(self.results), self.workloads, []
         if self.hollow and not (self.plan is not None and self.plan.sentences):
             which = "the result lies" if count == 1 else f"all {count:,} results lie" if self.hollow == count else ""
@@ -323,7 +323,7 @@ def content_of(
 
 
 def scaling_in_words(scalings: Sequence[str], batches: Sequence[int]) -> str:
-    """What is kept as workers are added: ``weak``, the batch of each replica, or ``strong``, that of all; batch sizes ascend."""
+    """Return what is kept as workers are added: ``weak``, the batch of each replica, or ``strong``, that of all; batch sizes ascend."""
     batch = f"{batches[0]:,}"
     if len(batches) > 1:
         batch = f"{batch} {'to' if len(batches) > 2 else 'and'} {batches[-1]:,}"
@@ -348,7 +348,7 @@ _PAIR = 2
 
 
 def _more(ratio: Estimate) -> str:
-    """What a step brings, such as ``35% more (20% to 41%)``."""
+    """Return what a step brings, such as ``35% more (20% to 41%)``."""
     change = ratio.mean - 1
     if abs(change) < NOTHING:
         return "nothing"
@@ -497,12 +497,12 @@ class Change:
 
     @property
     def moves(self) -> bool:
-        """Whether the throughput changes on average, as far as anybody reads."""
+        """Return whether the throughput changes on average, as far as anybody reads."""
         return self.gain is not None and abs(self.gain) >= NOTHING
 
     @property
     def seen(self) -> bool:
-        """Whether the runs show an effect: the interval of the gain leaves out nought."""
+        """Return whether the runs show an effect: the interval of the gain leaves out nought."""
         if self.gain is None or self.low is None or self.high is None:
             return False
         return has_effect(Estimate(mean=1 + self.gain, low=1 + self.low, high=1 + self.high))
@@ -518,7 +518,7 @@ _MOST_NAMED = 2
 
 
 def most_helpful_in_words(changes: Sequence[Change]) -> str:
-    """What helps most for certain, and what may help more but is not certain; empty where nothing was tried."""
+    """Return what helps most for certain, and what may help more but is not certain; empty where nothing was tried."""
     if not any(change.gain is not None for change in changes):
         return ""
     gaining = helpful(changes)

@@ -131,7 +131,7 @@ class Coordinates:
         return listed([text for key, text in self._settings_of(result) if is_condition(key.path)])
 
     def has_neighbour(self, result: int) -> bool:
-        """Whether another result on its curve differs from it in one key alone."""
+        """Return whether another result on its curve differs from it in one key alone."""
         own = [places for curve, places in zip(self.curve_of, self.places, strict=True) if curve == self.curve_of[result]]
         return any(sum(map(ne, self.places[result], places)) == 1 for places in own)
 
@@ -204,7 +204,7 @@ _PRICES = ("cluster.price", "cluster.offers", "cluster.upgrades")
 
 
 def _words_for_files(rows: Sequence[tuple[str, ...]], settings: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """What curves of each file are called by: the settings in which files differ; "" where other names tell curves apart already.
+    """Return what curves of each file are called by: the settings in which files differ; "" where other names tell curves apart already.
 
     Where no setting tells the files apart, by their own names.
     """
@@ -259,7 +259,7 @@ def _numeric(values: Iterable[Any]) -> bool:
 
 
 def _given_or_not(values: Sequence[Any], groups: Sequence[Hashable]) -> bool:
-    """Whether some of one group have a number and others none, so that no place on a slider is that of all of them."""
+    """Return whether some of one group have a number and others none, so that no place on a slider is that of all of them."""
     return not _constant_within([value is None for value in values], groups)
 
 

@@ -527,7 +527,7 @@ def _whole(job: JobOutcome, epochs: Sequence[Epoch]) -> Iterator[Stretch]:
 
 
 def _epoch(epoch: Epoch, usual: Epoch | None) -> Iterator[Stretch]:
-    """What its first step takes beyond a later one, its steps, and what follows; slower steps than usual apart."""
+    """Yield what its first step takes beyond a later one, its steps, and what follows; slower steps than usual apart."""
     steps_s = max(epoch.time_s - epoch.evaluation_s - epoch.checkpoint_s - epoch.iterators_s, 0.0)
     opening_s = min(max(epoch.first_step_s - epoch.step_s, 0.0), steps_s)
     traced = epoch.number == 1

@@ -333,7 +333,7 @@ def _paying(plan: Plan, table: Table | None) -> Still | None:
 
 
 def _title_of_front(plan: Plan) -> str:
-    """What is seen of cost against time, or against throughput."""
+    """Return what is seen of cost against time, or against throughput."""
     meeting, of = sum(candidate.meets for candidate in plan.candidates), f"of {len(plan.candidates)} configurations simulated"
     best = plan.chosen
     if not meeting:
@@ -347,7 +347,7 @@ def _title_of_front(plan: Plan) -> str:
 
 
 def _sensitivity(changes: Sequence[Change], scaling: str) -> Still:
-    """What is seen of changes: the one that gains most."""
+    """Return what is seen of changes: the one that gains most."""
     gaining = helpful(changes)
     best = next((change for change in gaining if change.seen), None) or next(iter(gaining), None)
     title = f"No single change that was tried brings more than {format_share(LITTLE)}"
@@ -371,7 +371,7 @@ def _memory(scenario: Scenario) -> Still | None:
 
 
 def _title_of_memory(held: Memory) -> str:
-    """What the fullest device holds, of what it has."""
+    """Return what the fullest device holds, of what it has."""
     fullest = held.tightest
     has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
     holds = f"{fullest.name.capitalize()} holds most:" if len(held.devices) > 1 else f"Each {fullest.name} holds"
@@ -426,7 +426,7 @@ def _job(result: Result, name: str) -> Still | None:
 
 
 def _learned(learned: Learned, series: Sequence[int]) -> dict[str, Still]:
-    """What was learned, by any of several ways of training."""
+    """Return what was learned, by any of several ways of training."""
     stills = {}
     target = learned.target.metric
     for place, metric in (("metric", target), ("loss", "loss")) if target != "loss" else (("loss", "loss"),):
@@ -439,7 +439,7 @@ def _learned(learned: Learned, series: Sequence[int]) -> dict[str, Still]:
 
 
 def series_of(report: Content) -> list[int]:
-    """What number each way of learning has among the curves: that of its own results' curve, and none that another way has."""
+    """Return what number each way of learning has among the curves: that of its own results' curve, and none that another way has."""
     curves = {result.scenario.hash: curve for result, curve in zip(report.results, report.at.curve_of, strict=True)}
     series: list[int] = []
     for way in report.learned.ways if report.learned is not None else ():
@@ -503,7 +503,7 @@ _COMMAND = re.compile("`([^`]+)`")
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """What reads the templates of every page: values are escaped, and a name that is missing is an error."""
+    """Return what reads the templates of every page: values are escaped, and a name that is missing is an error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -536,7 +536,7 @@ def environment() -> jinja2.Environment:
 
 
 def origin_mark(entry: str) -> str:
-    """What a report holds that names such an origin of a workload or a cluster."""
+    """Return what a report holds that names such an origin of a workload or a cluster."""
     return str(getattr(environment().get_template("macros.html").module, "origin_entry")(entry))  # noqa: B009
 
 

@@ -246,7 +246,7 @@ def _source_of(source: object) -> Source:
 
 
 def _of_learned(learned: Learned) -> Source:
-    """What was learned, with the results of its scenarios, which are simulated again: that takes a moment."""
+    """Return what was learned, with the results of its scenarios, which are simulated again: that takes a moment."""
     scenarios = {way.scenario.hash: way.scenario for way in learned.ways}
     return Source([simulate(scenario) for scenario in scenarios.values()], learned=learned)
 

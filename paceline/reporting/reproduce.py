@@ -60,7 +60,7 @@ class Origin:
 
     @property
     def long(self) -> bool:
-        """Whether it has more entries than fit beside something else."""
+        """Return whether it has more entries than fit beside something else."""
         return len(self.entries) > _MOST_BESIDE
 
 
@@ -169,7 +169,7 @@ def _grids(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> list[_
 
 
 def _sayable(path: str, value: Any) -> bool:
-    """Whether ``--over`` can say it: one number, truth value or plain word; a name stands for a whole section."""
+    """Return whether ``--over`` can say it: one number, truth value or plain word; a name stands for a whole section."""
     word = isinstance(value, str) and not path.endswith("name") and value.replace("-", "").isalnum()
     return word or isinstance(value, (bool, int, float))
 

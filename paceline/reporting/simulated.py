@@ -184,7 +184,7 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
 
 
 def _makes_steps(scenario: Scenario) -> str:
-    """What its ranks are: replicas, or where these are cut over devices, ranks by no other name."""
+    """Return what its ranks are: replicas, or where these are cut over devices, ranks by no other name."""
     return "replicas" if scenario.ranks == scenario.replicas else "ranks"
 
 

@@ -65,7 +65,7 @@ def _covered(intervals: Iterable[tuple[float, float]], time_s: float) -> bool:
 
 
 def clipped(pieces: Iterable[Piece], start_s: float, end_s: float) -> list[Piece]:
-    """What of the pieces lies between two times, in order of time."""
+    """Return what of the pieces lies between two times, in order of time."""
     kept = []
     for piece in sorted(pieces, key=lambda piece: (piece.start_s, piece.end_s)):
         low, high = max(piece.start_s, start_s), min(piece.end_s, end_s)
@@ -365,7 +365,7 @@ class _Chart:
         )  # fmt: skip
 
     def arrows(self) -> tuple[Arrow, ...]:
-        """What stages that are drawn hand on to each other."""
+        """Return what stages that are drawn hand on to each other."""
         lanes: dict[int | None, str] = {stage: str(replica_place(self._recording, stage)) for stage in self._stages}
         ways = ((transfer, lanes.get(transfer.source.replica), lanes.get(transfer.target.replica)) for transfer in self._transfers)
         return tuple(
@@ -434,7 +434,7 @@ class _Chart:
         return joined(pieces, 0.0)
 
     def _of_replica(self, replica: int) -> list[Piece]:
-        """What a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
+        """Return what a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
         pieces: list[Piece] = []
         for step in self._steps[replica]:
             if self._shows(step.start_s, step.end_s):
@@ -485,7 +485,7 @@ class _Chart:
         return joined(pieces, 0.0)
 
     def _last(self, cause: int) -> Kind:
-        """What a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
+        """Return what a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
         match self._work.get(cause):
             case Service():
                 return "apply"
@@ -498,14 +498,14 @@ class _Chart:
         return "the coordinator" if stood.whom is None else str(replica_place(self._recording, stood.whom))
 
     def _collectives(self) -> Iterator[tuple[_Lane, Piece]]:
-        """What stages that are drawn do with others of their groups, a lane for each kind."""
+        """Yield what stages that are drawn do with others of their groups, a lane for each kind."""
         for transfer in self._transfers:
             if transfer.target == EVERYBODY and transfer.source.replica in self._stages:
                 lane = _Lane("connection", (transfer.target,), transfer.kind)
                 yield lane, self._piece(transfer, begin_of(transfer), transfer.arrived_s, "communication", transfer.kind)
 
     def _connections(self) -> Iterator[tuple[_Lane, Piece]]:
-        """What each connection carries; an all-reduce of which no messages are recorded is one connection."""
+        """Yield what each connection carries; an all-reduce of which no messages are recorded is one connection."""
         for transfer in self._transfers:
             together = transfer.target == EVERYBODY
             ends = (transfer.target,) if together else (transfer.source, transfer.target)
@@ -520,12 +520,12 @@ class _Chart:
 
 
 def _touches(piece: Piece, replicas: set[int]) -> bool:
-    """Whether a message from or to one of these is in it."""
+    """Return whether a message from or to one of these is in it."""
     return any(end.replica in replicas for work in piece.works if isinstance(work, Transfer) for end in (work.source, work.target))
 
 
 def _text(lane: _Lane, piece: Piece) -> str:
-    """What a bar is: ``push, 14 messages, 3.2 MiB``."""
+    """Return what a bar is: ``push, 14 messages, 3.2 MiB``."""
     transfers = [work for work in piece.works if isinstance(work, Transfer)]
     parts = [piece.what if lane.kind == "critical path" else f"{lane.name}: {piece.what}"]
     if len(piece.works) > 1:

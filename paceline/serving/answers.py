@@ -199,7 +199,7 @@ def _point(count: int, asked: Asked, ceilings: Ceilings) -> Point:
 
 
 def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
-    """What no run can exceed."""
+    """Return what no run can exceed."""
     several = f" by {curves[0].name}" if len(curves) > 1 else ""
     workers = counted(own.count, "worker")
     if own.bound is None:
@@ -468,7 +468,7 @@ class Conversation:
             yield {"kind": "failed", "text": str(error)}
 
     async def _within(self, function: Any, *given: Any, urgency: int = 0) -> Any:
-        """What is worked out at once, or never."""
+        """Return what is worked out at once, or never."""
         try:
             return await asyncio.wait_for(self.processes.run(function, *given, urgency=urgency), _LONGEST_S)
         except TimeoutError:
@@ -564,7 +564,7 @@ def _bounds(ready: Prepared) -> Event:
 
 
 def _look_event(number: int, point: Point, simulation: Simulated, *, first: bool) -> Event:
-    """What a curve has where the sliders stand: at first from a few runs, in the end from all."""
+    """Return what a curve has where the sliders stand: at first from a few runs, in the end from all."""
     look = {"look": simulation.look, "failed": simulation.failed, "first": first}
     return {"kind": "look", "curve": number, "count": point.count, **look}
 

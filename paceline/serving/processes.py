@@ -72,7 +72,7 @@ class _Slot:
         self._begin()
 
     def takes(self, urgency: int) -> bool:
-        """Whether it does what is so urgent."""
+        """Return whether it does what is so urgent."""
         return self.slow == (urgency >= SLOW)
 
     def _begin(self) -> None:
@@ -151,7 +151,7 @@ class Processes:
     async def run(
         self, function: Callable[..., AnswerT], *given: Any, urgency: int = 0, progress: Callable[[float, float], None] | None = None
     ) -> AnswerT:
-        """What a function gives in one of the processes; cancelled, the process gives way.
+        """Return what a function gives in one of the processes; cancelled, the process gives way.
 
         Parameters
         ----------

@@ -145,7 +145,7 @@ _NAMING = (*(f"{path}.use" for path in NAMED), *TRACES)
 
 
 def _names_of(key: str) -> Mapping[str, Path]:
-    """What the catalogue has for a key that names something."""
+    """Return what the catalogue has for a key that names something."""
     path = key.removesuffix(".use")
     return entries(NAMED[path]) if path in NAMED else {}
 
@@ -198,7 +198,7 @@ def with_settings(text: str, settings: Pairs) -> str:
 
 
 def _typed(value: str | None) -> Any:
-    """What was typed into a field: numbers, truths, lists and tables as TOML has them, else text; nothing is None."""
+    """Return what was typed into a field: numbers, truths, lists and tables as TOML has them, else text; nothing is None."""
     text = (value or "").strip()
     if len(text) > _LONGEST:
         raise ScenarioError(f"{quoted(text)} is longer than {_LONGEST:,} characters; change the text itself")
@@ -248,7 +248,7 @@ def loaded(table: Mapping[str, Any], served: Served) -> Scenario:
 
 
 def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> tuple[Scenario, int, list[Line], tuple[str, ...]]:
-    """What a question comes to, validated; errors as of :func:`loaded`.
+    """Return what a question comes to, validated; errors as of :func:`loaded`.
 
     Returns
     -------
@@ -457,7 +457,7 @@ def _in_text(value: Any) -> str:
 
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What may stand at a place, by the name of its kind; plain values and tables of one kind under their titles."""
+    """Return what may stand at a place, by the name of its kind; plain values and tables of one kind under their titles."""
     kinds: dict[str, Mapping[str, Any]] = {}
     for part in schema.get("anyOf", schema.get("oneOf", [schema])):
         whole = _followed(part)

@@ -185,12 +185,12 @@ class Door:
 
     @property
     def link(self) -> str:
-        """What is to be opened."""
+        """Return what is to be opened."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/?token={self._token}"
 
     def is_called(self, host: str) -> bool:
-        """Whether a browser calls the page by a name of its own: another name may be one that a stranger makes lead here."""
+        """Return whether a browser calls the page by a name of its own: another name may be one that a stranger makes lead here."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = parts.hostname or "", parts.port or 80
@@ -206,14 +206,14 @@ class Door:
         return port == self.port and mine
 
     def opens(self, token: str) -> bool:
-        """Whether a link's token is the right one; it is used up where it opens only once."""
+        """Return whether a link's token is the right one; it is used up where it opens only once."""
         right = self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
         if right and self.once:
             self._token = None
         return right
 
     def knows(self, cookies: dict[str, str]) -> bool:
-        """Whether a browser has come in by the link."""
+        """Return whether a browser has come in by the link."""
         return hmac.compare_digest(cookies.get(self._name, "").encode(), self._cookie.encode())
 
     def set_cookie(self, response: Response) -> None:
@@ -222,7 +222,7 @@ class Door:
 
 
 def _is_address(name: str) -> bool:
-    """Whether a name is an address as numbers."""
+    """Return whether a name is an address as numbers."""
     try:
         ip_address(name)
     except ValueError:

@@ -212,7 +212,7 @@ def grid(
 
 
 def several_clusters(axes: Sequence[Axis]) -> bool:
-    """Whether the axes have more than one cluster."""
+    """Return whether the axes have more than one cluster."""
     return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)
 
 

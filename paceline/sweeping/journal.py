@@ -202,14 +202,14 @@ class Journal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is there, not even of another sweep."""
+        """Return whether nothing is there, not even of another sweep."""
         return not (self._entries or self._damaged or self._tail)
 
     def __contains__(self, scenario_hash: str) -> bool:
         return scenario_hash in self._of
 
     def failed(self, scenario_hash: str) -> bool:
-        """Whether a scenario is there, and has failed."""
+        """Return whether a scenario is there, and has failed."""
         return scenario_hash in self._of and self._of[scenario_hash].failed
 
     def outcome(self, scenario_hash: str) -> Outcome | None:

@@ -118,20 +118,20 @@ def _check_hash(text: bytes, data: Any) -> None:
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
-    """Whether a half-written text is what the line of a scenario, or of any, begins with."""
+    """Return whether a half-written text is what the line of a scenario, or of any, begins with."""
     start = _BEGINNING + scenario_hash.encode()
     return part.startswith(start) or start.startswith(part)
 
 
 def is_damage(error: ResultsError, path: Path) -> bool:
-    """Whether a line of a file could not be read since it is damaged: one that is unclear goes by the other lines."""
+    """Return whether a line of a file could not be read since it is damaged: one that is unclear goes by the other lines."""
     if not isinstance(error, UnclearError):
         return isinstance(error, DamagedError)
     return holds_lines(path)
 
 
 def holds_lines(path: Path) -> bool:
-    """Whether any line of a file, damaged as it may be, is one of ours; of a pipe, which is read but once, that is not known."""
+    """Return whether any line of a file, damaged as it may be, is one of ours; of a pipe, which is read but once, that is not known."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -103,7 +103,7 @@ def collective_for(
 
 @lru_cache(maxsize=32)
 def _memory(key: tuple[object, ...]) -> Memory:  # noqa: ARG001 - what it is remembered by
-    """What is known of one kind of collective on one network."""
+    """Return what is known of one kind of collective on one network."""
     return {}
 
 
@@ -182,6 +182,6 @@ def _in_switches(algorithm: str, protocol: str, wire: Wire, chunk_bytes: float, 
 
 
 def _switches_of_nodes(cluster: Cluster, by_fabric: bool, group: Group) -> Integers:
-    """What adds inside each node or island of a group, and where the fabric adds as well, its switches."""
+    """Return what adds inside each node or island of a group, and where the fabric adds as well, its switches."""
     inside = np.atleast_1d(number_of(SwitchKind.INSIDE, group.places[:: group.neighbours]))
     return np.concatenate([inside, switches_of_trees(cluster, group)]) if by_fabric else inside

@@ -40,7 +40,7 @@ class _Fold:
         return 2 * player + 1 if player < self.folded else player + self.folded
 
     def player(self, rank: int) -> int | None:
-        """What a rank plays; none if it has handed its data over."""
+        """Return what a rank plays; none if it has handed its data over."""
         if rank >= 2 * self.folded:
             return rank - self.folded
         return rank // 2 if rank % 2 else None
@@ -82,7 +82,7 @@ def _exchanged(fold: _Fold, player: int, k: int, gathering: int) -> int:
 
 
 def _before(fold: _Fold, player: int, k: int) -> tuple[Await, ...]:
-    """What a player has when it exchanges with its partner of round k: the halves so far; when gathering, all that came since."""
+    """Return what a player has when it exchanges with its partner of round k: the halves so far; when gathering, all that came since."""
     halves = _partners(fold, player, range(k), 1)
     answer = _partners(fold, player, range(k, min(k + 1, fold.rounds)), 1, start=1)
     gathered = _partners(fold, player, range(k + 1, fold.rounds), 2, start=1)
@@ -188,7 +188,7 @@ class Direct(Collective):
 
     @cached_property
     def _fair_paces(self) -> ConnectionTimes | None:
-        """What each message takes, lane by lane; none if equal shares are not fair."""
+        """Return what each message takes, lane by lane; none if equal shares are not fair."""
         source, target, *_ = columns(self._schedule(0.0))
         laid = self._wire.laid(source, target)
         s_per_byte, port = seconds_per_byte(laid), laid.paths.port

@@ -260,7 +260,7 @@ def _shard(column: int, joined: int, pieces: int, index: int) -> int:
 
 
 def scattered(rank: int, joined: int) -> Await:
-    """What a rank awaits inside its node before it has the sum of its shard there."""
+    """Return what a rank awaits inside its node before it has the sum of its shard there."""
     return Await(rank // joined * joined + (rank % joined - 1) % joined, INNER, joined - 1)
 
 

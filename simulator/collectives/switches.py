@@ -276,7 +276,7 @@ def nvls_schedule(ranks: int, joined: int, pieces: int, trees: Trees = ()) -> Sc
 
 
 def _to_owners(switch: int, joined: range, pieces: int) -> Iterator[Lane]:
-    """What the devices of a switch put out, the parts in turn, and the sum of each part to its owner."""
+    """Yield what the devices of a switch put out, the parts in turn, and the sum of each part to its owner."""
     count = len(joined)
     for rank in joined:
         yield Lane(rank, switch, _OUT, count * pieces, 1, partial(_in_turn, count, pieces), count * pieces)

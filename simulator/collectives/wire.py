@@ -206,11 +206,11 @@ class Wire:
         return Laid(ports, paths, path, None if stage is None else np.tile(stage, len(every)))
 
     def paces_of(self, lanes: Columns, chosen: Flags) -> ConnectionTimes:
-        """What some lanes of a schedule take if all of them send at once, shape (lanes,)."""
+        """Return what some lanes of a schedule take if all of them send at once, shape (lanes,)."""
         return ConnectionTimes(*(column[0] for column in self.paces(self.laid(lanes.source[chosen], lanes.target[chosen]))))
 
     def paces(self, laid: Laid) -> ConnectionTimes:
-        """What such connections take if all of a stage send at once and share each port equally."""
+        """Return what such connections take if all of a stage send at once and share each port equally."""
         groups = 1 + len(self.beside)
         shape = groups, len(laid.paths) // groups
         return ConnectionTimes(seconds_per_byte(laid).reshape(shape) * self.bytes_per_byte, laid.paths.latency_s.reshape(shape))

@@ -54,13 +54,13 @@ def engine_for(scenario: Resolved) -> Engine:
 
 
 def textbook_knows(scenario: Resolved) -> bool:
-    """Whether the textbook engine can run a scenario."""
+    """Return whether the textbook engine can run a scenario."""
     reduction = scenario.strategy.reduction
     return reduction is None or not reduction.forward_first
 
 
 def likely_engine(scenario: Resolved) -> Engine:
-    """What :func:`engine_for` will probably say, loading nothing."""
+    """Return what :func:`engine_for` will probably say, loading nothing."""
     asked = scenario.run.engine
     if asked != "simpy" and not expected_events(scenario):
         return "at-once"
@@ -114,7 +114,7 @@ def choose(asked: EngineName, events: float) -> Engine:
 
 
 def runs_trials() -> bool:
-    """Whether the compiled engine runs trials of collectives, whatever runs the scenario; its machine code is loaded then."""
+    """Return whether the compiled engine runs trials of collectives, whatever runs the scenario; its machine code is loaded then."""
     return _not_loaded() is None
 
 
@@ -132,7 +132,7 @@ def check(asked: EngineName) -> None:
 
 
 def is_made() -> bool:
-    """Whether the compiled engine can run here, and its machine code is there: nothing need be made."""
+    """Return whether the compiled engine can run here, and its machine code is there: nothing need be made."""
     made: bool = import_module(_WARMING).is_made() and unavailable() is None
     return made
 

@@ -82,7 +82,7 @@ def _only_hosts_differ(drawn: Drawn, other: Drawn) -> bool:
 
 
 def _same_but(drawn: BaseModel, other: BaseModel, keys: set[str]) -> bool:
-    """Whether all fields of two tables but some are the same objects, as those of a copy are."""
+    """Return whether all fields of two tables but some are the same objects, as those of a copy are."""
     return all(getattr(drawn, name) is getattr(other, name) for name in type(drawn).model_fields if name not in keys)
 
 
@@ -180,12 +180,12 @@ class Run:
 
     @property
     def together(self) -> bool:
-        """Whether all ranks' steps are computed at once."""
+        """Return whether all ranks' steps are computed at once."""
         return self.program.together and not self.program.exchanges
 
     @property
     def only_simpy(self) -> bool:
-        """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
+        """Return whether a step has more operations than the compiled engine takes, and nobody insists on it."""
         return self.drawn.run.engine == "auto" and max(len(routine.operations) for routine in self.program.routines) > MOST_OPERATIONS
 
     def on(self, engine: ByEngine) -> Measured:
@@ -236,7 +236,7 @@ class Run:
 
     @property
     def _reduces_at_once(self) -> Collective | None:
-        """What finds the times of all ranks at once, where buckets are reduced so."""
+        """Return what finds the times of all ranks at once, where buckets are reduced so."""
         return None if self.program.exchanges else self.collective
 
     @property
@@ -252,7 +252,7 @@ class Run:
 
 
 def drawn_scenario(scenario: Resolved, streams: Streams) -> Drawn:
-    """What one replication simulates (:func:`simulator.resolve.drawing.drawn_of`)."""
+    """Return what one replication simulates (:func:`simulator.resolve.drawing.drawn_of`)."""
     return drawn_of(scenario, streams, _step_s)
 
 

@@ -22,7 +22,7 @@ _LEAST_AHEAD = 32
 
 
 def drawn(distribution: Distribution, streams: Streams, name: str, numbers: NDArray[np.int64]) -> Rows | Persistent:
-    """What many draw of a distribution, one step after the other.
+    """Return what many draw of a distribution, one step after the other.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Neighbours:
         return least + (most - least) * self._streams.once("background", known, np.random.Generator.random, scattered=True)[place]
 
     def changes(self) -> Changes | None:
-        """What others take from the ports that :meth:`on` was given last, where that changes while a run goes on."""
+        """Return what others take from the ports that :meth:`on` was given last, where that changes while a run goes on."""
         background = self._its
         if background is None or not background.changes or not len(self._used):
             return None

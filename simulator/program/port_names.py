@@ -127,7 +127,7 @@ class PortName(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """What all of the same kind, with owners of the same kind, are called: ``leaf * up to spine *``."""
+        """Return what all of the same kind, with owners of the same kind, are called: ``leaf * up to spine *``."""
         return self._text.format(self.owner.pattern, self.other.pattern if self.other is not None else "")
 
 
@@ -141,7 +141,7 @@ class SwitchKind(IntEnum):
 
 
 def number_of(kind: SwitchKind, place: int | NDArray[np.integer]) -> int | NDArray[np.integer]:
-    """What paths call the switch ``place`` of its kind, such as leaf 3."""
+    """Return what paths call the switch ``place`` of its kind, such as leaf 3."""
     return -1 - (place * len(SwitchKind) + int(kind))
 
 

@@ -249,7 +249,7 @@ def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
 
 
 def _what(printed: Printed, operations: Sequence[Operation]) -> str:
-    """What an operation does, or several of one kind come to."""
+    """Return what an operation does, or several of one kind come to."""
     first, alone = operations[0], len(operations) == 1
     match first.kind:
         case "gate":
@@ -362,7 +362,7 @@ def _in_order(ranks: Integers) -> str:
 
 
 def sentences_of(program: Program) -> Iterator[str]:
-    """What is no graph, one sentence a rule: who gets a step, what becomes of gradients, how messages and cores are shared."""
+    """Yield what is no graph, one sentence a rule: who gets a step, what becomes of gradients, how messages and cores are shared."""
     rules, ranks = program.rules, len(program.ranks)
     yield (
         "An operation begins when those that it comes after have ended. A rank's computes begin one after the other, in their order; "

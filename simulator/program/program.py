@@ -324,7 +324,7 @@ class Operation:
 
     @property
     def pattern(self) -> str:
-        """What all of its name are called: ``push *``."""
+        """Return what all of its name are called: ``push *``."""
         return self.name if self.number == NOTHING else f"{self.name} *"
 
 
@@ -666,7 +666,7 @@ def of_partition(program: Program, partition: int) -> list[int]:
 
 
 def group_name(program: Program, group: int) -> str:
-    """What records say before a bucket's number; nothing where there is one group only."""
+    """Return what records say before a bucket's number; nothing where there is one group only."""
     return f"group {group} " if len(program.groups) > 1 else ""
 
 

@@ -134,7 +134,7 @@ def _operation_rows(printed: Printed, number_of_routine: int, routine: Routine) 
 
 
 def _needed(needs: Needs) -> list[list[dict[str, int]]]:
-    """What each lane's messages need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
+    """Return what each lane's messages need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
     names = "lane", "base", "slope", "onward"
     rows = [dict(zip(names, row, strict=True)) for row in zip(*(getattr(needs, name).tolist() for name in names), strict=True)]
     return [rows[first:last] for first, last in pairwise(needs.start.tolist())]

@@ -181,7 +181,7 @@ class Schedule:
             yield from self.lanes_from(rank)
 
     def share(self, lane: Lane) -> float:
-        """What all messages of a lane carry together, in buffers."""
+        """Return what all messages of a lane carry together, in buffers."""
         return lane.messages * lane.parts / self.parts
 
 

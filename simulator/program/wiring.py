@@ -278,7 +278,7 @@ class Wiring:
         return self._processes and (self._cluster.replicas_per_node > 1 or not self._first_server_node)
 
     def _crossed_by(self, begin: _Ends, end: _Ends) -> _Crossed:
-        """What paths between ends on some nodes cross."""
+        """Return what paths between ends on some nodes cross."""
         cluster = self._cluster
         source, target, from_end, to_end = np.broadcast_arrays(begin.node, end.node, begin.number, end.number)
         begin, end = _Ends(begin.kind, from_end, source), _Ends(end.kind, to_end, target)
@@ -396,7 +396,7 @@ class Wiring:
         return self._of_links(nodes, lambda link: link.bandwidth_bytes_per_s / wire)
 
     def _of_links(self, nodes: Integers, value_of: Callable[[Link], float]) -> NDArray[np.float64]:
-        """What is so of the link of each node."""
+        """Return what is so of the link of each node."""
         if not self._cluster.node_classes:
             return np.full(nodes.shape, value_of(self._cluster.link_of(0)))
         unique, which = np.unique(nodes, return_inverse=True)
@@ -425,7 +425,7 @@ class Wiring:
         return self._ports(laid), laid.links, paths, Hosts(len(names), names)
 
     def changes(self) -> Changes | None:
-        """What others take from the ports of the tables that were asked for last, where that changes while a run goes on."""
+        """Return what others take from the ports of the tables that were asked for last, where that changes while a run goes on."""
         return self._neighbours.changes()
 
     def _weight(self) -> Floats | None:
@@ -515,7 +515,7 @@ class _Laid(NamedTuple):
 
 
 def _laid(keys: bytes, crossed: bytes) -> _Laid:
-    """What paths cross: the keys of the ports of one path after the other, and how many each crosses, behind a 0."""
+    """Return what paths cross: the keys of the ports of one path after the other, and how many each crosses, behind a 0."""
     used, port = _by_first_use(np.frombuffer(keys, dtype=np.int64))
     is_no_link = used >> (2 * _BITS) >= PortKind.CONNECTION
     links = len(used) - int(is_no_link.sum())

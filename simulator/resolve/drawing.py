@@ -167,7 +167,7 @@ def slowest_of(distribution: Distribution, count: int) -> tuple[Distribution, fl
 
 
 def compile_program(scenario: Drawn, streams: Streams | None = None) -> Program:
-    """What happens in a step of a scenario.
+    """Return what happens in a step of a scenario.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ StepTime = Callable[[Drawn, Streams], float]
 
 
 def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates, devices that go together as one.
+    """Return what one replication simulates: one draw of all that fits leave open, achieved rates, devices that go together as one.
 
     What compression costs is in the times of its passes, and what a measured step held beside compute is not.
     What leaves nothing open is returned itself.
@@ -206,7 +206,7 @@ def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
 
 
 def drawn_quantities(scenario: Resolved) -> dict[str, NDArray[np.float64]]:
-    """What each replication of a scenario draws of all that fits and constants leave open, by the name of the quantity.
+    """Return what each replication of a scenario draws of all that fits and constants leave open, by the name of the quantity.
 
     Quantities are independent of one another; the numbers of one may depend on each other. They are logarithms; of a
     workload those of the passes of a micro-batch and of one sample, and of the update.

@@ -86,7 +86,7 @@ OF_CONSTANTS: Mapping[str, str] = {name: quantity for name, (quantity, _) in _OF
 
 
 def draw_measured_defaults(scenario: Resolved, streams: Streams) -> Resolved:
-    """What one replication simulates: the scenario with one joint draw of the constants applied."""
+    """Return what one replication simulates: the scenario with one joint draw of the constants applied."""
     return with_measured_defaults(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
 
 
@@ -96,7 +96,7 @@ def with_nominal_defaults(scenario: Resolved) -> Resolved:
 
 
 def assumed_defaults(scenario: Resolved) -> tuple[Assumed, ...]:
-    """What is applied to a scenario, with each value and where it is from."""
+    """Return what is applied to a scenario, with each value and where it is from."""
     load = scenario.workload
     computed = load.computed.constants if load.computed is not None and load.is_computed else ()
     return tuple(_assumed(scenario, name) for name in (*computed, *felt_by([scenario])))
@@ -197,7 +197,7 @@ def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
 
 
 def host_costs(scenario: Scenario) -> dict[str, Known]:
-    """What gRPC costs hosts, by the constant's name: of what the scenario leaves open, its own constants or Paceline's."""
+    """Return what gRPC costs hosts, by the constant's name: of what the scenario leaves open, its own constants or Paceline's."""
     if not is_carried(scenario):
         return {}
     return {name: scenario.practice.get(name, constants()[name].plain) for name in _open_costs(scenario.cluster.transport).values()}

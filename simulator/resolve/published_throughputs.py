@@ -192,7 +192,7 @@ class PublishedThroughputs:
 
     @cached_property
     def kinds(self) -> dict[str, object]:
-        """What each device of the rows is compared by, looked up once."""
+        """Return what each device of the rows is compared by, looked up once."""
         return {name: kind_of(name) for name in dict.fromkeys(row.device for row in self.rows)}
 
     @cached_property
@@ -235,7 +235,7 @@ def same_device(name: str, other: str) -> bool:
 
 
 def kind_of(name: str) -> object:
-    """What devices are compared by: the figures of a datasheet, or the name where there is none."""
+    """Return what devices are compared by: the figures of a datasheet, or the name where there is none."""
     device = accelerator_named(name)
     if device is None:
         return plain(spelled(name))

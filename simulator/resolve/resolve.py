@@ -73,7 +73,7 @@ def recomputed_share(training: Training, layers: tuple[Layer, ...]) -> float:
 
 
 def _assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
-    """What was taken for what ``[training]`` of a resolved scenario leaves out."""
+    """Yield what was taken for what ``[training]`` of a resolved scenario leaves out."""
     training, recast = scenario.training, scenario.workload.recast
     if recast is not None and training.precision_factor is None:
         low, mid, high = (format_number(each) for each in recast.factor)
@@ -163,7 +163,7 @@ def device_of(scenario: Scenario) -> Accelerator | None:
 
 
 def _assumptions(scenario: Scenario) -> Iterator[Assumed]:
-    """What was taken for what the scenario, as it was written, leaves out."""
+    """Yield what was taken for what the scenario, as it was written, leaves out."""
     for left in scenario.strategy.left_open(scenario):
         yield Assumed(path=left.path, value=left.value, reason=left.reason)
     pace = scenario.strategy.pace
@@ -176,7 +176,7 @@ def _assumptions(scenario: Scenario) -> Iterator[Assumed]:
 
 
 def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
-    """What a job leaves out that nobody measured either."""
+    """Yield what a job leaves out that nobody measured either."""
     job, known = scenario.job, scenario.workload.overheads or Overheads()
     if job is None:
         return
@@ -221,7 +221,7 @@ class Asked:
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
-        """What was taken for what the scenario leaves out, where another value would give another result."""
+        """Return what was taken for what the scenario leaves out, where another value would give another result."""
         return (*_assumptions(self.given), *_assumed_in_training(self.resolved), *assumed_defaults(self.resolved))
 
 

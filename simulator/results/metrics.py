@@ -204,7 +204,7 @@ def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, a
 
 
 def _scatter(scenario: Resolved, rates: Sequence[float], relative_error: RelativeError) -> Scatter:
-    """What the throughput's interval is made of.
+    """Return what the throughput's interval is made of.
 
     Parameters can be told from luck by how the replications' throughputs follow what each of them drew
     (:func:`simulator.results.variance.decomposed`).

@@ -262,7 +262,7 @@ class Price(
 
     @property
     def costs(self) -> Costs:
-        """What a node costs at the beginning, each hour, and each hour in which it works."""
+        """Return what a node costs at the beginning, each hour, and each hour in which it works."""
         worked_out = _costs(self.purchase_usd, self.owned, self.reserved)
         return worked_out or (
             Costs(0.0, running_usd_per_hour=self.usd_per_node_hour) if self.purchase_usd is None else Costs(self.purchase_usd)

@@ -313,7 +313,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         return self.model_copy(update={"compression": free})
 
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
-        """What compression costs, where it is not given."""
+        """Yield what compression costs, where it is not given."""
         if self.compression is not None and setup.layout.replicas > 1:
             yield from cost_left_open(self.compression, setup, self.encoding_s(setup))
 
@@ -375,7 +375,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 
     @property
     def _local(self) -> str:
-        """What goes behind the way: when replicas average, and what they send."""
+        """Return what goes behind the way: when replicas average, and what they send."""
         local = f", every {self.sync_every} steps" if self.sync_every > 1 else ""
         return f"{local}, {self.compression.in_words}" if self.compression is not None else local
 

@@ -152,7 +152,7 @@ def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -
 
 
 def _network(setup: Setup, streams: Streams) -> str:
-    """What the times of collectives depend on, as text: equal for equal networks."""
+    """Return what the times of collectives depend on, as text: equal for equal networks."""
     parts = {"devices_per_node", "intra_node", "intra_node_topology", "inter_node", "nics_per_node", "rails", "pxn",
              "islands", "nvls", "fabric", "transport", "protocols",
              "shared_cores", "time_slice_s", "intra_device", "replicas_per_device", "background"}  # fmt: skip

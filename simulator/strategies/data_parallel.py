@@ -85,7 +85,7 @@ class Mirrored(AllReduceStrategy):
         return f"{self.way} in one node{self._local}"
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """What a curve is called."""
+        """Return what a curve is called."""
         return f"Mirrored ({self.algorithm.replace('-', ' ')} in one node)"
 
 
@@ -119,7 +119,7 @@ class MultiWorkerMirrored(AllReduceStrategy):
         return self.algorithm, layers and self.bucket_size_bytes is not None
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """What a curve is called."""
+        """Return what a curve is called."""
         return f"{self.algorithm.replace('-', ' ').capitalize()} all-reduce (multi-worker mirrored)"
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
@@ -193,7 +193,7 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
         return f"DDP, {self.way}{self._local}"
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """What a curve is called."""
+        """Return what a curve is called."""
         return f"PyTorch DDP ({self.algorithm.replace('-', ' ')})"
 
 
@@ -246,5 +246,5 @@ class KerasDataParallel(AllReduceStrategy):
         return f"Keras data parallel, {self.way}{self._local}"
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """What a curve is called."""
+        """Return what a curve is called."""
         return f"Keras data parallel on JAX ({self.algorithm.replace('-', ' ')})"

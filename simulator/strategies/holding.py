@@ -244,7 +244,7 @@ class Values(NamedTuple):
 
 
 def values_of(load: Workload, reduce_precision: ReducePrecision = "float32") -> Values:
-    """What numbers take in a workload's precision.
+    """Return what numbers take in a workload's precision.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def _overridden(loaded: type[Strategy]) -> Iterator[str]:
 
 
 def _fault_of(loaded: Any, kind: str) -> str:
-    """What keeps a class from being the strategy of this kind; empty where nothing does."""
+    """Return what keeps a class from being the strategy of this kind; empty where nothing does."""
     if not (isinstance(loaded, type) and issubclass(loaded, Strategy)):
         return "must be a subclass of simulator.strategies.strategy.Strategy"
     field = loaded.model_fields.get("kind")
@@ -100,7 +100,7 @@ def _function(attribute: Any) -> Any:
 
 
 def _takes_the_same(base: Callable[..., Any], own: Callable[..., Any]) -> bool:
-    """Whether what calls the one may call the other."""
+    """Return whether what calls the one may call the other."""
     asked = inspect.signature(base).parameters.values()
     by_name = {each.name: None for each in asked if each.kind is each.KEYWORD_ONLY}
     try:
@@ -139,7 +139,7 @@ def _checked(loaded: type[Strategy], name: str) -> Any:
 
 @cache
 def _answers(name: str) -> TypeAdapter[Any]:
-    """What answers to a question must be."""
+    """Return what answers to a question must be."""
     hint = get_type_hints(_function(inspect.getattr_static(Strategy, name)))["return"]
     if hint in (Program, Tensors):  # whose fields pydantic has no types for
         return TypeAdapter(InstanceOf[hint])  # type: ignore[valid-type, misc]
@@ -149,7 +149,7 @@ def _answers(name: str) -> TypeAdapter[Any]:
 
 
 def _told(error: BaseException, at: str = "") -> str:
-    """What went wrong, on one line, with the last place in a file where it did."""
+    """Return what went wrong, on one line, with the last place in a file where it did."""
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
@@ -161,7 +161,7 @@ def _told(error: BaseException, at: str = "") -> str:
 
 
 def _fault_of_program(program: Program) -> str:
-    """What engines would stumble over, which read tables without looking; empty where a program is whole.
+    """Return what engines would stumble over, which read tables without looking; empty where a program is whole.
 
     That it does what the strategy means is for the tests of its author.
     """

@@ -418,7 +418,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         return f"{self.way}{bound}, {self._counted_servers}{where}{backup}{sent}"
 
     def title(self, *, servers: bool = True) -> str:
-        """What a curve is called."""
+        """Return what a curve is called."""
         return f"{self.way[0].upper()}{self.way[1:]}{f', {self._counted_servers}' if servers else ''}"
 
     # -- sweeps and plans ------------------------------------------------------------

@@ -173,7 +173,7 @@ def _together(needed: Iterable[tuple[float, Message]]) -> list[tuple[float, Mess
 
 
 def _by_server(messages: Iterable[Message]) -> list[Message]:
-    """What each server has as one message, servers in the order of their first."""
+    """Return what each server has as one message, servers in the order of their first."""
     of_each: dict[int, list[Message]] = {}
     for message in messages:
         of_each.setdefault(message.server, []).append(message)

@@ -52,7 +52,7 @@ class Length(Protocol):
 
     @property
     def grouping(self) -> Literal["none", "per-server"]:
-        """What travels as one between workers and servers."""
+        """Return what travels as one between workers and servers."""
 
 
 class Setup(Protocol):
@@ -60,7 +60,7 @@ class Setup(Protocol):
 
     @property
     def workload(self) -> Workload:
-        """What a step costs."""
+        """Return what a step costs."""
 
     @property
     def cluster(self) -> Cluster:
@@ -80,7 +80,7 @@ class Setup(Protocol):
 
     @property
     def input_work(self) -> InputWork | None:
-        """What it does for a batch in the epochs that are simulated."""
+        """Return what it does for a batch in the epochs that are simulated."""
 
     @property
     def strategy(self) -> Strategy:
@@ -276,12 +276,12 @@ class ModelParallel:
 
     @property
     def stages(self) -> tuple[StageOf, ...]:
-        """What each stage of the pipeline is given, as many as the program has routines; empty where there is none."""
+        """Return what each stage of the pipeline is given, as many as the program has routines; empty where there is none."""
         return ()
 
     @property
     def bubble(self) -> Bubble | None:
-        """What keeps the stages from computing; none where there are none."""
+        """Return what keeps the stages from computing; none where there are none."""
         return None
 
     def copies(self) -> NDArray[np.int64]:
@@ -289,11 +289,11 @@ class ModelParallel:
         return np.arange(self._setup.layout.ranks)
 
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
-        """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
+        """Return what devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
         return ()
 
     def name_of_rank(self, rank: int) -> str:  # noqa: ARG002
-        """What a rank is called in traces and on timelines; empty: by its number alone."""
+        """Return what a rank is called in traces and on timelines; empty: by its number alone."""
         return ""
 
     def ranks_beside(self, rank: int) -> Sequence[int]:  # noqa: ARG002

@@ -135,11 +135,11 @@ class Reduction(NamedTuple):
 
     @property
     def does(self) -> Does:
-        """What the collectives do: add gradients, or gather compressed ones that cannot be added."""
+        """Return what the collectives do: add gradients, or gather compressed ones that cannot be added."""
         return "all-gather" if self.compression is not None and self.compression.gathers else "all-reduce"
 
     def buckets(self, workload: Workload, batch: int, replicas: int) -> list[Bucket]:
-        """What is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
+        """Return what is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
         size, first = (1.0, None) if self.in_cycles else (self.bucket_size_bytes, self.first_bucket_bytes)
         return buckets(workload, batch, size, replicas, self.compression, first)
 
@@ -289,7 +289,7 @@ class Strategy(Terse, only=()):
 
     @abstractmethod
     def program(self, setup: Setup, streams: Streams) -> Program:
-        """What happens in a step, for every engine; ``streams`` choose the routes of connections."""
+        """Return what happens in a step, for every engine; ``streams`` choose the routes of connections."""
 
     # -- 3. who waits for whom, and what that does to replicas -----------------------------
 
@@ -311,7 +311,7 @@ class Strategy(Terse, only=()):
         return f"its replicas average every {pace.every} steps only" if pace.every > 1 else ""
 
     def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
-        """What those who train so mostly avoid, and this scenario does not."""
+        """Yield what those who train so mostly avoid, and this scenario does not."""
         yield from ()
 
     # -- 4. what replicas reduce among themselves ------------------------------------------
@@ -341,7 +341,7 @@ class Strategy(Terse, only=()):
     # -- 5. what travels to servers, and what compression of it costs ----------------------
 
     def tensors(self, setup: Setup) -> Tensors:  # noqa: ARG002
-        """What travels between workers and servers in a step; nothing without servers."""
+        """Return what travels between workers and servers in a step; nothing without servers."""
         return Tensors()
 
     def pushed_bytes(self, setup: Setup) -> list[float]:
@@ -363,14 +363,14 @@ class Strategy(Terse, only=()):
     # -- 6. what messages go by ------------------------------------------------------------
 
     def sending(self, setup: Setup) -> Sending:
-        """What its messages go by."""
+        """Return what its messages go by."""
         layout = setup.layout
         return Sending(inside_nodes=min(layout.ranks, layout.replicas_per_node) > 1)
 
     # -- 7. what a device holds, and how a copy of the model lies on devices ---------------
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
-        """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
+        """Return what a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
         return ((Held(),),)
 
     def model_parallel(self, setup: Setup) -> ModelParallel:
@@ -389,7 +389,7 @@ class Strategy(Terse, only=()):
         return None
 
     def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002
-        """What steps vary by besides, that groups of ranks have in common; none where nothing is."""
+        """Return what steps vary by besides, that groups of ranks have in common; none where nothing is."""
         return None
 
     @property
@@ -417,13 +417,13 @@ class Strategy(Terse, only=()):
 
     @property
     def software(self) -> tuple[Software, ...]:
-        """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
+        """Return what runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
         return ()
 
     # -- 10. what a step takes and sends, asked before there is a program ------------------
 
     def exchange(self, setup: Setup) -> StepExchange:  # noqa: ARG002
-        """What a replica's step sends and gets, and what that costs."""
+        """Return what a replica's step sends and gets, and what that costs."""
         return StepExchange()
 
     def lone_step_s(self, setup: Setup) -> float:

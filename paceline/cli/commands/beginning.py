@@ -270,7 +270,7 @@ def _questions(figures: dict[str, Any]) -> Iterator[Question]:
     from simulator.spec.prices import price_of_text
 
     def kept(check: Callable[[str], object]) -> Callable[[str], str]:
-        """What is kept as it was typed, if it passes a check."""
+        """Return what is kept as it was typed, if it passes a check."""
 
         def read(typed: str) -> str:
             check(typed)

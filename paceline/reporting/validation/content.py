@@ -82,7 +82,7 @@ def brief_tables(validation: Validation) -> tuple[Table, ...]:
 
 
 def csv_tables(validation: Validation) -> dict[str, Table]:
-    """What becomes a file each, by the file's name: the settings of each family, and the tables that are too long to read.
+    """Return what becomes a file each, by the file's name: the settings of each family, and the tables that are too long to read.
 
     Numbers have eight digits: fits end in others from machine to machine.
     """
@@ -143,7 +143,7 @@ _MEASURES = (
 
 
 def _of_rule(rule: str) -> tuple[Column, Column]:
-    """What a simpler rule gives: the median size of its errors, and the worst one."""
+    """Return what a simpler rule gives: the median size of its errors, and the worst one."""
     return (
         Column(rule, "share", by=lambda score: score.baselines.get(rule)),
         Column(f"{rule}, worst", "error", by=lambda score: score.worst_of_baselines.get(rule)),

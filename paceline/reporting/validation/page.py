@@ -137,7 +137,7 @@ def _parts(validation: Validation, every: Table) -> list[Table]:
 
 
 def _titles(validation: Validation, lines: Sequence[Line]) -> dict[str, str]:
-    """What is seen in each figure, of the settings that took no part in a fit where there are any."""
+    """Return what is seen in each figure, of the settings that took no part in a fit where there are any."""
     rows = [row for row in validation.rows if not row.fitted] or validation.rows
     runs, inside = sum(len(row.measured) for row in rows), sum(row.inside for row in rows)
     near = sum(1 / _NEAR <= row.predicted.mean / row.mean <= _NEAR for row in rows)
@@ -231,7 +231,7 @@ class Line:
 
     @property
     def single(self) -> bool:
-        """Whether it is of one setting."""
+        """Return whether it is of one setting."""
         return len(self.rows) == 1
 
     @cached_property
@@ -256,7 +256,7 @@ class Line:
 
     @property
     def told(self) -> str:
-        """What its point tells: of several settings their errors, and the worst with what is known of it."""
+        """Return what its point tells: of several settings their errors, and the worst with what is known of it."""
         if self.single:
             return _hover(self.rows[0])
         low, middle, high, *_ = (written(ratio - 1.0, "error") for ratio in self.span)
@@ -356,7 +356,7 @@ def ratios_figure(lines: Sequence[Line], groups: Sequence[str]) -> Figure:
 
 
 def are_settings(lines: Sequence[Line]) -> bool:
-    """Whether each line is of one setting."""
+    """Return whether each line is of one setting."""
     return all(line.single for line in lines)
 
 
@@ -371,7 +371,7 @@ def edge_of(lines: Sequence[Line]) -> float:
 
 
 def is_cut(lines: Sequence[Line]) -> bool:
-    """Whether something that is drawn lies beyond the axis."""
+    """Return whether something that is drawn lies beyond the axis."""
     return any(size_of(end) > edge_of(lines) for line in lines for end in (*line.span, *line.by_rules.values()))
 
 
@@ -429,7 +429,7 @@ def _shortened(name: str) -> str:
 
 
 def _hover(row: Compared) -> str:
-    """What a point of a figure tells."""
+    """Return what a point of a figure tells."""
     repeats = f"mean of {len(row.measured)}, {format_number(min(row.measured))} to {format_number(max(row.measured))}"
     noise = "" if row.noise is None else f", noise {format_share(row.noise)}"
     unit = plot_text(row.unit)
@@ -575,7 +575,7 @@ class ValidationFiles:
 
 
 def kinds_of_tables(outline: Outline) -> dict[str, OutputKind]:
-    """What each file may replace that a table becomes, by its name: of settings, only the validation tells all columns."""
+    """Return what each file may replace that a table becomes, by its name: of settings, only the validation tells all columns."""
     settings = {settings_file(outline.key, family): _OF_SETTINGS for family in outline.families}
     return settings | {details_file(outline.key, table): csv_kind([column.name for column in table.columns]) for table in outline.details}
 
@@ -600,7 +600,7 @@ _KINDS = {
 
 
 def _document(path: Path) -> str:
-    """What a Markdown file holds so far."""
+    """Return what a Markdown file holds so far."""
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except UnicodeDecodeError:

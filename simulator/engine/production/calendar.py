@@ -162,7 +162,7 @@ def _put(base: int, at: int, time: float, order: int) -> None:
 
 @compiled
 def _precedes(base: int, at: int, other: int) -> bool:
-    """Whether one entry comes before another, without a branch: which it would be is a guess."""
+    """Return whether one entry comes before another, without a branch: which it would be is a guess."""
     first, second = entry_at(base, at), entry_at(base, other)
     return (first.time < second.time) | ((first.time == second.time) & (first.order < second.order))
 

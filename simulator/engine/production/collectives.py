@@ -215,7 +215,7 @@ def _send_what_may(s: Record, m: Record, number: int, exchange: Record, role: Re
 
 @compiled
 def _has(s: Record, first: int, count: int, number: int, index: int) -> bool:
-    """Whether all that message ``index`` needs has arrived."""
+    """Return whether all that message ``index`` needs has arrived."""
     for at in range(first, first + count):
         need = need_at(s.needs, at)
         if index >= need.onward:
@@ -228,7 +228,7 @@ def _has(s: Record, first: int, count: int, number: int, index: int) -> bool:
 
 @compiled
 def _may_come(s: Record, ln: Record, lane: int, number: int, index: int) -> bool:
-    """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
+    """Return whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
     target = member_at(s.members, ln.target)
     if ln.meets_n < 0:
         if number <= target.current + 1:

@@ -149,7 +149,7 @@ def _library(state: Any) -> Any:
 
 
 def _linked(library: Any) -> list[Any]:
-    """What a function calls, directly or not, each once."""
+    """Return what a function calls, directly or not, each once."""
     libraries: dict[Any, None] = {}
     ahead = list(library._linking_libraries)
     while ahead:

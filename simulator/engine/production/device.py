@@ -56,7 +56,7 @@ def cancel(s: Record, r: Record) -> None:
 
 @compiled
 def wake(s: Record, device: int, turn: int) -> int:
-    """Whether the work in progress has ended: its number, or -1 if it was cancelled or its speed has changed since."""
+    """Return whether the work in progress has ended: its number, or -1 if it was cancelled or its speed has changed since."""
     stretch = stretch_at(s.stretches, device)
     if turn != stretch.turn:
         return -1

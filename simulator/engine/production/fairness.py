@@ -196,7 +196,7 @@ def settle_plain(s: Record, now: float) -> bool:
 
 @compiled
 def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
-    """Whether every other port that the connections which came cross has room for all, and no owner's rate rises above its floor."""
+    """Return whether every other port that the connections which came cross has room for all, and no owner's rate rises above its floor."""
     lowered_n = 0
     for at in range(s.fresh_n):
         connection = number_at(s.fresh, at).n

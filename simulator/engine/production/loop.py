@@ -93,7 +93,7 @@ def _rows_are_full(s: Record) -> bool:
 
 @compiled
 def _look(s: Record) -> int:
-    """Whether there is a reason to stop: if not, ``batch`` things that follow at once may happen before the next look."""
+    """Return whether there is a reason to stop: if not, ``batch`` things that follow at once may happen before the next look."""
     if s.wants != 0:
         wants: int = s.wants
         s.wants = 0

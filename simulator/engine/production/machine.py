@@ -66,7 +66,7 @@ def private_folder(base: Path, *names: str) -> Path:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder, in one that is private, is neither a link nor another's, and nobody else may write to it."""
+    """Return whether a file or folder, in one that is private, is neither a link nor another's, and nobody else may write to it."""
     status = path.lstat()
     kind = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
     return not _has_users() or (kind and status.st_uid == os.geteuid() and not _open_to_others(status))
@@ -102,7 +102,7 @@ def _check(folder: Path, *, own: bool) -> None:
 
 
 def _open_to_others(status: os.stat_result) -> bool:
-    """Whether its mode lets others write. A umask of 002 lets the user's own group, which has no other members, do so."""
+    """Return whether its mode lets others write. A umask of 002 lets the user's own group, which has no other members, do so."""
     if status.st_mode & stat.S_IWOTH:
         return True
     if not status.st_mode & stat.S_IWGRP:
@@ -118,7 +118,7 @@ def _open_to_others(status: os.stat_result) -> bool:
 
 
 def _has_users() -> bool:
-    """Whether files have an owner and a mode: on Windows the user's profile is closed to others by other means."""
+    """Return whether files have an owner and a mode: on Windows the user's profile is closed to others by other means."""
     return hasattr(os, "geteuid")
 
 
@@ -216,7 +216,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> tuple[str, str]:
-    """What code is made for: the processor's name and features, or what numba is told of them."""
+    """Return what code is made for: the processor's name and features, or what numba is told of them."""
     asked = tuple(os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
     if all(asked):
         return asked[0], asked[1]
@@ -239,7 +239,7 @@ def _digest(code: bytes, name: str) -> str:
 
 
 def is_kept() -> bool:
-    """Whether machine code of these sources is kept, whole and undamaged, and all of it is the user's own."""
+    """Return whether machine code of these sources is kept, whole and undamaged, and all of it is the user's own."""
     folder, _ = _cache_folder()
     if folder is None:
         return False

@@ -287,7 +287,7 @@ def _unlist(s: Record, p: Record, c: Record) -> None:
 
 @compiled
 def _counts(s: Record, port: int, entry: Record) -> bool:
-    """Whether a heap's entry is still its connection's latest."""
+    """Return whether a heap's entry is still its connection's latest."""
     c = connection_at(s.connections, entry.connection)
     return c.entry == entry.serial and c.owner >= 0 and incidence_at(s.incidences, c.owner).port == port
 

@@ -20,7 +20,7 @@ DISPATCHER, CLIENT = 0, 1
 
 @compiled
 def take_step(s: Record, r: Record) -> bool:
-    """Whether there is one more step for this rank; it is taken then."""
+    """Return whether there is one more step for this rank; it is taken then."""
     if s.each >= 0:
         taken: bool = r.step + 1 < s.each
         return taken
@@ -34,7 +34,7 @@ def take_step(s: Record, r: Record) -> bool:
 
 @compiled
 def may_begin(s: Record, rank: int) -> bool:
-    """Whether the rank may begin its next step now; else it goes on with those that :func:`tick` lets go."""
+    """Return whether the rank may begin its next step now; else it goes on with those that :func:`tick` lets go."""
     if number_at(s.clocks, rank).n - s.slowest <= s.bound:
         return True
     number_at(s.behind, s.behind_n).n = rank
@@ -85,7 +85,7 @@ def after(s: Record, wait_s: float, what: int, about: int) -> None:
 
 @compiled
 def _factor(s: Record, pipeline: int, batch: int) -> float:
-    """What the time of a batch is multiplied by."""
+    """Return what the time of a batch is multiplied by."""
     if s.batch_factors_n == 0:
         return 1.0
     factor: float = real_at(s.batch_factors, batch % s.batch_factors_n * s.pipelines_n + pipeline).x

@@ -542,7 +542,7 @@ def _mapped(size: int) -> mmap.mmap:
 
 
 def _remainder(first: NDArray[Any], count: NDArray[Any]) -> NDArray[np.int64]:
-    """What is left of where each connection's begin if all before it had as many as it has."""
+    """Return what is left of where each connection's begin if all before it had as many as it has."""
     return first - np.arange(len(count)) * count
 
 

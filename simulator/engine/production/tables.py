@@ -544,14 +544,14 @@ class Simulation(State):
         self.drop("factors", "orders", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 
     def take_logged(self) -> NDArray[Any]:
-        """What is to be told since this was last asked, as records of ``layout.LOGGED``; before :meth:`take_rows`."""
+        """Return what is to be told since this was last asked, as records of ``layout.LOGGED``; before :meth:`take_rows`."""
         taken = self._logged[: int(self.s.logged_n)]
         self.s.logged_n = 0
         return taken
 
     @property
     def made_by(self) -> Integers:
-        """What made each rank's data of each bucket of the step, for whoever observes; shape (buckets, ranks)."""
+        """Return what made each rank's data of each bucket of the step, for whoever observes; shape (buckets, ranks)."""
         table: Integers = self.tables["made_by"]["n"].reshape(int(self.s.buckets_n), self._ranks)
         return table
 

@@ -103,7 +103,7 @@ def _finish_own(s: Record, rank: int, number: int) -> None:
 
 @compiled
 def _is_late(s: Record, rank: int, about: int) -> bool:
-    """Whether a gradient is of a version that has its update already: when its turn comes it is dropped, at no cost."""
+    """Return whether a gradient is of a version that has its update already: when its turn comes it is dropped, at no cost."""
     if not s.synchronous or rank < 0:
         return False
     r = rank_at(s.ranks, rank)

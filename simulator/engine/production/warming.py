@@ -44,7 +44,7 @@ def available() -> str | None:
 
 
 def is_made() -> bool:
-    """Whether the machine code is there already, from another time."""
+    """Return whether the machine code is there already, from another time."""
     from simulator.engine.production.machine import is_kept
 
     return is_kept()

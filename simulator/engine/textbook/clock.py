@@ -73,7 +73,7 @@ class Clock(simpy.Environment):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left that could happen."""
+        """Return whether nothing is left that could happen."""
         return not self._queue
 
     def run_until(self, event: Event) -> None:

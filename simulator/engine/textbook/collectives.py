@@ -62,7 +62,7 @@ class Collectives:
 
     @property
     def use(self) -> InUse:
-        """What those at once have carried over links that are none of the program's own ports."""
+        """Return what those at once have carried over links that are none of the program's own ports."""
         return InUse((), np.zeros(0)) if self._at_once is None else self._at_once.use
 
     @property
@@ -169,7 +169,7 @@ class _AtOnce:
 
     @property
     def use(self) -> InUse:
-        """What its collective has carried over the links."""
+        """Return what its collective has carried over the links."""
         use = self._collective.use
         return InUse(use.names, use.seconds)
 
@@ -309,7 +309,7 @@ class _Group:
         self._tell(member)
 
     def _may_send(self, number: int, lane: int, index: int) -> bool:
-        """Whether a message's source has what it needs, and its target has come far enough."""
+        """Return whether a message's source has what it needs, and its target has come far enough."""
         tables, received = self._exchange(number).tables, self._received[number]
         awaits, meets = self._needs[number % len(self._exchanges)]
         if not all(received[other] >= slope * index + base for other, base, slope, onward in awaits[lane] if index >= onward):
@@ -353,6 +353,6 @@ class _Group:
 
 
 def _rows(needs: Needs) -> list[list[tuple[int, int, int, int]]]:
-    """What the messages of each lane need: lane, base, slope, onward."""
+    """Return what the messages of each lane need: lane, base, slope, onward."""
     rows = list(zip(needs.lane.tolist(), needs.base.tolist(), needs.slope.tolist(), needs.onward.tolist(), strict=True))
     return [rows[begin:end] for begin, end in pairwise(needs.start.tolist())]

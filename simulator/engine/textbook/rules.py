@@ -17,7 +17,7 @@ class Steps:
         self._shared, self._left = shared, None if each is None else [each] * ranks
 
     def take(self, rank: int) -> bool:
-        """Whether there is one more for this rank; it is taken then."""
+        """Return whether there is one more for this rank; it is taken then."""
         if self._left is not None:
             self._left[rank] -= 1
             return self._left[rank] >= 0

@@ -373,7 +373,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         return self.pipeline > 1 if self.keep_gathered is None else self.keep_gathered
 
     def costs(self, setup: Setup, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
-        """What each stage's step is made of.
+        """Return what each stage's step is made of.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         return float(turns * slowest_s + load.apply_s / self.pipeline)
 
     def messages_a_step(self, setup: Setup) -> int:
-        """What a device sends and what it does with others in a step."""
+        """Return what a device sends and what it does with others in a step."""
         each = 4 if self.pipeline > 1 else 2
         layers = len(setup.workload.layers) // (self.pipeline * self.chunks) if self.shard == "parameters" else 1
         return each * setup.training.micro_batches * self.chunks * max(layers, 1)
@@ -437,7 +437,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     # -- names -----------------------------------------------------------------------
 
     def _pieces(self) -> list[tuple[str, str, str]]:
-        """What it is made of: as others ask for it, in a word, and with its degree."""
+        """Return what it is made of: as others ask for it, in a word, and with its degree."""
         chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
         every = (
             (self.pipeline > 1, "pipeline", "pipeline", f"pipeline {self.pipeline} ({self.schedule}{chunks})"),
@@ -450,7 +450,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     @property
     def way(self) -> str:
-        """What it is made of."""
+        """Return what it is made of."""
         return " + ".join(way for _, way, _ in self._pieces()) or "data parallel"
 
     @property

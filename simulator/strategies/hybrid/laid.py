@@ -110,7 +110,7 @@ class Laid(ModelParallel):
 
     @cached_property
     def chunks(self) -> list[Held]:
-        """What devices hold of each part of the model, in the model's order, but for activations."""
+        """Return what devices hold of each part of the model, in the model's order, but for activations."""
         strategy, load, copies, values = self._strategy, self._setup.workload, self._setup.layout.replicas, self._values
         shards = (strategy.shard_group or copies) if strategy.shard != "none" else 1
         gradient_shards = shards if strategy.shard in ("gradients", "parameters") and not strategy.keeps else 1
@@ -170,7 +170,7 @@ class Laid(ModelParallel):
         return self._layers[part.first : part.last] if self._setup.workload.layers else [part]
 
     def _reduced(self, chunk: int, part: Part) -> list[Reduced]:
-        """What of a part's gradients is reduced as one, in the order in which it becomes ready."""
+        """Return what of a part's gradients is reduced as one, in the order in which it becomes ready."""
         setup, size_bytes = self._setup, self._strategy.bucket_size_bytes
         whole = [Reduced(chunk, [part], part.dense.gradient_bytes, part.experts.gradient_bytes)]
         if size_bytes is None:
@@ -221,7 +221,7 @@ class Laid(ModelParallel):
         return InCommon(distribution, tuple(weights), group, share)
 
     def costs(self, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
-        """What each stage's step is made of; arguments are those of :meth:`simulator.strategies.hybrid.hybrid.Hybrid.costs`."""
+        """Return what each stage's step is made of; arguments are those of :meth:`simulator.strategies.hybrid.hybrid.Hybrid.costs`."""
         strategy, setup, load, tied = self._strategy, self._setup, self._setup.workload, self._tied[1]
         grid, copies = self._grid, setup.layout.replicas
         timed = {} if timed is None else timed
@@ -389,7 +389,7 @@ class Laid(ModelParallel):
         return stage, copy
 
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
-        """What each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step."""
+        """Return what each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step."""
         strategy = self._strategy
         chunk_bytes, partition = strategy.pipeline_chunk_bytes, self._grid.partition
         timing = Timing(self._setup.cluster, streams, strategy.algorithm, strategy.protocol, chunk_bytes, partition)
@@ -411,7 +411,7 @@ class Laid(ModelParallel):
         return tuple(longest.values())
 
     def _sent(self, operations: Sequence[Operation], stage: int) -> Exchange:
-        """What a stage hands to the one before or after."""
+        """Return what a stage hands to the one before or after."""
         ranks, cluster = self._grid.rank, self._setup.cluster
         to = ranks[(stage + (1 if operations[0].slot == 0 else -1)) % len(ranks)]
         per_node = cluster.replicas_per_node
@@ -430,7 +430,7 @@ class Laid(ModelParallel):
         )
 
     def _met(self, operations: Sequence[Operation], among: Among, stage: int, timing: Timing) -> Exchange:
-        """What those do in a step who meet in collectives."""
+        """Return what those do in a step who meet in collectives."""
         strategy, grid, amid = self._strategy, self._grid, among == "pass"
         groups, per_node = grid.groups("experts" if amid else among)[stage], self._setup.cluster.replicas_per_node
         members, crosses = len(groups[0]), any(len(np.unique(ranks // per_node)) > 1 for ranks in groups)

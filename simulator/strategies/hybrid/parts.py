@@ -68,7 +68,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, owned: Sequence[Owned], tensor: int, values: Values, batch: int) -> State:
-        """What a rank has of some variables: all devices that split tensors with each other, which are taken as one.
+        """Return what a rank has of some variables: all devices that split tensors with each other, which are taken as one.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Work(NamedTuple):
         return seconds
 
     def part(self, chunk: Held, values: Values, batch: int) -> Part:
-        """What a chunk of the model costs; ``batch``: samples of all micro-batches together."""
+        """Return what a chunk of the model costs; ``batch``: samples of all micro-batches together."""
         load = self.load
         forward_s, backward_s, again_s = map(math.fsum, self._passes_s(chunk))
         part = _sizes_of(Model(load), chunk, self.samples, self.tokens, values, batch)
@@ -248,7 +248,7 @@ def _handed_bytes(layer: Layer, samples: float, values: Values) -> float:
 
 
 def _exchanged(layers: Sequence[Layer], chunk: Held, samples: float, tokens: float, values: Values, *, forward: bool) -> Exchanged:
-    """What the layers of a chunk exchange; neighbours of which one is on the host copy what goes between them."""
+    """Return what the layers of a chunk exchange; neighbours of which one is on the host copy what goes between them."""
     tensor: list[float] = []
     dispatched: list[float] = []
     copied: list[float] = []

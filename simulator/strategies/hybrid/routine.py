@@ -149,7 +149,7 @@ _ORDERS: dict[Schedule, Callable[[int, int, int, int], list[Pass]]] = {
 
 
 def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
-    """What keeps the stages of a pipeline from computing.
+    """Return what keeps the stages of a pipeline from computing.
 
     For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
     2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), and B where
