@@ -165,7 +165,7 @@ def main() -> None:
     """Write the rows of both checks, and print what they come to."""
     promises, shares = list(_promises(np.random.default_rng(SEED))), list(_shares())
     for file, rows in (("width.csv", promises), ("width-shares.csv", shares)):
-        Output(_FOLDER / file, EDITED, force=True).write(_table(rows).to_csv())
+        Output(_FOLDER / file, EDITED._replace(ending=".csv"), force=True).write(_table(rows).to_csv())
     errors = np.array([row["error"] for row in promises])
     sizes = f"median size {np.median(abs(errors)):.1%}, worst {max(errors, key=abs):+.1%}"
     print(f"{len(errors)} promises: median {np.median(errors):+.1%}, {sizes}")  # noqa: T201

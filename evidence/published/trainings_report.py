@@ -152,4 +152,4 @@ def into_page(page: Path, texts: Mapping[str, str]) -> None:
         after = next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))
         below = "\n".join(lines[after:]).lstrip("\n")
         whole = f"{before}{mark}\n\n{text}\n\n{below}\n"
-    Output(page, EDITED, force=True).write(whole)
+    Output(page, EDITED._replace(ending=".md"), force=True).write(whole)

@@ -51,7 +51,7 @@ def main() -> None:
     with (models / "measured" / "model-parallel.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     found = compared_rows(read_settings(models / "measured" / "model-parallel.toml"), rows, read_toml(parser.parse_args().workload))
-    Output(models / "validated" / "model-parallel.csv", EDITED, force=True).write(rows_to_csv(found))
+    Output(models / "validated" / "model-parallel.csv", EDITED._replace(ending=".csv"), force=True).write(rows_to_csv(found))
 
 
 if __name__ == "__main__":
