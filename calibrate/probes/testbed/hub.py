@@ -1,4 +1,4 @@
-"""Messages between a testbed's supervisor and its tasks (dictionaries, over a pair of connections), and what a task knows.
+"""Messages between a testbed's supervisor and its tasks (JSON, over a pair of connections), and what a task knows.
 
 Kinds of messages are names that supervisor.py, links.py and the modules of the tasks share; evidence/probes/staged_model.py uses them
 too. A task of a job (:func:`is_job`) writes checkpoints, reports steps as they end, and says when a peer is gone. Steps count from the
@@ -8,6 +8,7 @@ wall-clock times until the supervisor writes them.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
@@ -35,12 +36,12 @@ class Line:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send one message."""
-        self.connection.send({"kind": kind, **fields})
+        self.connection.send_bytes(json.dumps({"kind": kind, **fields}).encode())
 
     def heard(self) -> dict[str, Any] | None:
         """The next message; None if the other end has gone."""
         try:
-            message: dict[str, Any] = self.connection.recv()
+            message: dict[str, Any] = json.loads(self.connection.recv_bytes())  # recv would unpickle what a model's code may have sent
         except (EOFError, OSError):  # also in the middle of a message, of a task that was killed
             return None
         return message
