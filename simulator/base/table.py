@@ -282,7 +282,7 @@ class Table:
 
         grid = Grid(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold",
-            title=Text(clean(printable(self.title))) if self.title else None,
+            title=Text(clean(printable(self.title), _LONGEST_LINE)) if self.title else None,
             caption=Text(printable(self.more)) if self.more else None, caption_justify="left",
         )  # fmt: skip
         for column in self.columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from support.notebook import Cells
 from support.scenarios import scenario_table
 
@@ -279,3 +281,9 @@ def test_every_column_says_what_it_is():
     meanings = [column.meaning for column in COLUMNS.values()]
     assert all(meanings)
     assert len(set(meanings)) == len(meanings)  # on its own: no "high end" of something above it
+
+
+def test_a_long_title_is_broken_into_lines_on_a_terminal_not_cut():
+    console = Console(file=io.StringIO(), width=60)
+    console.print(Table.of([{"a": "wide " * 12}], "compression 1-bit " * 6 + "weak scaling").to_rich())
+    assert " ".join(console.file.getvalue().split()).startswith("compression 1-bit " * 6 + "weak scaling")
