@@ -33,7 +33,7 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
 }
 """Models with data that come along: file in ``models/problems``, and function."""
 _PROBE = "replay"
-_VERSION = 1
+_VERSION = 2
 """Of the rules of a replay: a change of ``calibrate/probes/replay.py`` or ``learner.py`` that changes what is learned needs another."""
 
 

@@ -6,6 +6,7 @@ read when, and which is applied to.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Sequence
 
 from . import training
@@ -56,9 +57,9 @@ class Learner:
         self._make_optimizers(self.model.optimizer)
         version, slots, rows = self._specs(self.variables), self._specs(self.slots()), tf.TensorSpec([None, None], tf.int64)
         scale = tf.TensorSpec([], tf.float32)
-        self.gradients = tf.function(self._mean_gradients, [version, rows], autograph=False)
-        self.update = tf.function(self._update, [version, rows, scale], autograph=False)
-        self.step_of_copy = tf.function(self._step_of_copy, [version, slots, version, rows, scale], autograph=False)
+        self.gradients = self._traced(self._mean_gradients, version, rows)
+        self.update = self._traced(self._update, version, rows, scale)
+        self.step_of_copy = self._traced(self._step_of_copy, version, slots, version, rows, scale)
         self._appliers: dict[Sequence[int], Callable[..., list[Any]]] = {}
         self._predict = tf.function(lambda x: self.model(x, training=False), reduce_retracing=True)
 
@@ -214,9 +215,14 @@ class Learner:
         """A function that applies gradients of some variables, as :meth:`_apply` does, and takes what their rate is multiplied by."""
         tf = self._tf
         if numbers not in self._appliers:
-            signature = [self._specs([self.variables[number] for number in numbers]), tf.TensorSpec([], tf.float32)]
-            self._appliers[numbers] = tf.function(lambda *given: self._apply(numbers, *given), signature, autograph=False)
+            specs = self._specs([self.variables[number] for number in numbers])
+            self._appliers[numbers] = self._traced(lambda *given: self._apply(numbers, *given), specs, tf.TensorSpec([], tf.float32))
         return self._appliers[numbers]
+
+    def _traced(self, function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+        """A function of TensorFlow, traced at its first call; arguments are not checked, which takes as long as a small model's update."""
+        trace = functools.cache(self._tf.function(function, signature, autograph=False).get_concrete_function)
+        return lambda *given: trace()(*given)
 
     def _specs(self, variables: Sequence[Any]) -> list[Any]:
         return [self._tf.TensorSpec(variable.shape, variable.dtype) for variable in variables]
