@@ -93,7 +93,7 @@ def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
     for scenario in scenarios:
         program = compile_program(Drawn(as_workers(resolve(scenario))))
         rule = program.rules.reduction
-        step = program.routines, rule if rule is not None and rule.cycle_s is not None else None  # a cycle's fill by the size itself
+        step = program.routines, rule if rule is not None and rule.cycle_s is not None else None  # in a cycle the size itself counts
         if step not in steps:
             steps.append(step)
             unlike.append(scenario)
@@ -144,6 +144,7 @@ def _rate(result: Result) -> float:
 
 
 _BATCH = 8
+"""Configurations that a round simulates, about, whatever the number of jobs, on which no answer may depend."""
 _WORTH_KNOWING = 1.5
 """What may come within this factor of the best is simulated, so that runners-up are no accident; what cannot is discarded."""
 _FINE = 8
@@ -153,7 +154,9 @@ _MOST_OF_A_WAY = 4
 _NEAR = 1.01
 """Of these only what a few short runs have within this factor of the fastest is simulated in full."""
 _PAST_THE_PEAK = 2
+"""After so many in a row that are worse, a line is past its peak."""
 _MOST_MOVES = 8
+"""Times that the neighbours of the answer are simulated, and those of a better one that they show."""
 
 Rows = Sequence[Configuration]
 Requests = Generator[Rows, None, None]

@@ -59,9 +59,9 @@ def part_colour(part: str) -> str:
     return f"var(--part-{'exposed-communication' if part == 'communication' else part.replace('_', '-')})"
 
 
-def text_colour(part: str) -> str:
-    """The colour of text in a bar of a part's colour."""
-    return "var(--on-deep)" if part in _DEEP else "var(--on-part)"
+def text_colour(colour: str) -> str:
+    """The colour of text in a bar of this colour, as :func:`part_colour` gives it."""
+    return "var(--on-deep)" if colour in _DEEP else "var(--on-part)"
 
 
 def marker_symbol(index: int) -> str:
@@ -174,7 +174,7 @@ def axis(title: str, **changes: Any) -> dict[str, Any]:
 
 
 def workers_axis(workers: Sequence[int]) -> dict[str, Any]:
-    """A logarithmic axis of worker counts, with ticks at the counts, or at powers of two where they are many."""
+    """A logarithmic axis of worker counts, with ticks at the counts."""
     return axis("Workers", type="log", tickvals=sorted(set(workers)))
 
 

@@ -3,7 +3,7 @@
 The script knows no column, heading, unit or format of its own: it gets the columns of
 :mod:`simulator.results.rows` that it shows, the formats of :mod:`simulator.base.text`, and how figures look
 from :mod:`paceline.reporting.axes`. The keys of the data are names that ``templates/*.js`` read: change them on both sides.
-Figures that do not follow the reader's choices are made in figures.py.
+Figures that do not follow the reader's choices are made in figures.py; :func:`map_of` makes what the map of two settings is drawn from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 _PAIR_DIGITS = 5
 """Of gains, of which a page may hold many thousand."""
 _MOST_PAIRS, _FEWEST_OF_EACH = 8_000, 8
-"""Of different curves, that a page holds (some 40 bytes each): of each result as many as that allows, and no fewer than these."""
+"""Pairs of results of different curves that a page holds (some 40 bytes each), equally many of each result, but at least so many."""
 
 MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
@@ -385,7 +385,7 @@ def _pairs(results: Sequence[Result], at: Coordinates, *, jobs: bool) -> tuple[l
     And with how many of other curves at most, where some are left out for their number, the slowest first; else 0.
 
     They are those of other curves with the same settings, and the neighbours on its own curve in each key; a setting that one of the
-    two has not is no matter of them.
+    two lacks is left out of the comparison.
     """
     speeds = [None if jobs else speeds_of(result.scenario) for result in results]
     if jobs:

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 
 class PortKind(IntEnum):
-    """What a port is, with its direction as its owner sees it; one is a host, whose use is measured beside that of links.
+    """What a port is, with its direction as its owner sees it; HOST_CORES are no link: their use is measured beside that of links.
 
     Attributes
     ----------
     text
-        Its name, of its owner and of where it leads.
+        Its name, where ``{0}`` is its owner and ``{1}`` where it leads or comes from.
     owner
         What kind its owner is; inside: an end in a node, a device or a server.
     """

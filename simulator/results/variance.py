@@ -23,7 +23,7 @@ _EQUAL = 1e-9
 _DEGREE = 2
 """Of polynomials in few runs: with 19 a third power cannot be told from chance."""
 _RUNS_A_DEGREE = 8
-"""With eight times two to the power of a degree as many runs may have terms of that degree."""
+"""Terms of a degree d above that take at least this times 2**d runs: a third power 64."""
 
 
 class Contributed(NamedTuple):
@@ -53,7 +53,7 @@ class Decomposition(NamedTuple):
     chance
         What no quantity explains: chance between runs, and what a low polynomial leaves out.
     errors
-        Standard errors of the shares, by the jackknife; none of fewer runs than that takes.
+        Standard errors of the shares, by the jackknife; empty where they were not asked for, or there are no quantities.
     """
 
     shares: Mapping[str, Contributed]
@@ -66,7 +66,7 @@ def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool =
 
     The values are expanded in products of polynomials that are orthonormal over the draws of each quantity (arbitrary polynomial chaos:
     Oladyshkin and Nowak, Reliability Engineering and System Safety 106, 2012), up to the second degree in few runs. Terms enter one at a
-    time, the one that explains most of what is left, for as long as the leave-one-out error falls that is corrected for their number
+    time, the one that explains most of what is left; as many are kept as have the least leave-one-out error, corrected for their number
     (Blatman and Sudret, Probabilistic Engineering Mechanics 25, 2010, equations 23 to 26; Chapelle, Vapnik and Bengio 2002). The squares
     of coefficients are the indices (Sudret, Reliability Engineering and System Safety 93, 2008), each less its own sampling variance,
     and together no more than the adjusted share of the variance that the terms explain (Theil 1961), so that draws that do nothing get
@@ -78,7 +78,7 @@ def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool =
     Parameters
     ----------
     values
-        Of each run, shape (n,).
+        Of each run, such as the logarithm of its throughput, shape (n,).
     quantities
         What each run drew, shape (n, numbers), best so transformed that it is nearly normal.
     errors

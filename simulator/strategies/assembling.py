@@ -63,7 +63,7 @@ def assembled(
     routine_of: Integers | None = None,
     copy_of: Integers | None = None,
 ) -> Program:
-    """The program of some ranks that have no servers, of which all are one group; what else it has is put in its place.
+    """The program of ranks without servers, all in one group; a strategy that has servers or several groups replaces those parts.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -
 
 
 def _network(setup: Setup, streams: Streams) -> str:
-    """Return what the times of collectives depend on, as text: equal for equal networks."""
+    """Return what times of collectives depend on, equal for equal networks; a new key of the cluster that changes them belongs here."""
     parts = {"devices_per_node", "intra_node", "intra_node_topology", "inter_node", "nics_per_node", "rails", "pxn",
              "islands", "nvls", "fabric", "transport", "protocols",
              "shared_cores", "time_slice_s", "intra_device", "replicas_per_device", "background"}  # fmt: skip

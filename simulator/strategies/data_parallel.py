@@ -198,9 +198,10 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
 
 
 # XLA's partitioner puts one all-reduce behind each gradient of the one compiled step, and its combiner makes one of as many as fit 30 MiB
-# (kDefaultAllReduceCombineThreshold of xla/service/collective_utils.h; on GPUs the flag xla_gpu_all_reduce_combine_threshold_bytes). On
-# CPUs (JAX 0.10) the compiled step of a small model has one all-reduce of all gradients, which comes after the backward pass: nothing
-# hides it. A workload measured under JAX says the same, whose gradients are all ready at the end.
+# (kDefaultAllReduceCombineThreshold of xla/service/collective_utils.h; on GPUs the flag xla_gpu_all_reduce_combine_threshold_bytes).
+# Here a bucket is full once it holds that much or more, as DDP's is. On CPUs (JAX 0.10) the compiled step of a small model has one all-
+# reduce of all gradients, which comes after the backward pass: nothing hides it. A workload measured under JAX says the same, whose
+# gradients are all ready at the end.
 class KerasDataParallel(AllReduceStrategy):
     """``keras.distribution.DataParallel`` on JAX: every device has all variables and its part of a batch."""
 

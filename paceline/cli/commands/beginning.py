@@ -42,7 +42,7 @@ _OWN = (
     "workload", "step_time", "parameters", "batch", "tensors", "measured_with", "cluster", "nodes", "devices", "bandwidth", "latency",
     "sort", "strategy", "servers",
 )  # fmt: skip
-"""Options in place of a scenario."""
+"""Options in place of a scenario; each is a parameter of ``new_scenario``."""
 _SEEN = ("step", "throughput", "steps_per_s", "epoch", "dataset_size", "run", "pattern", "python")
 """Options that say what was seen."""
 _SHOWN = {
@@ -192,7 +192,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
         figures["step_time"] = _step_alone(seen, figures["batch"])
     if figures["strategy"] == "mirrored" and figures["devices"] == usual["devices"].default:
         figures["devices"] = most
-    for name in ("price", "epochs", "dataset_size"):
+    for name in ("price", "epochs", "dataset_size"):  # what init asks for besides, and no diagnosis needs
         figures.pop(name, None)
     if figures["strategy"] == "mirrored":
         return api.new_scenario(**figures, workers=most)
