@@ -259,6 +259,11 @@ def resolve(scenario: Scenario) -> Resolved:
     scenario = _as_trained(scenario)
     changes: dict[str, Any] = {"run.start": start_of(scenario)} if scenario.run.start is None else {}
     if (filled := scenario.strategy.filled_in(scenario)) is not scenario.strategy:
+        try:
+            filled.check_layout(scenario.cluster)
+            filled.check(scenario)
+        except ValueError as error:
+            raise ScenarioError(f"strategy.kind {filled.kind!r}, as it is simulated: {error}") from None
         changes["strategy"] = filled
     return Resolved(scenario.replaced(changes) if changes else scenario)
 

@@ -64,7 +64,8 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
     load = scenario.workload
     paths: dict[str, tuple[str, float]] = {"workers": ("strategy.workers", scenario.replicas)}
     if load.calibrated is not None:  # else that is warned about; a device is where the workload was moved to it
-        paths["batch"] = "workload.batch", scenario.batch
+        key = "batch_per_replica" if load.global_batch is None else "global_batch"
+        paths["batch"] = f"workload.{key}", scenario.batch
     for part in coverage(scenario):
         if part.grade == "uncovered" and part.about in paths:
             path, value = paths[part.about]

@@ -74,6 +74,20 @@ def test_a_strategy_of_another_package_is_as_any_other(beside: Path) -> None:
     assert resolve(scenario).strategy.in_words == scenario.strategy.in_words == "local SGD, now every 4 steps"
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"slowest": 900}, r"strategy.kind 'growing', as it is simulated: strategy.sync_every \(900\) must be at most"),
+        ({"bucket_size": "5MB"}, "strategy.sync_every averages whole variables after a step: bucket_size"),
+    ],
+)
+def test_what_is_filled_in_is_checked_too(beside: Path, keys: dict[str, object], words: str) -> None:
+    _install(beside, {"growing": "growing:Growing"})
+    table = scenario_table(strategy={"kind": "growing", "workers": 4, "progress": 1, **keys}, run={"steps": 40})
+    with pytest.raises(ScenarioError, match=words):
+        simulate(scenario_from_table(table, "test"))
+
+
 def test_a_plan_and_an_advice_take_another_package_s_strategy_where_it_is_named(beside: Path) -> None:
     _install(beside, {"growing": "growing:Growing", "missing": "nowhere:Nothing"})
     table = scenario_table(strategy={"kind": "growing", "workers": 2, "progress": 0.5}, run={"steps": 20, "replications": 3})

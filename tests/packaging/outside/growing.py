@@ -37,6 +37,11 @@ class Growing(MultiWorkerMirrored):
         super().check(setup)
 
     @property
+    def fuses(self) -> bool:
+        """Only while every step is averaged: a plan tries sizes of buckets where this holds."""
+        return self.period == 1
+
+    @property
     def in_words(self) -> str:
         """In few words, without its number of workers."""
         return f"local SGD, now every {self.period} steps"
