@@ -20,6 +20,7 @@ from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of, shown_of
 import paceline
 from paceline.cli.app import app
 from paceline.cli.options import parse_axis, parse_setting
+from paceline.diagnosing.causes import CAUSES, STANDING
 from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.spec import keys_of, parts_of
@@ -106,6 +107,11 @@ def test_keys_in_the_documents_exist():
             table = []
     assert len(named) > 150
     assert named <= known | {"use"}, named - known
+
+
+def test_every_cause_is_in_the_table_of_causes():
+    shown = " ".join(re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "diagnose.md").read_text(), re.MULTILINE))
+    assert {*CAUSES, *(cause.key for cause in STANDING)} <= set(re.findall(r"`([^`]+)`", shown))
 
 
 def test_links_in_the_documents_exist():
