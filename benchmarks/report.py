@@ -17,9 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
 from paceline.reporting import write_report
 from paceline.reporting.content import content_of
-from paceline.reporting.exporting import headless, open_page
+from paceline.reporting.exporting import find_browser
 from paceline.reporting.report import tables_of
 from paceline.sweeping import Runner
 from simulator.base.catalog import scenario_file
@@ -71,9 +74,15 @@ def simulated(jobs: int) -> list[Result]:
 
 def opened(page: Path) -> dict[str, float]:
     """Seconds from the navigation's beginning to the first figure and to all, in a new browser."""
-    with headless() as driver:
+    options = webdriver.ChromeOptions()
+    options.binary_location = find_browser()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1440,1200"):
+        options.add_argument(argument)
+    with webdriver.Chrome(options=options) as driver:
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
-        figures = open_page(driver, page)
+        driver.get(page.resolve().as_uri())
+        WebDriverWait(driver, 120).until(lambda _: driver.execute_script("return document.documentElement.dataset.drawn === 'yes'"))
+        figures = driver.find_elements("css selector", ".js-plotly-plot")
         marks = driver.execute_script(
             "return ['first-figure', 'all-figures'].map((name) => performance.getEntriesByName(name)[0].startTime / 1000)"
         )

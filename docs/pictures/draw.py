@@ -5,14 +5,14 @@ The reports are those of the commands that the pages show, and the one that ``ma
 
 from __future__ import annotations
 
-import base64
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import paceline
-from paceline.reporting.exporting import headless, open_page
+from paceline.reporting.exporting import find_browser
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -46,9 +46,6 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
-_FOLD = "document.querySelectorAll('details.folded').forEach(section => { section.open = false; }); scrollTo(0, 0);"
-
-
 def _write(folder: Path) -> dict[str, Path]:
     """The reports, by the names of their pictures."""
     pages = {name: folder / f"{name}.html" for name in PICTURES} | {"example": EXAMPLE.with_suffix(".html")}
@@ -64,17 +61,17 @@ def _write(folder: Path) -> dict[str, Path]:
 
 def main() -> None:
     """Write all pictures."""
-    with tempfile.TemporaryDirectory() as folder, headless() as driver:
+    with tempfile.TemporaryDirectory() as folder:
         for name, page in _write(Path(folder)).items():
-            its = PICTURES[name]
-            size = {"width": its.width_px, "height": its.height_px, "deviceScaleFactor": its.scale, "mobile": False}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            open_page(driver, page)
-            driver.execute_script(
-                "document.querySelectorAll('details.folded').forEach(section => { section.open = false; }); scrollTo(0, 0);"
-            )
-            taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-            its.file.write_bytes(base64.b64decode(taken["data"]))
+            picture = PICTURES[name]
+            subprocess.run(  # noqa: S603
+                [
+                    find_browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                    f"--window-size={picture.width_px},{picture.height_px}", f"--force-device-scale-factor={picture.scale}",
+                    "--virtual-time-budget=60000", f"--screenshot={picture.file}", page.resolve().as_uri(),
+                ],
+                check=True,
+            )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -763,8 +763,7 @@ def report(
     title
         Heading of the page; left out: the name of the workload.
     figures
-        Also write each figure as an image into this folder, in place of earlier ones; needs Chromium and pip install
-        'paceline[figures]'.
+        Also write each figure as an image into this folder, in place of earlier ones; needs Chromium or Chrome.
     formats
         Formats of the images; needs ``figures``.
     tables

@@ -1,29 +1,28 @@
-"""The figures of a report as image files, drawn by the very page in a headless browser.
+"""Write the figures of a report as image files: a headless browser opens the very page and says what it drew.
 
-It finds figures by the ids ``figure-NAME`` that the templates give their elements, and waits until plotly has drawn them.
+Any Chromium or Chrome will do; it needs no driver and no other package. A copy of the page gets one more script (image.js), which leaves
+all images as JSON in the document that ``--dump-dom`` prints. Figures are the elements with ids ``figure-NAME``.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import shutil
 import struct
+import subprocess
+import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from paceline.reporting.render import environment, figure_names
 from simulator.base.errors import InputError, PacelineError
 from simulator.base.files import Output, check_folder, marked_kind
-
-if TYPE_CHECKING:
-    from selenium import webdriver
 
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -33,37 +32,30 @@ _MARK = b"drawn by Paceline"
 _IMAGE_KIND = marked_kind("figure", _MARK, "")
 _PNG_HEAD_BYTES = 33
 """Of a PNG file's signature and its first chunk, which no other comes before."""
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_DRIVERS = ("chromedriver", "chromium-driver")
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 _WIDTH_PX, _HEIGHT_PX = 1440, 1200
-_PATIENCE_S = 120
-_PNG_SCALE = 2
-
-# every element that is to hold a figure, and whether it does; those that the page does not show are none
-_FIGURES = """
-return Array.from(document.querySelectorAll('[id^="figure-"]'))
-  .filter(function (element) { return element.getClientRects().length > 0; })
-  .map(function (element) { return [element.id, element.classList.contains('js-plotly-plot')]; });
-"""
+_PATIENCE_S = 300.0
+_VIRTUAL_MS = 120_000
+_IMAGES = re.compile(r'<script id="images"[^>]*>(.*?)</script>', re.DOTALL)
 
 
-def check_browser() -> tuple[str, str]:
-    """Where the browser and its driver are.
+def find_browser() -> str:
+    """Return the path of Chromium or Chrome: what ``CHROME_PATH`` names, else the first on the ``PATH``.
 
     Raises
     ------
     InputError
-        One of them, or selenium, is not installed; says what to install.
+        There is none; says what to install.
     """
-    if find_spec("selenium") is None:
-        raise InputError("`figures`: needs selenium, which is not installed; install it with: pip install 'paceline[figures]'")
-    browser, driver = (next((path for name in names if (path := shutil.which(name))), None) for names in (_BROWSERS, _DRIVERS))
-    if browser is None or driver is None:
-        missing = "Chromium" if browser is None else "Chromium's driver"
-        raise InputError(
-            f"`figures`: needs {missing}, which is not on the PATH; install both with: apt-get install chromium chromium-driver"
-        )
-    return browser, driver
+    named = os.environ.get("CHROME_PATH")
+    for name in (named,) if named else _BROWSERS:
+        if path := shutil.which(name):
+            return path
+    if named:
+        raise InputError(f"`figures`: CHROME_PATH names {named!r}, which is no program; set it to the path of Chromium or Chrome")
+    raise InputError(
+        "`figures`: needs Chromium or Chrome, which is not on the PATH; install it with: apt-get install chromium, or set CHROME_PATH"
+    )
 
 
 def check_images(folder: Path, formats: Sequence[Format] = FORMATS, *, force: bool = False) -> None:
@@ -105,7 +97,7 @@ def export_figures(
     formats
         One file a figure and format.
     progress
-        Called with figures done and in all.
+        Called with images done and in all.
     force
         Replace files of these names whatever they are.
 
@@ -117,79 +109,57 @@ def export_figures(
     Raises
     ------
     InputError
-        Browser or selenium are missing, or the folder cannot be written to, or something else has the name of a figure.
+        There is no browser, or the folder cannot be written to, or something else has the name of a figure.
     PacelineError
         The browser failed.
     """
-    check_browser()
+    browser = find_browser()
     check_folder(folder, "figures")
+    images = _drawn(browser, page, formats)
+    outputs = [_output(folder, f"{image['id'].removeprefix('figure-')}.{image['kind']}", force=force) for image in images]
     written: list[Path] = []
-    script = environment().get_template("image.js").render()
-    with headless() as driver:
-        names = open_page(driver, page)
-        outputs = {
-            (name, kind): _output(folder, f"{name.removeprefix('figure-')}.{kind}", force=force) for name in names for kind in formats
-        }
-        for number, name in enumerate(names, 1):
-            for kind in formats:
-                image = driver.execute_async_script(script, name, kind, _PNG_SCALE if kind == "png" else 1)
-                if "error" in image:
-                    raise PacelineError(f"{name} could not be drawn as {kind}: {image['error'][:200]}")
-                written.append(outputs[name, kind].write(_marked(_content(image["url"]), kind)))
-            if progress is not None:
-                progress(number, len(names))
+    for image, output in zip(images, outputs, strict=True):
+        if "error" in image:
+            raise PacelineError(f"{image['id']} could not be drawn as {image['kind']}: {image['error'][:200]}")
+        written.append(output.write(_marked(_content(image["url"]), image["kind"])))
+        if progress is not None:
+            progress(len(written), len(images))
     return tuple(written)
 
 
-@contextmanager
-def headless() -> Iterator[webdriver.Chrome]:
-    """A browser without a window, of 1,440 pixels' width, that prefers light colours; closed in the end.
+def _drawn(browser: str, page: Path, formats: Sequence[Format]) -> list[dict[str, Any]]:
+    """Return the images that a browser makes of a page's figures, each with its ``id``, ``kind``, and ``url`` or ``error``.
 
     Raises
     ------
-    InputError
-        Browser or selenium are missing.
     PacelineError
-        The browser fails, to start or later.
+        The browser does not start, or takes too long, or the page is no report.
     """
-    browser, chromedriver = check_browser()
-    from selenium import webdriver
-    from selenium.common.exceptions import WebDriverException
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking"):
-        options.add_argument(argument)
-    options.add_argument(f"--window-size={_WIDTH_PX},{_HEIGHT_PX}")
-    if os.geteuid() == 0:  # Chromium has no sandbox for root
-        options.add_argument("--no-sandbox")
-    driver: webdriver.Chrome | None = None
-    try:
-        driver = webdriver.Chrome(options=options, service=Service(chromedriver))
-        driver.set_script_timeout(_PATIENCE_S)
-        light = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", light)
-        yield driver
-    except WebDriverException as error:
-        reason = " ".join((error.msg or type(error).__name__).split())[:200]
-        raise PacelineError(f"the browser {browser} failed: {reason}") from None
-    finally:
-        if driver is not None:
-            driver.quit()
-
-
-def open_page(driver: webdriver.Chrome, page: Path) -> list[str]:
-    """Load a report and wait until all of its figures are drawn; the ids of their elements, in the order of the page."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    driver.get(page.resolve().as_uri())
-    waiting = WebDriverWait(driver, _PATIENCE_S, poll_frequency=0.1)
-    waiting.until(lambda _: driver.execute_script("return document.documentElement.dataset.drawn === 'yes'"))
-    # what is folded is drawn when it is opened
-    driver.execute_script("document.querySelectorAll('details.folded').forEach(section => { section.open = true; })")
-    waiting.until(lambda _: all(drawn for _, drawn in driver.execute_script(_FIGURES)))
-    return [name for name, _ in driver.execute_script(_FIGURES)]
+    script = environment().get_template("image.js").render(formats=list(formats))
+    with tempfile.TemporaryDirectory(prefix="paceline-") as folder:
+        copy = Path(folder) / "page.html"
+        copy.write_text(f"{page.read_text(encoding='utf-8')}<script>{script}</script>", encoding="utf-8")
+        # in virtual time the browser waits for timers and drawing, and for nothing else
+        command = [
+            browser, "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking",
+            "--no-first-run", f"--user-data-dir={folder}/profile", f"--window-size={_WIDTH_PX},{_HEIGHT_PX}",
+            "--blink-settings=preferredColorScheme=1", f"--virtual-time-budget={_VIRTUAL_MS}",
+            *(("--no-sandbox",) if os.geteuid() == 0 else ()),  # Chromium has no sandbox for root
+            "--dump-dom", copy.as_uri(),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own browser
+                command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=_PATIENCE_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reason = f"it took longer than {_PATIENCE_S:g} s" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
+            raise PacelineError(f"the browser {browser} failed: {reason}") from None
+    if done.returncode != 0 or (said := _IMAGES.search(done.stdout)) is None:
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")[:200]
+        why = f"exit code {done.returncode}: {last}" if done.returncode else f"{page} drew no figures"
+        raise PacelineError(f"the browser {browser} failed: {why}")
+    images: list[dict[str, Any]] = json.loads(said[1])
+    return images
 
 
 def _content(url: str) -> bytes:

@@ -16,7 +16,7 @@ from paceline.learning.learned import Learned, is_learned, read_learned
 from paceline.planning.answer import Plan, read_plan
 from paceline.planning.tables import candidates_table, plan_tables
 from paceline.reporting.content import Content, content_of
-from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
+from paceline.reporting.exporting import Format, check_images, export_figures, find_browser
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.render import CARD, REPORT, render, render_card
 from paceline.reporting.simulated import with_simulated
@@ -182,7 +182,7 @@ def report(
     check_apart([("`out`", target), ("`card`", card)])
     picture = Output(card, CARD, force=force, argument="card", reads=reads) if card is not None else None
     if figures is not None:
-        check_browser()
+        find_browser()
         check_images(figures, formats, force=force)
     content = content_of(
         shown.results, shown.notes, labels=shown.labels, plan=shown.plan, measured=overlay, learned=shown.learned, failures=shown.failures,

@@ -84,24 +84,17 @@ def test_figures_without_a_browser_are_refused_before_the_work(
 ) -> None:
     monkeypatch.setenv("PATH", str(held))
     refusal("report r.ndjson --figures new", "--figures", "chromium")
-    (held / "chromium").write_text("#!/bin/sh\n")
-    (held / "chromium").chmod(0o755)
-    refusal("report r.ndjson --figures new", "--figures", "driver")
-
-
-def test_figures_without_selenium_say_what_to_install(held: Path, refusal: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.reporting.exporting.find_spec", lambda _: None)
-    refusal("report r.ndjson --figures new", "--figures", "selenium", "paceline[figures]")
+    monkeypatch.setenv("CHROME_PATH", "nowhere/chrome")
+    refusal("report r.ndjson --figures new", "--figures", "CHROME_PATH", "nowhere/chrome")
 
 
 def test_a_browser_that_does_not_start_is_one_line(held: Path, paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("chromium", "chromedriver"):
-        (held / name).write_text("#!/bin/sh\nexit 3\n")
-        (held / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(held))
+    (held / "chrome").write_text("#!/bin/sh\nexit 3\n")
+    (held / "chrome").chmod(0o755)
+    monkeypatch.setenv("CHROME_PATH", str(held / "chrome"))
     answer = paceline("report", "r.ndjson", "--no-simulate", "--figures", "new")
     assert answer.code == 1
-    assert "chromium failed: " in answer.stderr.splitlines()[-1]
+    assert "chrome failed: " in answer.stderr.splitlines()[-1]
     assert "Traceback" not in answer.stderr
     assert (held / "r.html").exists()  # the page is there
 
