@@ -6,7 +6,6 @@ Figures and their headings come from :data:`simulator.results.rows.COLUMNS`, sen
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from paceline.answers import answer_of, thing_counted
 from paceline.cli.ending import MISSED
-from paceline.cli.terminal import Part, Styled, display, note
-from paceline.comparing import rank, rivals_of, verdict
+from paceline.cli.terminal import Part, Styled, display, display_answer, labelled, note
 from paceline.requirements import Requirement, judged
 from paceline.sentences import (
     cost_in_words,
-    fastest_in_words,
     job_in_words,
     measure_next_in_words,
     memory_in_words,
@@ -37,6 +35,7 @@ from paceline.tables import (
 )
 from simulator.base.table import Column, Table
 from simulator.base.text import (
+    counted,
     format_bytes,
     format_interval,
     format_number,
@@ -53,9 +52,6 @@ from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Phase, Placement, Staleness
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from paceline.reporting.coordinates import Coordinates
     from simulator.memory import Memory
 
 _MOST = 999_999.5
@@ -92,67 +88,40 @@ def show_memory(memory: Memory) -> None:
 
 
 def show_table(results: Sequence[Result]) -> None:
-    """A table for each strategy, and below them who is faster than whom, and what all of them assume."""
-    from paceline.reporting.coordinates import coordinates_of
+    """Which of several results to take, and a table of all."""
+    from paceline.reporting.content import content_of
 
-    at = coordinates_of(results)
-    names = [at.title_of(index) for index in range(len(results))]
-    for name in dict.fromkeys(names):
-        own = [result for result, other in zip(results, names, strict=True) if other == name]
-        display(_table(name, own), "")
-        if any(result.job is not None for result in own):
-            display(jobs_table(own, _counted(results)), "")
-    display(*_extrapolated(results), *_against(results, at))
-    assumed = dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.in_tables)
-    display(*(Styled(text, "dim", 2) for text in assumed))
-
-
-def _extrapolated(results: Iterable[Result]) -> list[Styled]:
-    return [Styled("* beyond what was measured: an extrapolation", "dim")] if any(result.extrapolated for result in results) else []
+    content = content_of(results)
+    shown = content.results
+    at = content.at
+    titles = [at.title_of(index) for index in range(len(shown))]
+    if len(at.curves) == 1:  # whose name says nothing then
+        titles = [title.removeprefix(f"{at.name_of(0)} · ") for title in titles]
+    tables: list[Part] = [_table(shown, titles)]
+    if any(result.job is not None for result in shown):
+        tables.append(jobs_table(shown, f"{thing_counted(shown)}s"))
+    footnote = [Styled("* beyond what was measured", "dim")] if any(result.extrapolated for result in shown) else []
+    display_answer(replace(content.decision, figures=()), *tables)
+    display(*footnote)
 
 
-_MOST_COMPARED = 4
-
-
-def _against(results: Sequence[Result], at: Coordinates) -> Iterator[str]:
-    """The best against each of the others under the same conditions, where the most ranks are that more than one of them has."""
-    counts = Counter(result.ranks for result in results)
-    most = max((count for count, held in counts.items() if held > 1), default=None)
-    if most is None:
-        return
-    there = [index for index, result in enumerate(results) if result.ranks == most]
-    counted, conditions = _counted(results), {at.conditions[index] for index in there}
-    for met in sorted(conditions):
-        best = min((index for index in there if at.conditions[index] == met), key=lambda index: rank(results[index]))
-        where = " and ".join(filter(None, (f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}", at.met_by(best))))
-        others, name = rivals_of(results, best, at.conditions), at.title_of(best, conditions=False)
-        shown = others[: max(_MOST_COMPARED // len(conditions), 1)]
-        for other in shown:
-            text = verdict(results[best], results[other], name, at.title_of(other, conditions=False), where)
-            yield f"{text[:1].upper()}{text[1:]}."
-        if more := len(others) - len(shown):
-            yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
-        if others:
-            yield fastest_in_words([results[index] for index in (best, *others)], 0, name, where)
-
-
-def _counted(results: Sequence[Result]) -> str:
-    return "replicas" if all(result.ranks == result.replicas for result in results) else "ranks"
-
-
-def _table(title: str, results: Sequence[Result]) -> Table:
-    scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
+def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
+    named = dict(zip(map(id, results), names, strict=True))
     columns = (
-        replace(COLUMNS["ranks"], short=_counted(results), by=lambda result: f"{result.ranks}{'*' if result.extrapolated else ' '}"),
-        replace(COLUMNS["nodes"], by=lambda result: str(_placement(result).nodes)),
+        Column("name", "text", "setting", by=lambda result: named[id(result)] if len(set(names)) > 1 else None),
+        replace(
+            COLUMNS["ranks"],
+            short=f"{thing_counted(results)}s",
+            by=lambda result: f"{result.ranks}{'*' if result.extrapolated else ' '}",
+        ),
         replace(COLUMNS["throughput_samples_per_s"], by=_rate),
         Column("interval", short="90% interval", by=_interval, left=False),
         COLUMNS["scaling_efficiency"],
         COLUMNS["step_mean_s"],
-        replace(COLUMNS["staleness_mean"], kind="throughput"),
-        replace(COLUMNS["bottleneck"], of="bottleneck.label"),
+        replace(COLUMNS["staleness_mean"], kind="throughput", by=lambda result: result.staleness.mean or None),
+        replace(COLUMNS["bottleneck"], short="limit", of="bottleneck.label"),
     )
-    return Table.reading(f"{title}, {scaling} scaling", columns, results).narrow(*(column.name for column in columns))
+    return Table.reading("", columns, results).narrow(*(column.name for column in columns))
 
 
 def _rate(result: Result) -> str:
@@ -171,7 +140,7 @@ def _placement(result: Result) -> Placement:
 
 
 def show_result(result: Result, *, assumptions: bool = False, details: bool = False) -> None:
-    """One result: the answer, what limits it and what to beware of, and below that the details.
+    """One result: the answer, and with ``details`` all that is known of it.
 
     Parameters
     ----------
@@ -180,12 +149,17 @@ def show_result(result: Result, *, assumptions: bool = False, details: bool = Fa
     assumptions
         Whether what was assumed is shown in full, instead of counted.
     details
-        Whether it is shown what the width of the interval is made of, and all that would narrow it.
+        Whether warnings are shown in full, where a step's time goes, what the interval is made of, and all that would narrow it.
     """
-    display(_table(result.scenario.strategy.in_words, [result]), *_extrapolated([result]), "", _beside(_answer(result)), "")
+    footer = "" if details else "Details: --details"
+    display_answer(answer_of(result), footer=footer if not assumptions else "")
+    if assumptions and not details:
+        display("", labelled(_assumed(result, in_full=True)))
+    if not details:
+        return
+    display("", labelled([*_more(result), *_details(result, assumptions=assumptions)]))
     if result.job is not None:
-        display(Styled("The job", "bold"), _beside(job_in_words(result)), "")
-    display(Styled("Details of the prediction", "bold"), _beside(_details(result, assumptions=assumptions)))
+        display("", Styled("The job", "bold"), labelled(job_in_words(result)))
     tables = [stages_table(result), exchanges_table(result)]
     if result.job is not None:
         epochs = epochs_table(result)
@@ -193,13 +167,10 @@ def show_result(result: Result, *, assumptions: bool = False, details: bool = Fa
         if "iterators_s" in names:  # there is no room for all; the lines above have the number of steps
             epochs = epochs.only(*(name for name in names if name != "steps"))
         tables += [parts_table(result).only("part", "seconds", "share"), epochs]
-    if details:
-        tables.append(width_table(result))
-    for table in tables:
+    for table in (*tables, width_table(result)):
         if table.rows:
             display("", table)
-    if details:
-        display(*measurements(result))
+    display(*measurements(result))
 
 
 def measurements(result: Result) -> Iterator[Part]:
@@ -216,21 +187,8 @@ def measurements(result: Result) -> Iterator[Part]:
         yield Styled(measurement.rests_on, "dim", 2)
 
 
-def _beside(lines: Iterable[tuple[str, str]]) -> RenderableType:
-    """Headings with texts beside them, in two columns."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for heading, text in lines:
-        grid.add_row(heading, Text(text), style="yellow" if heading == "warning" else None)
-    return grid
-
-
-def _answer(result: Result) -> Iterator[tuple[str, str]]:
-    """Limit, cost, and what to beware of."""
-    limit = result.bottleneck
-    yield "limit", f"{limit.text} {limit.tried}".rstrip()
+def _more(result: Result) -> Iterator[tuple[str, str]]:
+    """Cost, what to measure and every warning, in full."""
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
     if measure := measure_next_in_words(result):
@@ -273,14 +231,15 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
         if coverage.grade != "uncovered":  # which is warned about
             yield coverage.grade, coverage.text
     yield "left out", f"{left_out_in_words(left_out(result.scenario))} (docs/metrics.md)"
-    if assumptions:
+    yield from _assumed(result, in_full=assumptions)
+
+
+def _assumed(result: Result, *, in_full: bool) -> Iterator[tuple[str, str]]:
+    """What was taken for keys that the scenario leaves out; or only how many there are."""
+    if in_full:
         yield from (("assumed", f"{taken.path} = {taken.value}: {taken.reason}") for taken in result.assumed)
     elif result.assumed:
-        count = len(result.assumed)
-        yield (
-            "assumed",
-            f"{count} {'value' if count == 1 else 'values'} that the scenario does not give; --assumptions shows each and its reason",
-        )
+        yield "assumed", f"{counted(len(result.assumed), 'value')} that the scenario leaves out: --assumptions"
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:

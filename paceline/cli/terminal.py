@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
+    from paceline.answers import Answer
     from paceline.lengthy import Agree, Lengthy
     from simulator.base.table import Table
     from simulator.spec.cluster import Cluster
@@ -99,6 +100,42 @@ def display(*parts: Part) -> None:
             console.print(Padding(Text(text), (0, 0, 0, indent)) if indent else Text(text), style=style)
         else:
             console.print(part)
+
+
+def display_answer(answer: Answer, *more: Part, footer: str = "") -> None:
+    """Headline, small table and labelled lines of an answer, then ``more``, and a ``footer`` that says where the rest is."""
+    display(Styled(answer.headline, "bold"), "")
+    if answer.figures:
+        display(_figures_grid(answer), "")
+    if answer.lines:
+        display(labelled(answer.lines))
+    for part in more:
+        display("", part)
+    if footer:
+        display("", Styled(footer, "dim"))
+
+
+def _figures_grid(answer: Answer) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    rows = [(figure.what, figure.mean, figure.interval, figure.note) for figure in answer.figures]
+    columns = [place for place in range(4) if any(row[place] for row in rows)]
+    for row in [("", "mean", "90% interval", ""), *rows]:
+        grid.add_row(*(Text(printable(row[place]), style="dim" if row[1] == "mean" else "") for place in columns))
+    return grid
+
+
+def labelled(lines: Iterable[tuple[str, str]]) -> RenderableType:
+    """Labels with texts next to them, in two columns; what to watch out for is in colour."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for label, text in lines:
+        grid.add_row(label, Text(text), style="yellow" if label in ("Watch out", "warning") else None)
+    return grid
 
 
 def show_json(data: Any) -> None:

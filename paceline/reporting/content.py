@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from paceline.answers import Answer as Said
 from paceline.comparing import LITTLE, NOTHING, compare, has_effect, pays_until, rank, rivals_of, verdict
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
+from paceline.reporting.deciding import answer_of_several
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.sentences import doubled_in_words, fastest_in_words, helpfulness
 from simulator.base.errors import ResultsError
@@ -148,6 +150,11 @@ class Content:
             of_each_batch=of_each_batch,
             batches_in_words=_batches_in_words(of_each_batch, _global_batch(results[best]), at),
         )
+
+    @cached_property
+    def decision(self) -> Said:
+        """What the page, or the terminal, says first."""
+        return answer_of_several(self.results, self.at, self.answer.index)
 
     @property
     def counted(self) -> str:

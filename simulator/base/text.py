@@ -316,8 +316,10 @@ def format_hourly(usd: float) -> str:
 
 
 def format_interval(low: float, high: float, kind: Kind = "number") -> str:
-    """Write both ends of an interval: ``"12.3 ms to 13.0 ms"``."""
-    return f"{written(low, kind)} to {written(high, kind)}"
+    """Write both ends of an interval, a unit that both have once: ``"12.3 to 13.0 ms"``."""
+    first, last = written(low, kind), written(high, kind)
+    number, _, unit = first.partition(" ")
+    return f"{number if unit and last.endswith(f' {unit}') else first} to {last}"
 
 
 def listed_numbers(values: Sequence[int]) -> str:

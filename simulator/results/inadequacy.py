@@ -426,15 +426,20 @@ def _of_the_workers(scenario: Resolved) -> _Graded | None:
     if alike is None:
         return "uncovered", _by_the_regime(scenario)
     most, fewest = alike.workers[1], alike.workers[0]
-    errors = f"{format_share(alike.median_error)} off in the median, {format_share(alike.worst_error)} at worst"
-    held = "predictions were held against real runs on one machine"
+    errors = f"median error {format_share(alike.median_error)}, worst {format_share(alike.worst_error)}"
     which = f"({alike.what}; {errors}: docs/fidelity.md)"
     if _within(replicas, alike.workers) and _within(servers, alike.servers):
-        return _of_the_link(scenario, alike, f"{held} of {fewest} to {most} workers {which}")
+        return _of_the_link(scenario, alike, f"predictions were validated on real runs of {fewest} to {most} workers {which}")
     few = servers <= alike.servers[1]
     here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
     there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(alike.servers[1], 'server')}")
-    return "uncovered", f"{held} of {there}, not of {here} {which}"
+    return "uncovered", f"{here}: predictions were validated on real runs of {there} {which}"
+
+
+def validated_workers(scenario: Resolved) -> tuple[int, int] | None:
+    """Fewest and most workers of the real runs of this kind that predictions were compared with; None where there are none."""
+    kind = _checked_like(scenario)
+    return None if kind is None else kind.workers
 
 
 def _by_the_regime(scenario: Resolved) -> str:

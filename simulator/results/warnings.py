@@ -13,7 +13,7 @@ from simulator.base.text import counted, format_bytes, format_number, format_rat
 from simulator.resolve.measured_defaults import felt_by, with_nominal_defaults
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked, start_of
-from simulator.results.inadequacy import bias_of, coverage, launching
+from simulator.results.inadequacy import bias_of, coverage, launching, validated_workers
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.misread import misread
 from simulator.scenario import Resolved
@@ -69,7 +69,9 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
     for part in coverage(scenario):
         if part.grade == "uncovered" and part.about in paths:
             path, value = paths[part.about]
-            yield Warned.of("outside-calibration", value, part.text, path)
+            within = validated_workers(scenario) if part.about == "workers" else load.calibrated.batch if load.calibrated else None
+            outside = within is not None and not within[0] <= value <= within[1]  # else it is the links that nothing covers
+            yield Warned.of("outside-calibration", value, part.text, path, within if outside else None)
     bias = bias_of(scenario)
     if bias is not None:
         over = bias.predicted_over_measured

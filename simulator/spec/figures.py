@@ -15,6 +15,7 @@ from pydantic import Field
 
 from simulator.base.spec import Spec, Terse
 from simulator.base.table import Row
+from simulator.base.text import format_interval, kind_of_setting, written
 
 
 class Estimate(Spec):
@@ -370,6 +371,23 @@ class Warned(Spec):
         """Return whether it is told below a table of several results too."""
         return self.code in WARNINGS and WARNINGS[self.code].in_tables
 
+    @property
+    def doubts(self) -> bool:
+        """Return whether it questions the figures themselves."""
+        return self.code in WARNINGS and WARNINGS[self.code].doubts
+
+    @property
+    def brief(self) -> str:
+        """The warning in a few words, for an answer that names only its main doubts."""
+        title = WARNINGS[self.code].title if self.code in WARNINGS else self.code
+        brief = title[:1].lower() + title[1:] if title[1:2].islower() and not title.startswith("Keras") else title
+        leaf = self.path.rpartition(".")[2]
+        if self.code != "outside-calibration" or self.range is None:
+            return brief
+        value = self.value if isinstance(self.value, str) else written(self.value, kind_of_setting(leaf))
+        what = {"workers": f"{value} workers", "batch_per_replica": f"batch {value}"}.get(leaf, f"{leaf.replace('_', ' ')} {value}")
+        return f"{what}: outside what was validated ({format_interval(*self.range, kind_of_setting(leaf))})"
+
 
 class WarningKind(NamedTuple):
     """What all warnings of a code have in common.
@@ -381,56 +399,59 @@ class WarningKind(NamedTuple):
     path
         Dotted path of the key that they are about; empty: they are about several.
     in_tables
-        Whether it is an assumption, which is told below a table of several results too.
+        Whether it is an assumption, which is shown below a table of several results too.
+    doubts
+        Whether it questions the figures themselves, and so comes before advice on settings.
     """
 
     title: str
     path: str = ""
     in_tables: bool = False
+    doubts: bool = False
 
 
 WARNINGS: Mapping[str, WarningKind] = {
     "aligned-collective": WarningKind("All enter the all-reduce together", "strategy.algorithm", in_tables=True),
     "as-multiple": WarningKind("A multiple, not a percentage", in_tables=True),
-    "assumed-network": WarningKind("The network is assumed", "cluster.basis", in_tables=True),
-    "biased": WarningKind("Too fast or too slow before", "cluster.device"),
+    "assumed-network": WarningKind("The network is assumed, not measured", "cluster.basis", in_tables=True, doubts=True),
+    "biased": WarningKind("Predictions of this kind were biased", "cluster.device", doubts=True),
     "class-without-nodes": WarningKind("A class without nodes", "cluster.node_classes"),
-    "computed": WarningKind("Nobody measured the workload", "workload"),
-    "device-not-known": WarningKind("Device not known", "workload.calibrated.device", in_tables=True),
-    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", in_tables=True),
-    "few-replications": WarningKind("Few replications", "run.replications"),
-    "free-apply": WarningKind("Applying costs nothing", "workload.server", in_tables=True),
-    "gathers-not-hidden": WarningKind("Gathers take longer than passes", "strategy.shard"),
-    "host-bound": WarningKind("Launching kernels decides", "workload"),
-    "implausible": WarningKind("A figure that nothing has", in_tables=True),
+    "computed": WarningKind("Times are computed, not measured", "workload", doubts=True),
+    "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", in_tables=True, doubts=True),
+    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", in_tables=True, doubts=True),
+    "few-replications": WarningKind("Few replications: the interval assumes a normal distribution", "run.replications"),
+    "free-apply": WarningKind("Applying gradients takes no time, since nothing gives it", "workload.server", in_tables=True, doubts=True),
+    "gathers-not-hidden": WarningKind("Gathers take longer than the passes that hide them", "strategy.shard"),
+    "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=True),
+    "implausible": WarningKind("A figure beyond any known hardware", in_tables=True, doubts=True),
     "iterator-ends": WarningKind("Epochs may stand still before they begin", "job.iterators"),
-    "moved-device": WarningKind("Moved to another device", "workload.moved", in_tables=True),
+    "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", in_tables=True, doubts=True),
     "neighbours-not-felt": WarningKind("Neighbours without effect", "cluster.background.on"),
     "no-effect": WarningKind("A key without effect", in_tables=True),
     "no-overlap": WarningKind("No overlap to slow down", "cluster.overlap_slowdown"),
-    "no-sort": WarningKind("Rate of the port or of transfers", "cluster.inter_node.sort", in_tables=True),
-    "no-uncertainty": WarningKind("Uncertainty not known", in_tables=True),
-    "one-batch": WarningKind("A smaller batch than the one that was timed", "workload.forward.base_s"),
-    "not-by-fit": WarningKind("Keras 3's fit does not train it so", "strategy.kind"),
-    "not-calibrated": WarningKind("What was measured is not recorded", "workload.calibrated", in_tables=True),
-    "one-bucket": WarningKind("All gradients in one bucket", "strategy.bucket_size_bytes"),
+    "no-sort": WarningKind("The link's rate is taken as what transfers get", "cluster.inter_node.sort", in_tables=True),
+    "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", in_tables=True, doubts=True),
+    "one-batch": WarningKind("A smaller batch than the one that was timed", "workload.forward.base_s", doubts=True),
+    "not-by-fit": WarningKind("Keras 3 fit() does not run it", "strategy.kind"),
+    "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", in_tables=True, doubts=True),
+    "one-bucket": WarningKind("One bucket holds all gradients, so none overlaps", "strategy.bucket_size_bytes"),
     "one-switch": WarningKind("Rails on one switch", "cluster.rails", in_tables=True),
-    "step-with-servers": WarningKind("A step that held more than compute", "workload.measured_with"),
-    "other-device": WarningKind("Another device", "cluster.device", in_tables=True),
-    "other-precision": WarningKind("Another precision", "training.precision"),
-    "outside-calibration": WarningKind("Beyond what was measured"),
-    "overridden": WarningKind("Set by the scenario", in_tables=True),
-    "phase-locked": WarningKind("Workers in lock-step", "run.start", in_tables=True),
-    "phases-not-mixed": WarningKind("The start decides", "run.start"),
+    "step-with-servers": WarningKind("The measured step held more than compute", "workload.measured_with", doubts=True),
+    "other-device": WarningKind("Measured on another device, used unchanged", "cluster.device", in_tables=True, doubts=True),
+    "other-precision": WarningKind("Compute is scaled to another precision", "training.precision", doubts=True),
+    "outside-calibration": WarningKind("Outside what was validated", doubts=True),
+    "overridden": WarningKind("Set by the scenario itself", in_tables=True),
+    "phase-locked": WarningKind("Workers stay in lock-step", "run.start", in_tables=True, doubts=True),
+    "phases-not-mixed": WarningKind("The start decides", "run.start", doubts=True),
     "phases-slow-to-mix": WarningKind("The start matters", "run.start"),
-    "piled-traffic": WarningKind("Traffic on few servers", "strategy.variable_placement"),
+    "piled-traffic": WarningKind("One server has more traffic than the others", "strategy.variable_placement"),
     "pipeline-not-filled": WarningKind("The pipeline is not filled", "training.micro_batches"),
-    "servers-not-moved": WarningKind("Servers of another host", "workload.server", in_tables=True),
+    "servers-not-moved": WarningKind("Server times are those of another host", "workload.server", in_tables=True, doubts=True),
     "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device", in_tables=True),
-    "spot-without-job": WarningKind("Preemptions are not counted", "cluster.price.preemption"),
-    "start-in-window": WarningKind("Starts within the measured steps", "run.start_spread_s", in_tables=True),
+    "spot-without-job": WarningKind("Preemptions are not counted without a [job]", "cluster.price.preemption", doubts=True),
+    "start-in-window": WarningKind("Workers start within the measured steps", "run.start_spread_s", in_tables=True),
     "steps-not-used": WarningKind("Steps without effect", "run.steps"),
-    "tail-not-seen": WarningKind("The slowest were not seen", "workload.jitter", in_tables=True),
+    "tail-not-seen": WarningKind("Too few steps were measured to see the slowest worker", "workload.jitter", in_tables=True, doubts=True),
     "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
     "transport-not-felt": WarningKind("Transport without effect", "cluster.transport", in_tables=True),
 }

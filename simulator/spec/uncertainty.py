@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from simulator.base.spec import Share, Spec
-from simulator.base.text import format_share
+from simulator.base.text import counted, format_share
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
@@ -242,13 +242,11 @@ class AppliedDiscrepancy(Spec):
         """Say how intervals with such a discrepancy did on runs left out; no sentence's end."""
         checked = self.checked
         if self.borrowed:
-            return f"nothing of this kind was held against real runs, and the interval is that of {self.regime}"
+            return f"no real run of this kind was compared; the interval is that of {self.regime}"
         if checked is None:
-            return "no such interval was held against real runs"
-        sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
-        settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
-        held = f"{format_share(checked.inside)} of the runs at {settings} of {sources}"
-        return f"such 90% intervals held {held} that took no part in their estimate"
+            return "no such interval was compared with real runs"
+        settings = "1 held-out setting" if checked.rows == 1 else f"{checked.rows:,} held-out settings"
+        return f"such 90% intervals contained {format_share(checked.inside)} of {settings} ({counted(checked.sources, 'source')})"
 
     @property
     def relative_error(self) -> RelativeError:

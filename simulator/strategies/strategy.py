@@ -183,9 +183,8 @@ def outside_fit(strategy: Strategy, workload: Workload) -> str:
         return ""
     if "tensorflow" in able:
         return (
-            f"fit of Keras {version} trains on one machine alone under TensorFlow (MirroredStrategy), not under this strategy: write a "
-            "training loop of your own (strategy.run), take tf-keras 2, or move the model to PyTorch (torch-ddp) or JAX "
-            "(keras-data-parallel); see docs/other-backends.md"
+            f"fit() of Keras {version} under TensorFlow trains on one machine only: write a loop with strategy.run, use tf-keras 2, or "
+            "move to PyTorch (torch-ddp) or JAX (keras-data-parallel): docs/other-backends.md"
         )
     backends = {"jax": "jax", "pytorch": "torch"}
     backend = next((backends[name] for name in able if name in backends), "")

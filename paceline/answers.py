@@ -1,0 +1,189 @@
+"""The one shape of every answer: a headline, a small table, and at most four labelled lines.
+
+The terminal (``paceline/cli/terminal.py``), reports and the live page (``reporting/templates/answer.html``) show an :class:`Answer`;
+everything else is behind ``--details``, in closed sections of a report, or in JSON. Here are the parts that all answers share, and the
+answer of one result; :mod:`paceline.reporting.deciding` has that of several, :mod:`paceline.planning.sentences` that of a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from simulator.base.text import Kind, counted, format_interval, format_number, format_share, format_usd, written
+from simulator.results.cost import usd_per_million_samples
+from simulator.results.next_measurement import width_of
+from simulator.results.results import Result
+from simulator.spec.figures import Estimate, Warned
+
+MOST_FIGURES = 6
+_MOST_WARNINGS = 2
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the small table.
+
+    Attributes
+    ----------
+    what
+        Such as ``throughput``.
+    mean
+        Its mean over runs, as a reader sees it.
+    interval
+        Its 90% prediction interval, with the unit.
+    note
+        What it is made of, in few words.
+    """
+
+    what: str
+    mean: str
+    interval: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person takes in first.
+
+    Attributes
+    ----------
+    headline
+        One sentence of at most 20 words.
+    figures
+        At most six.
+    limit
+        What limits the throughput, and what doubling one component brings.
+    confidence
+        How sure the answer is.
+    watch_out
+        What may make it wrong; empty where nothing is known.
+    next
+        What to do next, if possible a command.
+    met
+        Whether a goal is reached; None without one.
+    """
+
+    headline: str
+    figures: tuple[Figure, ...] = ()
+    limit: str = ""
+    confidence: str = ""
+    watch_out: str = ""
+    next: str = ""
+    met: bool | None = None
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The labelled lines that say something."""
+        lines = ("Limit", self.limit), ("Confidence", self.confidence), ("Watch out", self.watch_out), ("Next", self.next)
+        return tuple((label, text) for label, text in lines if text)
+
+
+def figure(what: str, estimate: Estimate, kind: Kind, unit: str = "", note: str = "") -> Figure:
+    """Return a row of the small table, to three digits; the interval is left out where its ends cannot be told apart from the mean."""
+    mean, low, high = (rounded(value, kind) for value in (estimate.mean, estimate.low, estimate.high))
+    if mean == low == high:
+        return Figure(what, f"{mean} {unit}".rstrip(), note=note)
+    ends = f"{low} to {high}" if kind == "throughput" else format_interval(estimate.low, estimate.high, kind)
+    return Figure(what, mean, f"{ends} {unit}".rstrip(), note)
+
+
+def rounded(value: float, kind: Kind) -> str:
+    """Return a mean to three digits, without those that its interval makes meaningless."""
+    return format_number(value) if kind == "throughput" else written(value, kind)
+
+
+def thing_counted(results: Iterable[Result]) -> str:
+    """What a user counts: ``worker``, or ``device`` where some worker has several or a model is cut."""
+    every = (result.scenario.strategy.count_key == "workers" and result.ranks == result.scenario.workers for result in results)
+    return "worker" if all(every) else "device"
+
+
+def size_in_words(result: Result) -> str:
+    """How large a training is: ``8 workers``."""
+    return counted(result.ranks, thing_counted([result]))
+
+
+def headline_of(result: Result) -> str:
+    """``Ring all-reduce on 8 workers: 21,400 samples/s, 73% of linear scaling.``; of a whole job its time and cost."""
+    name = result.scenario.strategy.in_words
+    scale = f", {format_share(result.scaling_efficiency.mean)} of linear scaling" if result.ranks > 1 and result.job is None else ""
+    return f"{name[:1].upper()}{name[1:]} on {size_in_words(result)}: {outcome_in_words(result)}{scale}."
+
+
+def outcome_in_words(result: Result) -> str:
+    """What people want to know first: samples a second, or of a whole job its time and cost."""
+    if result.job is None:
+        return f"{rounded(result.throughput_samples_per_s.mean, 'throughput')} samples/s"
+    cost = f" for {format_usd(result.job.cost_usd.mean)}" if result.job.cost_usd is not None else ""
+    return f"the job takes {written(result.job.time_s.mean, 'seconds')}{cost}"
+
+
+def figures_of(result: Result) -> tuple[Figure, ...]:
+    """The figures of a result that people decide by."""
+    return tuple(_figures(result))[:MOST_FIGURES]
+
+
+def _figures(result: Result) -> Iterator[Figure]:
+    job, step, stale = result.job, result.step_time_s, result.staleness
+    if job is not None:
+        yield figure("job time", job.time_s, "seconds")
+        if job.cost_usd is not None:
+            yield figure("job cost", job.cost_usd, "usd")
+        yield figure("goodput", job.goodput, "share", note="time in kept steps")
+    yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
+    if result.ranks > 1:
+        yield figure("efficiency", result.scaling_efficiency, "share", note=f"{format_number(result.speedup.mean)} times one worker")
+    yield Figure("step", written(step.mean, "seconds"), note=f"p95 {written(step.p95, 'seconds')}")
+    if stale.max:
+        yield Figure("staleness", written(stale.mean, "updates"), note=f"updates, p95 {stale.p95:g}")
+    if job is None and (million := usd_per_million_samples(result)) is not None:
+        yield figure("cost", million, "usd", note="for a million samples")
+
+
+def limit_of(result: Result) -> str:
+    """What limits a result, and what doubling one component brings."""
+    limit = result.bottleneck
+    return f"{limit.text} {limit.tried}".rstrip(" .")
+
+
+def confidence_of(result: Result) -> str:
+    """How often such intervals were right, or that nobody knows."""
+    if result.discrepancy is None:
+        return "run-to-run variation and fits only; the model's own error is not in the interval"
+    return result.discrepancy.coverage_in_words
+
+
+def watch_out(warnings: Iterable[Warned], *, more: str = "--details") -> str:
+    """The warnings that question the figures most, each in a few words, and where the others are."""
+    unique = {warned.brief: warned for warned in warnings}
+    ordered = sorted(unique, key=lambda brief: not unique[brief].doubts)
+    shown, rest = ordered[:_MOST_WARNINGS], len(ordered) - _MOST_WARNINGS
+    if rest > 0:
+        shown.append(f"{rest} more: {more}")
+    return "; ".join(shown)
+
+
+_WORTH_MEASURING = 0.9
+"""A measurement that leaves more of the interval's width is not worth a line."""
+
+
+def next_of(result: Result) -> str:
+    """The command that would narrow the interval most; empty where none would by much."""
+    best = next((measurement for measurement in width_of(result).measure_next if measurement.left <= _WORTH_MEASURING), None)
+    if best is None:
+        return ""
+    command = " ".join(best.command.split()[:2])
+    return f"{command} narrows the interval to {format_share(best.left)} of its width{' at best' if best.at_best else ''}"
+
+
+def answer_of(result: Result) -> Answer:
+    """The answer of one simulated scenario."""
+    return Answer(
+        headline=headline_of(result),
+        figures=figures_of(result),
+        limit=limit_of(result),
+        confidence=confidence_of(result),
+        watch_out=watch_out(result.warnings),
+        next=next_of(result),
+    )
