@@ -2,5 +2,5 @@
 
 Published tables and what is fitted to them (:mod:`evidence.published`), studies of real TensorFlow
 (:mod:`evidence.studies`), and the estimate of what predictions are off by (:mod:`evidence.discrepancy`). It writes
-``models/*.toml`` and the pages in ``docs/fidelity*``; ``python -m evidence --help`` shows how.
+``models/*.toml`` and ``evidence/tables``; ``evidence/README.md`` says which command makes what.
 """

@@ -1,4 +1,4 @@
-"""``python -m evidence``: published tables predicted and compared, and the pages and rows that come of it."""
+"""``python -m evidence``: published tables predicted and compared, and the rows that come of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _MISSED = 3
 
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="TABLE|SERIES", help="One table or series. Repeatable.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write an HTML page.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE.md", help="Put a section into a Markdown file.")]
 Rows = Annotated[Path | None, typer.Option("--rows", metavar="FILE.csv", help="Write rows that a discrepancy can be estimated from.")]
 Tables = Annotated[Path | None, typer.Option("--tables", metavar="FOLDER", help="Write every setting as CSV files into this folder.")]
 MaxMedian = Annotated[str | None, typer.Option("--max-median", metavar="SHARE", help="Threshold: median size of errors, such as 8%.")]
@@ -33,7 +32,6 @@ def published(
     regimes: Annotated[list[str] | None, typer.Option("--regime", help="One regime, such as NCCL or moved. Repeatable.")] = None,
     only: Only = None,
     out: Out = None,
-    markdown: Markdown = None,
     rows: Rows = None,
     tables: Tables = None,
     max_median: MaxMedian = None,
@@ -42,7 +40,7 @@ def published(
     json: Json = False,
 ) -> None:
     """Predict published tables of throughput from their smallest rows and facts about hardware."""
-    files = {"out": out, "markdown": markdown, "rows": rows, "tables": tables}
+    files = {"out": out, "rows": rows, "tables": tables}
     with progress_bar("series") as advance:
         found = validate_published(
             regimes or [], only=only or [], progress=lambda done, total, _: advance(done, total),
@@ -55,7 +53,6 @@ def hybrids(
     only: Only = None,
     keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep rows there, and go on behind them.")] = None,
     out: Out = None,
-    markdown: Markdown = None,
     rows: Rows = None,
     tables: Tables = None,
     max_median: MaxMedian = None,
@@ -64,7 +61,7 @@ def hybrids(
     json: Json = False,
 ) -> None:
     """Predict published trainings that cut a model over devices: pipelines, split tensors, sharded state."""
-    files = {"out": out, "markdown": markdown, "rows": rows, "tables": tables}
+    files = {"out": out, "rows": rows, "tables": tables}
     with progress_bar("rows") as advance:
         found = validate_hybrids(
             only or [], keep=keep, progress=lambda done, total, _: advance(done, total),
@@ -92,9 +89,6 @@ def trainings(
         Path | None,
         typer.Option("--replay", metavar="FOLDER", help="Let the stand-in learn, and keep replays there; a quarter of an hour."),
     ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="PAGE.md", help="Put the tables below their marks in a page.")
-    ] = None,
     force: Force = False,
 ) -> None:
     """Predict how long whole published trainings took, what they cost, and which way of training loses accuracy."""
@@ -112,15 +106,12 @@ def trainings(
         found = accuracies.learnt_from(learnt)
     durations, eight = whole.trainings(), whole.switched_rows()
     texts = trainings_report.tables_of(durations, eight, accuracies.published_accuracies(), found)
-    if markdown is None:
-        typer.echo("\n\n".join(texts.values()))
-    else:
-        trainings_report.into_page(markdown, texts)
+    typer.echo("\n\n".join(texts.values()))
     if "rows" in outputs:
         outputs["rows"].write(trainings_report.rows_table((*durations, *eight)).to_csv())
     if "learnt" in outputs:
         outputs["learnt"].write(trainings_report.learnt_table(found).to_csv())
-    for path in filter(None, (markdown, rows, learnt if replay is not None else None)):
+    for path in filter(None, (rows, learnt if replay is not None else None)):
         note(f"wrote {path}")
 
 

@@ -26,7 +26,6 @@ def validate_published(
     only: Annotated[Sequence[str], MustBe("a list of tables or series, such as ['horovod_2017']")] = (),
     thresholds: Thresholds = None,
     out: File | None = None,
-    markdown: File | None = None,
     rows: File | None = None,
     tables: Folder | None = None,
     force: bool = False,
@@ -42,7 +41,7 @@ def validate_published(
         ``"moved"`` (trainings moved to another device); none given: all.
     only
         Some tables or series of ``models/published``; none given: all.
-    thresholds, out, markdown, rows, tables, force, command, progress
+    thresholds, out, rows, tables, force, command, progress
         As for :func:`validate`.
 
     Returns
@@ -62,7 +61,7 @@ def validate_published(
     ('Published trainings moved to another device', True)
     """
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles({"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows)}, path_of(tables), force=force)
+    files = ValidationFiles({"out": path_of(out), "rows": path_of(rows)}, path_of(tables), force=force)
     files.check(published.outlines_of(regimes, only))
     with local_workers(0) as workers:
         found = published.validate_published(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
@@ -120,7 +119,6 @@ def validate_hybrids(
     keep: Folder | None = None,
     thresholds: Thresholds = None,
     out: File | None = None,
-    markdown: File | None = None,
     rows: File | None = None,
     tables: Folder | None = None,
     force: bool = False,
@@ -135,7 +133,7 @@ def validate_hybrids(
         Some tables or series of ``models/published/hybrids.toml``; none given: all.
     keep
         A folder in which predicted rows are kept, in the file ``hybrids.ndjson``, so that the same call goes on where it was stopped.
-    thresholds, out, markdown, rows, tables, force, command, progress
+    thresholds, out, rows, tables, force, command, progress
         As for :func:`validate`.
 
     Returns
@@ -156,7 +154,7 @@ def validate_hybrids(
     simulator.base.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles({"out": path_of(out), "markdown": path_of(markdown), "rows": path_of(rows)}, path_of(tables), force=force)
+    files = ValidationFiles({"out": path_of(out), "rows": path_of(rows)}, path_of(tables), force=force)
     files.check((hybrid_validation.outline_of(only),))
     with local_workers(0) as workers:
         found = hybrid_validation.validate_hybrids(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep), force=force)

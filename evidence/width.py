@@ -3,8 +3,8 @@
 ``python -m evidence.width`` draws scenarios by a seed, and carries out each command that they are advised on paper: the true value is drawn
 from what is known now, and what is left open around it is as narrow as promised. Simulated again, that has the width obtained, beside
 the width promised. Of the bundled scenarios it holds each quantity at its fitted value, with all other draws as they were, and puts the
-share of the variance that goes beside the share that 19 runs tell. Rows are written to ``docs/fidelity/width.csv`` and
-``width-shares.csv``; docs/fidelity-width.md has the summary.
+share of the variance that goes beside the share that 19 runs tell. Rows are written to ``evidence/tables/width.csv`` and
+``width-shares.csv``; docs/intervals.md has the summary.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BUNDLED = (
     "ring", "async-ps", "sync-ps", "ssp", "backup-workers", "local-sgd", "pipeline", "pipedream", "fsdp", "tensor-pipeline",
     "virtual-devices",
 )  # fmt: skip
-_FOLDER = Path(__file__).resolve().parents[1] / "docs" / "fidelity"
+_FOLDER = Path(__file__).parent / "tables"
 _REFERENCE_RUNS = 99
 _SEEN = 0.02
 """A share that is less by both is not counted."""

@@ -1,4 +1,4 @@
-"""Draws the pictures of these pages, from simulations, and one from the tables of fidelity/: ``make timelines``.
+"""Draws the pictures of these pages, from simulations, and one from the rows in evidence/tables/: ``make timelines``.
 
 All timelines but those of ``models/scenarios/`` are of one small model on one small cluster, so that pictures can be compared.
 """
@@ -275,7 +275,7 @@ HELD_AGAINST: dict[str, tuple[str, ...]] = {
     "published, asynchronous servers": ("published-async-ps",),
     "real TensorFlow clusters": ("testbed-first", "testbed-headline", "testbed-random-20261122-12", "testbed-random-2611260355-12"),
 }
-"""Files of docs/fidelity/ by what they are of."""
+"""Files of evidence/tables/ by what they are of."""
 NAMES = (*PICTURES, *CURVES, JOB, FIDELITY)
 
 
@@ -283,7 +283,7 @@ def held_out(what: str) -> list[tuple[float, float]]:
     """What was measured and what was predicted, of all settings that took no part in a fit; models that are cut from their dimensions."""
     rows: list[dict[str, str]] = []
     for name in HELD_AGAINST[what]:
-        with (HERE.parent / "fidelity" / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
+        with (ROOT / "evidence" / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
             rows += csv.DictReader(lines)
     chosen = [row for row in rows if row["fitted"] == "0" and row.get("settings.way", "from dimensions") == "from dimensions"]
     return [(float(row["measured"]), float(row["predicted"])) for row in chosen]

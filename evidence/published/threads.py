@@ -1,13 +1,15 @@
 """Threads in which people asked why their training does not scale, with numbers: what a diagnosis makes of these.
 
-``python -m evidence.published.threads`` prints what docs/fidelity-threads.md has: of each thread of ``models/published/threads.toml``
-what ``paceline why`` says with the options that stand there, and of each series of ``models/published/issue_threads.csv``, of which more is
-told, the diagnosis of its largest run; the smallest row is the run of one device.
+``python -m evidence.published.threads`` prints ``evidence/tables/threads.csv``: what ``paceline why`` says of each thread of
+``models/published/threads.toml``, given the options there. Then it prints the diagnosis of the largest run of each series of
+``models/published/issue_threads.csv``, whose machines are known better; the smallest row is the run of one device.
 """
 
 from __future__ import annotations
 
+import csv
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,16 +56,13 @@ def answered(thread: Thread) -> Diagnosis:
     return Diagnosis.model_validate_json(ended.stdout)
 
 
-def section(thread: Thread, found: Diagnosis) -> str:
-    """What the page has of a thread."""
+def row_of(thread: Thread, found: Diagnosis) -> tuple[str, str, str]:
+    """The thread's row: its name, whether it runs as predicted, and the causes that are named, with the chance and cost of each."""
     causes = [
-        f"{its.title} ({'told' if its.known == 'told' else format_share(its.probability)}, {format_seconds(its.cost_s.mean)})"
+        f"{its.key} ({'told' if its.known == 'told' else format_share(its.probability)}, {format_seconds(its.cost_s.mean)})"
         for its in found.causes[:_MOST]
     ]
-    measure = "" if found.measure is None else f" **Measure next:** {found.measure}."
-    says = f"{'as predicted; ' if found.as_told else ''}{'; '.join(causes)}.{measure}"
-    rest = f"**The thread came to:** {thread.said}. **Cannot be known:** {thread.unknown}."
-    return f"- [{thread.name}]({thread.url}): {thread.asked}. **It says:** {says} {rest}"
+    return thread.name, str(int(found.as_told)), "; ".join(causes)
 
 
 def explained() -> Iterator[tuple[str, Diagnosis]]:
@@ -85,8 +84,9 @@ def explained() -> Iterator[tuple[str, Diagnosis]]:
 
 def main() -> None:
     """Print every diagnosis."""
-    for thread in threads():
-        print(section(thread, answered(thread)), flush=True)  # noqa: T201
+    written = csv.writer(sys.stdout, lineterminator="\n")
+    written.writerow(("thread", "as_predicted", "causes"))
+    written.writerows(row_of(thread, answered(thread)) for thread in threads())
     for name, found in explained():
         print(f"\n{name}", *found.sentences, sep="\n  ")  # noqa: T201
         print(found.to_frame().to_string())  # noqa: T201

@@ -1,21 +1,17 @@
-"""Tables of whole published trainings for the terminal and for docs/fidelity-trainings.md, and their rows as CSV."""
+"""Tables of whole published trainings for the terminal, and their rows as CSV."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import scores_of
 from evidence.published.accuracies import Accuracy, Learnt
 from evidence.published.trainings import KEPT_BACK, OPEN
-from simulator.base.errors import InputError
-from simulator.base.files import EDITED, Output, OutputKind, csv_kind
+from simulator.base.files import OutputKind, csv_kind
 from simulator.base.table import Column, Table
 
-_MARK = "<!-- python -m evidence trainings: {} -->"
 _COLUMNS = (
     Column("name", "text"), Column("group", "text"), Column("unit", "text"), Column("workers"), Column("servers"), Column("runs"),
     Column("measured"), Column("predicted"), Column("low"), Column("high"), Column("linear"), Column("error"), Column("inside"),
@@ -55,7 +51,7 @@ def _short(value: float) -> float:
 def tables_of(
     rows: Sequence[Compared], eight: Sequence[Compared], accuracies: Sequence[Accuracy], runs: Sequence[Learnt]
 ) -> Mapping[str, str]:
-    """Every table of the page as Markdown, by the name of its mark."""
+    """Every table as Markdown, by its name."""
     learned = {"learnt": _lines(*_learnt(runs), left=1)} if runs else {}
     return {
         "scores": _lines(_HEAD_OF_SCORES, _scores(rows)),
@@ -133,23 +129,3 @@ def _of_way(runs: Sequence[Learnt], way: str, rates: Sequence[float]) -> str:
 
 def _signed(error: float) -> str:
     return f"{error:+.1%}".replace("-", "−")
-
-
-def into_page(page: Path, texts: Mapping[str, str]) -> None:
-    """Put tables below their marks in a page, in place of the tables there.
-
-    Raises
-    ------
-    InputError
-        The page lacks a mark.
-    """
-    whole: Any = page.read_text(encoding="utf-8")
-    for name, text in texts.items():
-        before, mark, rest = whole.partition(_MARK.format(name))
-        if not mark:
-            raise InputError(f"{page}: has no line {_MARK.format(name)!r}; add it where the table is to stand")
-        lines = rest.lstrip("\n").splitlines()
-        after = next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))
-        below = "\n".join(lines[after:]).lstrip("\n")
-        whole = f"{before}{mark}\n\n{text}\n\n{below}\n"
-    Output(page, EDITED._replace(ending=".md"), force=True).write(whole)

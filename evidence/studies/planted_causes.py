@@ -384,6 +384,9 @@ def step_s(case: Planting, run: RunSeen) -> float:
     return statistics.fmean(each) if case.table["mode"] != "between-graph" else statistics.harmonic_mean(each)
 
 
+ANSWERED = ("case", "training", "planted", "named_first", "right", "gain", "low", "high", "real", "inside", "plain_rule")
+
+
 @dataclass(frozen=True)
 class Answered:
     """One case: what was planted, what is named first, and the gain of removing the largest cause: as predicted, as it was, and as one
@@ -398,17 +401,13 @@ class Answered:
     plain: float
 
     @property
-    def row(self) -> str:
-        """A row of the page's table."""
-        case, (mean, low, high) = self.case, self.gain
-        training = f"{_MODES[case.table['mode']]}, {case.setting(case.known).workers} workers"
-        planted = "; ".join(_PLANTED[kind](case) for kind in case.kinds) or "nothing"
-        first = self.first if self.right else f"**{self.first}**"
-        if not case.kinds:
-            return f"| {case.number} | {training} | {planted} | {first} | | | |"
-        said = f"{mean:.2f} ({low:.2f} to {high:.2f})"
-        said = said if self.inside else f"**{said}**"
-        return f"| {case.number} | {training} | {planted} | {first} | {said} | {self.real:.2f} | {self.plain:.2f} |"
+    def row(self) -> dict[str, str]:
+        """Its row of ``evidence/tables/planted-causes.csv``, without the seed; no gain where nothing is planted."""
+        planted = "; ".join(_PLANTED[kind](self.case) for kind in self.case.kinds) or "nothing"
+        training = f"{_MODES[self.case.table['mode']]}, {self.case.setting(self.case.known).workers} workers"
+        gains = [f"{value:.2f}" for value in (*self.gain, self.real)] + [str(int(self.inside)), f"{self.plain:.2f}"]
+        named = (str(self.case.number), training, planted, self.first, str(int(self.right)))
+        return dict(zip(ANSWERED, (*named, *(gains if self.case.kinds else [""] * len(gains))), strict=True))
 
     @property
     def inside(self) -> bool:
@@ -480,20 +479,11 @@ def main() -> None:
             print(case.number, case.kinds, *said, flush=True)  # noqa: T201
         else:
             found.append(answers(case, runs, diagnosed(case, runs, only_steps=arguments.only_steps)))
-            print(found[-1].row, file=sys.stderr, flush=True)  # noqa: T201
+            print(*found[-1].row.values(), sep=", ", file=sys.stderr, flush=True)  # noqa: T201
     if found:
-        print(*(its.row for its in found), summary(found), sep="\n")  # noqa: T201
-
-
-def summary(found: Sequence[Answered]) -> str:
-    """A row of the page's table of lists, from cases of one list."""
-    planted = [its for its in found if its.case.kinds]
-    plain = statistics.median(abs(its.plain / its.real - 1.0) for its in planted)
-    error = statistics.median(abs(its.gain[0] / its.real - 1.0) if math.isfinite(its.gain[0]) else math.inf for its in planted)
-    named = sum(its.right for its in planted)
-    none, nothing = sum(its.right for its in found if not its.case.kinds), len(found) - len(planted)
-    inside = sum(its.inside for its in planted)
-    return f"{named} of {len(planted)} | {none} of {nothing} | {inside} of {len(planted)} | {error:.1%} | {plain:.0%} |"
+        written = csv.DictWriter(sys.stdout, ("seed", *ANSWERED), lineterminator="\n")
+        written.writeheader()
+        written.writerows({"seed": arguments.seed, **its.row} for its in found)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Every configuration is simulated. How many samples each needs is first estimated by the gradient noise scale, from real
 training of one device: staleness and thrown away gradients are taken to cost nothing. The best by estimate are then replayed with
 real gradients, until none that was not replayed is estimated to be better than the best that was. Published trainings needed fewer
-samples at large batches than that says from one small batch (docs/fidelity-batches.md), so those follow that would be better if a
+samples at large batches than that says from one small batch (docs/fidelity.md), so those follow that would be better if a
 larger batch cost no samples at all, as far as the number of replays allows.
 """
 

@@ -363,7 +363,7 @@ class Checked(Spec):
     bandwidth_bytes_per_s: tuple[float, float] = Field(description="slowest and fastest link between nodes that was run")
     median_error: float = Field(ge=0, description="median size of the error of throughput, as a share")
     worst_error: float = Field(ge=0, description="largest")
-    group: str = Field(description="column of docs/fidelity-earlier-lists.md that the errors are from")
+    group: str = Field(description="group of evidence/tables/scores.csv that the errors are from")
 
 
 class _Evidence(Spec):

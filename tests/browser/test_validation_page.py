@@ -112,7 +112,7 @@ def test_unusual_validations_are_drawn_too(page: Page, tmp_path: Path, rows: lis
 
 
 def published() -> Validation:
-    """All rows of the published tables, as docs/fidelity/ has them, and all that is left out."""
+    """All rows of the published tables, as evidence/tables/ has them, and all that is left out."""
     rows = []
     for file in sorted(FIDELITY.glob("published-*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
@@ -125,7 +125,7 @@ def published() -> Validation:
     return validation_of(rows, details=(left,), apart=apart, overlay=())
 
 
-FIDELITY = Path(__file__).parents[2] / "docs" / "fidelity"
+FIDELITY = Path(__file__).parents[2] / "evidence" / "tables"
 
 
 def _compared(its: dict[str, str]) -> Compared:

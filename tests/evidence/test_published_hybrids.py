@@ -265,6 +265,6 @@ def test_a_row_that_cannot_be_kept_is_told_in_a_line(tmp_path: Path):
 
 
 def test_which_tables_there_will_be_is_known_before():
-    files = {file.name for file in (Path(__file__).parents[2] / "docs" / "fidelity").glob("hybrids-*.csv")}
+    files = {file.name for file in (Path(__file__).parents[2] / "evidence" / "tables").glob("hybrids-*.csv")}
     assert files == set(kinds_of_tables(outline_of()))
     assert set(kinds_of_tables(outline_of(["torchgpipe"]))) == {"hybrids-torchgpipe.csv", "hybrids-layouts.csv"}

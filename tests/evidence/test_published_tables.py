@@ -37,7 +37,7 @@ SEEN = {
 """Largest absolute error of the series' predicted rows."""
 LARGEST = ("issue-tf5683-inception3", "fleetx-bert-large-paddle-1-6-collective", "mxnet-p2-16xlarge-inception3")
 SLOW = ("cmdare-k80", "cmdare-p100-shake", "cmdare-p100-resnet-32", "cmdare-p100-resnet-15-1")
-"""Series of many steps: one of their table is enough here, and docs/fidelity/published-async-ps.csv has them all."""
+"""Series of many steps: one of their table is enough here, and evidence/tables/published-async-ps.csv has them all."""
 
 
 def held_out(series):

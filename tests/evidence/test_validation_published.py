@@ -99,7 +99,7 @@ def test_throughputs_all_reduces_and_staleness_are_three_headlines():
 
 def test_which_tables_there_will_be_is_known_before(tmp_path):
     known = [set(kinds_of_tables(outline)) for outline in outlines_of()]
-    assert known == [{file.name for file in (Path(__file__).parents[2] / "docs" / "fidelity").glob("published-*.csv")}]
+    assert known == [{file.name for file in (Path(__file__).parents[2] / "evidence" / "tables").glob("published-*.csv")}]
     assert [set(kinds_of_tables(outline)) for outline in outlines_of(["NCCL"])] == [
         {"published-nccl.csv", "published-constants.csv", "published-excluded.csv"}
     ]

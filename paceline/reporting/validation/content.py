@@ -1,7 +1,7 @@
 """What a validation says: a summary, its scores and settings as tables, a section of Markdown, files of CSV, and JSON.
 
-:func:`as_data` is what ``paceline validate --json`` prints. Sections are found again by ``<!-- begin paceline validate: KEY -->``, as
-in docs/fidelity*.md. Scores are computed in :mod:`calibrate.validation.validation`.
+:func:`as_data` is what ``paceline validate --json`` prints. A section is found again by ``<!-- begin paceline validate: KEY -->``.
+Scores are computed in :mod:`calibrate.validation.validation`.
 """
 
 from __future__ import annotations
