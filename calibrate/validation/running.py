@@ -53,7 +53,7 @@ def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, un
     chosen = (
         "named before anything was measured"
         if matrix.drawn_by is None
-        else f"drawn at random by seed {matrix.drawn_by} from the space that docs/testbed.md declares"
+        else f"drawn at random by seed {matrix.drawn_by} from the space that docs/measure.md declares"
     )
     notes, tables, extra = [], [largest_errors(rows)], {"platform": platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
     if unmeasured:

@@ -9,6 +9,11 @@ and writes ``steps.csv``. What is there already is not measured again. PYTHON ha
 Settings are drawn by a seed, before anything was measured. Hosts are network namespaces of this machine, whose two cores they share:
 predictions say so (``cluster.shared_cores``, with Linux's slices of 1.5 ms on two cores), so the third process is nothing special.
 Latency is not drawn: this kernel has no netem, and what there is of it is the hosts' own.
+
+Median and 90th percentile of the size of errors, 12 settings: Paceline 2.2% and 3.6%, linear scaling 88% and 97%, one process's step plus
+2 (n - 1) / n of the gradients' bytes at the link's rate 6.6% and 15.8%; 12 of 12 steps lie inside their 90% intervals. The largest error,
++9.4%, is where a step mostly computes on cores that two processes share. With links measured up to 4 MiB only, predictions were 3 to 4
+points lower: gloo's small buffers pass the shaper in a burst.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@
 batch sizes that are not those of the loops. ``python -m evidence.studies.input_check measure`` times the loops, whose step sleeps
 for a known time, and writes ``models/measured/input-pipelines.csv``. ``python -m evidence.studies.input_check compare`` simulates a
 scenario for each of these, as a user writes it, and prints every loop and a summary: nothing is fitted to the loops.
+
+Three pipelines: one computes for about a millisecond per sample, one sleeps as for distant storage, one computes, caches and shuffles 512
+samples. Calibrated at 8 and 32 samples per batch, 1 and 2 calls and no prefetch; the loops draw 16 samples with prefetch 0, 1 and 4 (two
+cores of an AMD EPYC, TensorFlow 2.21, 2026-11-23). 36 loops: median error 1.6%, at most 10.8%, mean +0.1%; steps that wait for input are
+worst (2.7 to 8.1% in the median), steps that wait for compute 0.5 to 1.0%. A loop's first step also traces, which the prediction of a first
+batch does not include.
 """
 
 from __future__ import annotations

@@ -6,6 +6,11 @@
 a model, which give ``cluster.intra_device``; ``runs`` trains on two and four devices; ``rows`` predicts all and writes ``steps.csv``. The
 devices share this machine's processor (``--xla_force_host_platform_device_count``), so that predictions are those of virtual devices.
 Batches are drawn by a seed from those that were calibrated, before anything was measured.
+
+Median and 90th percentile of the size of errors, 6 settings each: 19.6% and 64.9% on two devices, 14.6% and 64.0% on four (devices that
+take turns: 22.3% and 69.7%, 23.0% and 72.6%); 6 of 12 steps lie inside their 90% intervals. A convolutional network is within 7%. Small
+steps are far too fast: a ladder of 4 MB that one device updates in 0.6 ms takes 4.1 ms on two, of which computing and reducing explain
+1.4. What ``DataParallel`` adds to each call is not in the model, so predict with it only where a step computes for 4 ms or more.
 """
 
 from __future__ import annotations

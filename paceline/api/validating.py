@@ -96,7 +96,7 @@ def validate(
     markdown
         Put a section into a Markdown file; replaces the one of before.
     rows
-        Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).
+        Write the settings that took no part in a fit as rows that a discrepancy can be estimated from.
     tables
         Write every setting and the longer tables as CSV files into this folder; ``markdown`` then links to them in their place.
     force
@@ -246,7 +246,7 @@ def read_matrix(
         Which settings are measured on this machine, which of them fitted and which held out. A seed draws those held out at random.
 
         A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or ``"development"``; the path of a file; or
-        ``"random:SEED"``, which draws settings from the space that docs/testbed.md declares.
+        ``"random:SEED"``, which draws settings from the space that docs/measure.md declares.
     count
         How many settings ``random:SEED`` draws; left out: 12.
     out_matrix

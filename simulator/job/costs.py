@@ -11,7 +11,7 @@ iterator waits for that thread. TensorFlow wakes it for that (``Model::OptimizeL
 on a condition that a callback of the cancellation signals), but marks the cancellation as made only when all callbacks have run
 (``CancellationManager::StartCancelWithStatus`` in ``xla/tsl/framework/cancellation.cc``). A thread that is quick to wake up sees no
 cancellation, and sleeps on: until its next turn, which is as far off as the iterator is old, and 60 s at the most. How often that
-happens is a matter of who gets which core (docs/first-epochs.md). It is measured, and never assumed.
+happens is a matter of who gets which core (docs/measure.md). It is measured, and never assumed.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def outside_fit(strategy: Strategy, workload: Workload) -> str:
     if "tensorflow" in able:
         return (
             f"fit() of Keras {version} under TensorFlow trains on one machine only: write a loop with strategy.run, use tf-keras 2, or "
-            "move to PyTorch (torch-ddp) or JAX (keras-data-parallel): docs/other-backends.md"
+            "move to PyTorch (torch-ddp) or JAX (keras-data-parallel): docs/measure.md"
         )
     backends = {"jax": "jax", "pytorch": "torch"}
     backend = next((backends[name] for name in able if name in backends), "")

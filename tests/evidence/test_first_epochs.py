@@ -12,7 +12,7 @@ from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import MeasurementsError, read_measurements
-from evidence.studies.first_epochs import MARKS, compared, compared_jobs, in_parts, into_page, jobs_of_rows, scenario_of, whole_jobs
+from evidence.studies.first_epochs import TABLE, compared, compared_jobs, jobs_of_rows, scenario_of, table_of
 from evidence.studies.timed_epochs import JobSetting, Span, measure_job, read_job, read_job_settings
 from simulator import simulate
 from simulator.base.errors import InputError
@@ -104,13 +104,9 @@ def _alike(epochs: int) -> Any:
     return jobs_of_rows([{**row, "repeat": "1", "epoch": str(number)} for number in range(1, epochs + 1)])["x"][0]
 
 
-def test_the_recorded_trainings_are_predicted_as_the_page_says() -> None:
-    """The tables in the documents follow from the rows and workloads in the repository, to the letter."""
-    page = (ROOT / "docs" / "first-epochs.md").read_text(encoding="utf-8")
-    found = compared(MEASURED / "first-epochs.toml", MEASURED / "first-epochs.csv")
-    for name, text in {"whole jobs": whole_jobs(found), "first epochs": in_parts(found)}.items():
-        begin, end = MARKS[name]
-        assert text == page.split(begin)[1].split(end)[0].strip()
+def test_the_recorded_trainings_are_predicted_as_the_table_says() -> None:
+    """The table follows from the rows and workloads in the repository, to the letter."""
+    assert table_of(compared(MEASURED / "first-epochs.toml", MEASURED / "first-epochs.csv")) == TABLE.read_text(encoding="utf-8")
 
 
 def test_every_setting_was_measured_three_times() -> None:
@@ -122,7 +118,7 @@ def test_every_setting_was_measured_three_times() -> None:
         assert [len(job.epochs) for job in jobs[setting.name]] == [setting.epochs] * 3
 
 
-def test_bad_settings_and_pages_are_told(tmp_path: Path) -> None:
+def test_bad_settings_are_told(tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("")
     with pytest.raises(InputError, match=r"has no \[\[setting\]\]"):
         read_job_settings(tmp_path / "none.toml")
@@ -131,18 +127,6 @@ def test_bad_settings_and_pages_are_told(tmp_path: Path) -> None:
         read_job_settings(tmp_path / "one.toml")
     with pytest.raises(InputError, match="there is no such file"):
         measure_job(JobSetting(model="no.py:build", workload="w", batch=1, steps=2), tmp_path)
-    (tmp_path / "page.md").write_text("no marks")
-    with pytest.raises(InputError, match="has no line"):
-        into_page(tmp_path / "page.md", {"first epochs": "table"})
-
-
-def test_tables_replace_what_stood_in_a_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    (begin, end), (first, last) = MARKS.values()
-    page.write_text(f"before\n{begin}\nold\n{end}\nbetween\n{first}\n{last}\nafter\n")
-    into_page(page, {"whole jobs": "new", "first epochs": "parts"})
-    into_page(page, {"whole jobs": "newer"})
-    assert page.read_text() == f"before\n{begin}\nnewer\n{end}\nbetween\n{first}\nparts\n{last}\nafter\n"
 
 
 @needs_tensorflow

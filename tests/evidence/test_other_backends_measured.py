@@ -11,8 +11,6 @@ import pytest
 
 from evidence.studies import ddp_runs, jax_devices
 
-DOCS = Path(__file__).parents[2] / "docs" / "other-backends.md"
-
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
@@ -50,18 +48,17 @@ def median_and_90th(rows: list[dict[str, str]], key: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "keys"),
+    ("rows", "keys", "told"),
     [
-        ("DDP, 2 processes", [row for row in DDP if row["workers"] == "2"], ("error", "error_linear", "error_bytes")),
-        ("DDP, 3 processes", [row for row in DDP if row["workers"] == "3"], ("error", "error_linear", "error_bytes")),
-        ("DDP, both", DDP, ("error", "error_linear", "error_bytes")),
-        ("JAX, 2 devices", [row for row in JAX if row["devices"] == "2"], ("error", "error_linear", "error_in_turns")),
-        ("JAX, 4 devices", [row for row in JAX if row["devices"] == "4"], ("error", "error_linear", "error_in_turns")),
+        (DDP, ("error", "error_linear", "error_bytes"), ("2.2% / 3.6%", "88.3% / 97.0%", "6.6% / 15.8%")),
+        ([row for row in JAX if row["devices"] == "2"], ("error", "error_linear", "error_in_turns"),
+         ("19.6% / 64.9%", "53.0% / 84.9%", "22.3% / 69.7%")),
+        ([row for row in JAX if row["devices"] == "4"], ("error", "error_linear", "error_in_turns"),
+         ("14.6% / 64.0%", "74.8% / 93.1%", "23.0% / 72.6%")),
     ],
-)
-def test_the_page_says_what_came_out(name, rows, keys):
-    cells = [f"{median} / {high}" for median, high in (median_and_90th(rows, key) for key in keys)]
-    assert f"| {name} | {len(rows)} | {' | '.join(cells)} |" in DOCS.read_text(encoding="utf-8")
+)  # fmt: skip
+def test_the_studies_say_what_came_out(rows, keys, told):
+    assert tuple(f"{median} / {high}" for median, high in (median_and_90th(rows, key) for key in keys)) == told
 
 
 @pytest.mark.parametrize("rows", [DDP, JAX])

@@ -211,11 +211,9 @@ def test_an_answer_that_no_command_prints_is_noticed(tmp_path):
 
 
 MEASURED = {  # numbers of real runs, of others' publications, and of what studies print, beside what they were predicted as
-    "calibrate-input": {"How far to trust it"},
     "computed-workloads": {"Times"},
     "engines": {"Speed"},
     "faults": {"How far off it is"},
-    "first-epochs": {"How far predictions are from real trainings", "Every part"},  # written by evidence.studies.first_epochs
     "memory": {"Held against real steps"},
     "rented-machines": {"How long a machine lives", "Jobs of which nobody knows what they will lose", "Speed by number of workers"},
     "virtual-devices": {"How far to trust it", "Example: a training that somebody reported"},

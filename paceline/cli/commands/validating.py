@@ -67,7 +67,7 @@ def validate(
     [bold]New measurements[/bold]: without any of these, real TensorFlow clusters run on this machine.
     Small ones are fitted; larger and different ones are predicted, measured and compared.
     [bold]--matrix[/bold] names the settings: quick (some minutes); random:SEED, drawn at random as
-    docs/testbed.md describes; headline, first and development, which a person chose and Paceline was
+    docs/measure.md describes; headline, first and development, which a person chose and Paceline was
     developed on; or a file of yours. The whole matrix is checked before anything is measured.
 
     Exit code 3 if any group of settings misses a threshold.
