@@ -215,7 +215,6 @@ MEASURED = {  # numbers of real runs, of others' publications, and of what studi
     "engines": {"Speed"},
     "faults": {"How far off it is"},
     "memory": {"Held against real steps"},
-    "rented-machines": {"How long a machine lives", "Jobs of which nobody knows what they will lose", "Speed by number of workers"},
     "virtual-devices": {"How far to trust it", "Example: a training that somebody reported"},
 }
 _UNIT = r"(?:samples/s|updates/s|ms|µs|us|ns|s|min|h|d|MiB|GiB|KiB|kB|MB|GB)"
