@@ -95,7 +95,7 @@ def test_keys_in_the_documents_exist():
     """Tables whose first column is called "key", of pages about scenarios; each key's own description is in the schema."""
     known = keys_of_scenarios()
     named = set()
-    for page in ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "job", "metrics"):
+    for page in ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "jobs", "metrics"):
         table: list[str] = []
         for line in [*(ROOT / "docs" / f"{page}.md").read_text().splitlines(), ""]:
             if line.startswith("| "):
@@ -213,7 +213,7 @@ def test_an_answer_that_no_command_prints_is_noticed(tmp_path):
 MEASURED = {  # numbers of real runs, of others' publications, and of what studies print, beside what they were predicted as
     "computed-workloads": {"Times"},
     "engines": {"Speed"},
-    "faults": {"How far off it is"},
+    "jobs": {"Published fault rates", "How far to trust it"},
     "memory": {"Held against real steps"},
     "virtual-devices": {"How far to trust it", "Example: a training that somebody reported"},
 }
@@ -251,9 +251,9 @@ def test_sentences_hold_no_numbers_of_answers(page):
 
 
 def test_a_typed_number_is_noticed(tmp_path):
-    page = tmp_path / "faults.md"
+    page = tmp_path / "jobs.md"
     page.write_text(
-        "It trains 94 samples/s for $12, 6.86 h long, with 256 KiB, after 30 s: `--step 1=17.5ms`.\n## How far off it is\n1.25 s\n"
+        "It trains 94 samples/s for $12, 6.86 h long, with 256 KiB, after 30 s: `--step 1=17.5ms`.\n## How far to trust it\n1.25 s\n"
     )
     assert typed_numbers(page) == ["94 samples/s", "$12", "6.86 h"]
 

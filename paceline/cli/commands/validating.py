@@ -325,7 +325,7 @@ def run(given: Given, *, json: Json = False) -> None:
     [bold]steps[/bold] and [bold]warm_up[/bold] of each worker; [bold]start_spread[/bold]='1 s' within which asynchronous workers start.
 
     [bold]checkpoint_every[/bold]=20 steps, and in a file [bold]faults[/bold]: workers or servers that are killed and come back
-    (docs/faults.md).
+    (docs/jobs.md).
 
     Example: [bold]paceline testbed run --set workers=8 --set servers=2 --set model=ladder-4mb --set compute.mean='50 ms'[/bold]
 
