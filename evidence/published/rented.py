@@ -1,7 +1,7 @@
 """Machines that were rented and taken away: which law their lifetimes follow, and jobs that went on with those that were left.
 
-``python -m evidence.published.rented`` prints the tables, which lie here as CSV; docs/buy-or-rent.md has the summary. Sources are
-cake-lab/CM-DARE@263b7f14, cake-lab/transient-deep-learning@87c6717e and cake-lab/Sync-Switch@09af0864 (Google Cloud, 2018 to 2020).
+``python -m evidence.published.rented`` prints the tables, which lie in ``evidence/tables`` as CSV; docs/buy-or-rent.md has the summary.
+Sources: cake-lab/CM-DARE@263b7f14, cake-lab/transient-deep-learning@87c6717e, cake-lab/Sync-Switch@09af0864 (Google Cloud, 2018 to 2020).
 
 ``rented-jobs.csv``
     Ten of 63 jobs (ResNet-32, asynchronous, one server, 64,000 updates, each worker on a preemptible K80) lost workers for good. Each is

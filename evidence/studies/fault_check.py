@@ -1,9 +1,9 @@
 """Real jobs of the testbed whose tasks are killed and come back, beside what simulated jobs with the same faults do.
 
 ``python -m evidence.studies.fault_check models/measured/faults.toml`` measures what is missing and appends a row for each run (``--out
-models/measured/faults.csv --machine models/measured/faults-machine.json``). With ``--predict`` it prints ``fault_check.csv``: means of
-four runs and their predictions, in seconds, measured / predicted. Predictions rest on runs without faults and on faults at other times,
-never on the run that is predicted.
+models/measured/faults.csv --machine models/measured/faults-machine.json``). With ``--predict`` it prints ``evidence/tables/faults.csv``:
+means of four runs and their predictions, in seconds, measured / predicted. Predictions rest on runs without faults and on faults at other
+times, never on the run that is predicted.
 
 ``time`` is from the common start to the last checkpoint, ``longer`` that less the time of the same job without faults, ``down`` from a
 fault until all train again, ``lost`` training since the last checkpoint, ``fewer`` by how much steps took longer while asynchronous
@@ -199,7 +199,7 @@ FIGURES: dict[str, Callable[[JobOutcome], float]] = {
 
 
 def lines(found: Sequence[Compared]) -> list[list[str]]:
-    """Rows of ``fault_check.csv``: mode, job, time measured and predicted, error, how much longer than without faults, and its parts."""
+    """Rows of the table: mode, job, time measured and predicted, error, how much longer than without faults, and its parts."""
     whole = {(one.experiment.setting.mode, one.experiment.setting.workers): one for one in found if one.experiment.part == "fault-free"}
     rows = ((one, whole[one.experiment.setting.mode, one.experiment.setting.workers]) for one in found)
     return [list(_cells(one, without)) for one, without in rows]

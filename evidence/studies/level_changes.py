@@ -4,9 +4,10 @@
 from a lognormal one, watches them as they grow, and prints a row for each kind of run. The prediction's interval is as wide as that of an
 assumed network, so that only a change within the run can be told.
 
-``level_changes.csv`` has the rows of 40 runs of each kind: of 2,000 steps of one level how many runs are called slower, and of those that
-become longer at step 1,001 how many are called so within 60 steps, with the median of steps until then (one look every 5 steps).
-``steps_stay``: steps keep one exact value for a while. 60 steps with an autocorrelation of 0.9 are worth about 4 independent ones.
+``evidence/tables/level-changes.csv`` has the rows of 40 runs of each kind: of 2,000 steps of one level how many runs are called slower,
+and of those that become longer at step 1,001 how many are called so within 60 steps, with the median of steps until then (one look every
+5 steps). ``steps_stay``: steps keep one exact value for a while. 60 steps with an autocorrelation of 0.9 are worth about 4 independent
+ones.
 """
 
 from __future__ import annotations

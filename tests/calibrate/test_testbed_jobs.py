@@ -162,7 +162,7 @@ def checked(*workers: int) -> list[Compared]:
 
 def written() -> list[list[str]]:
     """The rows of real jobs and their predictions that lie next to the study."""
-    with (ROOT / "evidence" / "studies" / "fault_check.csv").open(encoding="utf-8", newline="") as file:
+    with (ROOT / "evidence" / "tables" / "faults.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert tuple(header) == HEADER
     return rows
