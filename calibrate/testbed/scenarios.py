@@ -19,7 +19,7 @@ from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Distribution
 
-NO_JOBS = "faults and checkpoint_every are of whole jobs, which a fit and a prediction of steps do not take (docs/faults.md)"
+NO_JOBS = "faults and checkpoint_every are of whole jobs, which a fit and a prediction of steps do not take (docs/jobs.md)"
 """Why a setting with them is refused."""
 
 _FORWARD_SHARE = 1.0 / 3.0
