@@ -42,7 +42,7 @@ class ServerLoad:
 
     @classmethod
     def of(cls, workload: Workload) -> ServerLoad:
-        """That of a workload, with what gRPC costs hosts in practice (docs/practice.md).
+        """That of a workload, with what gRPC costs hosts in practice (docs/numbers.md).
 
         Examples
         --------

@@ -154,7 +154,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     )
     practice: dict[str, Known] = Field(
         default_factory=dict,
-        description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/practice.md); "
+        description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/numbers.md); "
         "a number, or value, low and high of a 90% interval",
     )
     measured_in: dict[str, Any] | None = Field(

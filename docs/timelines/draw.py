@@ -172,9 +172,6 @@ PICTURES: dict[str, Picture] = {
     "zero-3": Picture("Four copies that share parameters too", _hybrid(shard="parameters")),
     "input-bound": Picture("No batch is prepared ahead", _fed(prefetch=0)),
     "prefetch": Picture("Two batches ahead", _fed(prefetch=2)),
-    "virtual-devices": Picture(
-        "Four replicas on one device: they compute at the same time, exchange through its memory, and update", file="virtual-devices"
-    ),
     "pipeline": Picture("Four stages, eight micro-batches, one forward one backward", file="pipeline"),
     "pipedream": Picture("Four stages that are never flushed", file="pipedream"),
     "tensor-pipeline": Picture("Two stages of four devices each", file="tensor-pipeline"),

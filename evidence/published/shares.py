@@ -8,6 +8,13 @@ logarithmic errors are minimised, those beyond 15% counting less, and a source c
 one however many rows it has. The optimizer's update is left out: most rows do not say
 over how many batches gradients were summed, and it takes a few percent.
 
+Medians of the errors: transformers 11%, residual networks 22%; a source by a fit without it 7 to 46%; the K80 and P100 (old software) by a
+fit without them 80% too fast and 4% too slow. Two measurements took no part and agree. Single products of Llama-2-70B in float16 (Agrawal
+et al., Vidur, MLSys 2024, ``data/profiling/compute``) reach 0.73 to 0.78 of the roofline on an A100, 0.69 to 0.75 on an H100, 0.59 to 0.79
+split over eight devices; a sum 0.88 and 0.96 of the bandwidth, a gate 0.51 and 0.59, a norm 0.34 and 0.33. Fused attention in 77 pairs of
+lengths of llm-foundry (A100, 512 to 65,536 tokens) reaches 0.31 of the peak in the median, nine in ten 0.24 to 0.36: a
+``fused_attention_share`` of 0.37, that of the first FlashAttention. The second reaches 0.59 (measured) to 0.73 (published) alone.
+
 Interval: drawn independently, the constants make times scatter as much as rows scatter
 around the fit. No row of several devices takes part, nor any of a model larger than BERT-large.
 """

@@ -36,7 +36,7 @@ _LISTING = "`python -m evidence published --only TABLE --json`"
 _OF_STALENESS, _OF_NCCL = "staleness", "nccl_allreduce"
 """Tables whose rows are not predicted by scenarios of trainings."""
 _ABOUT_MOVED = (
-    "Trainings moved from one device to another (rules in docs/moving.md) are groups apart too: throughput of one device on the newer, "
+    "Trainings moved from one device to another (rules in docs/numbers.md) are groups apart too: throughput of one device on the newer, "
     "from that on the older. By a published pair: from pairs of the same model in other sources, with the scatter of other models. By two "
     "rooflines: the ratio of the bounds of both devices, with the scatter of other models. By one roofline, as from a processor: the bound "
     "of the device there, with the efficiencies of other models. No row of the same training takes part, but the form of the bound was "

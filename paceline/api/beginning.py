@@ -106,7 +106,7 @@ def new_scenario(
     sort
         What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what they get.
 
-        docs/practice.md says which share.
+        docs/numbers.md says which share.
     price
         Of a machine for an hour, such as ``0.40/h``; of one to buy, such as ``BUY:4000USD,years:4``; left out: the cluster's own, if it
         has one.

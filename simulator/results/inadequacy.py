@@ -411,7 +411,7 @@ def _of_the_device(scenario: Resolved) -> Iterator[str]:
     if load.moved is not None and load.moved_by_factor:
         yield f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
     elif load.is_computed:
-        yield f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/computed-workloads.md)"
+        yield f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/numbers.md)"
     if load.recast is not None:
         yield f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
 

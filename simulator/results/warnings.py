@@ -122,7 +122,7 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if load.computed is not None and load.is_computed:
         yield Warned.of(
             "computed", load.name, "nobody measured the workload: its times are computed from the model's dimensions for "
-            f"{load.computed.device} (docs/computed-workloads.md)",
+            f"{load.computed.device} (docs/numbers.md)",
         )  # fmt: skip
         return
     if known is None:

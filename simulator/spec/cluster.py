@@ -54,7 +54,7 @@ class Link(Terse, only=("sort",)):
     latency_s: Latency = Field(default=0.0, description="latency added to each message; it delays, but does not occupy the link")
     sort: Sort = Field(
         default="given",
-        description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
+        description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/numbers.md); "
         "left out: the bandwidth is what transfers get, as measured or given",
     )
 

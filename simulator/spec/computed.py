@@ -15,7 +15,7 @@ and on a device of a generation that the trainings behind them do not tell of, p
 fused attention get less again. The constants, each with a 90%
 interval and its source, stand in ``models/practice.toml`` (:mod:`simulator.spec.constants`) under the names in :data:`CONSTANTS`;
 joint draws of them are the workload's uncertainty. ``evidence.published.shares`` fits some of them, so a changed formula needs
-new ones. docs/computed-workloads.md has every formula with its source.
+new ones. docs/numbers.md has every formula with its source.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ For each layer, per sample: operations, bytes, kernels, variables and kept activ
 Training on GPU Clusters Using Megatron-LM" (SC 2021, arXiv:2104.04473) and Korthikanti et
 al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv:2205.05198). Residual networks by He et al., "Deep Residual
 Learning for Image Recognition" (CVPR 2016, arXiv:1512.03385), table 1: a first convolution, stages of bottleneck blocks (1x1, 3x3 and
-1x1 convolutions), and a head. :mod:`simulator.spec.computed` makes times of them; docs/computed-workloads.md has every formula.
+1x1 convolutions), and a head. :mod:`simulator.spec.computed` makes times of them; docs/numbers.md has every formula.
 """
 
 from __future__ import annotations

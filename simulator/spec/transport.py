@@ -34,7 +34,7 @@ class Transport(Terse, only=("software", "weights_of")):
     """Between nodes: how concurrent messages share a node's link, and their costs beyond their bytes.
 
     By default messages share fairly. What they cost hosts is taken from practice where
-    TensorFlow's gRPC carries them (docs/practice.md), and is nothing else.
+    TensorFlow's gRPC carries them (docs/numbers.md), and is nothing else.
     """
 
     software: Carrier | None = Field(

@@ -371,7 +371,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     )
 
     transformer: Transformer | None = Field(
-        default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
+        default=None, description="dimensions, from which all follows that is not given (docs/numbers.md)"
     )
     residual: Residual | None = Field(
         default=None, description="dimensions of a residual network, from which all follows that is not given"

@@ -64,7 +64,7 @@ class Coordinator(Spec):
     """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
 
     dispatch_s: Delay | None = Field(
-        default=None, description="the coordinator's own work for a step; it does one at a time; left out: from practice (docs/practice.md)"
+        default=None, description="the coordinator's own work for a step; it does one at a time; left out: from practice (docs/numbers.md)"
     )
     latency_s: Delay | None = Field(
         default=None, description="further delay between the end of a worker's step and the begin of its next; left out: from practice"

@@ -95,7 +95,7 @@ def test_keys_in_the_documents_exist():
     """Tables whose first column is called "key", of pages about scenarios; each key's own description is in the schema."""
     known = keys_of_scenarios()
     named = set()
-    for page in ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "jobs", "metrics"):
+    for page in ("scenario", "numbers", "ways-of-training", "compression", "training", "input", "jobs", "metrics"):
         table: list[str] = []
         for line in [*(ROOT / "docs" / f"{page}.md").read_text().splitlines(), ""]:
             if line.startswith("| "):
@@ -211,11 +211,10 @@ def test_an_answer_that_no_command_prints_is_noticed(tmp_path):
 
 
 MEASURED = {  # numbers of real runs, of others' publications, and of what studies print, beside what they were predicted as
-    "computed-workloads": {"Times"},
+    "numbers": {"Parameter-server hosts", "Formulas", "Replicas that share a device"},
     "engines": {"Speed"},
     "jobs": {"Published fault rates", "How far to trust it"},
     "memory": {"Held against real steps"},
-    "virtual-devices": {"How far to trust it", "Example: a training that somebody reported"},
 }
 _UNIT = r"(?:samples/s|updates/s|ms|µs|us|ns|s|min|h|d|MiB|GiB|KiB|kB|MB|GB)"
 _NUMBER = re.compile(rf"(\$?)(?<![\w.,-])(\d+(?:,\d{{3}})*(?:\.\d+)?)(?: ?({_UNIT})(?![\w/]))?")
@@ -268,7 +267,7 @@ def test_excerpts_of_what_was_fitted_are_of_the_catalogue():
 def test_constants_stand_in_the_documents_as_they_are_used():
     constants = {row["name"]: row for row in tomllib.loads((ROOT / "models" / "practice.toml").read_text())["constant"]}
     shown = {}
-    for page in ("practice", "computed-workloads"):
+    for page in ("numbers",):
         text = (ROOT / "docs" / f"{page}.md").read_text()
         found = re.findall(r"^\| `(\w+)` \| ([\d.]+)(?: (ms|ns))? \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)
         shown |= {name: [float(each) * {"ms": 1e-3, "ns": 1e-9, "": 1.0}[unit] for each in values] for name, value, unit, *ends in found
