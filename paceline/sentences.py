@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.comparing import fastest, of_more_devices
+from paceline.comparing import of_more_devices
 from simulator.base.text import (
     Kind,
     counted,
@@ -216,12 +216,6 @@ def chance_in_words(best: float, runs: int) -> str:
 _ROUNDING = 1e-9
 
 
-def _shown_by(best: float, runs: int) -> str:
-    """The same in a sentence, with why it is no more certain."""
-    text = chance_in_words(best, runs)
-    return f"{text} ({runs} runs cannot show more)" if text.startswith("at least") else text
-
-
 def regret_in_words(decision: Decision) -> str:
     """What choosing it is expected to cost, in its unit."""
     if decision.unit == "usd":
@@ -247,59 +241,16 @@ def standing_in_words(candidate: Candidate) -> str:
     return text
 
 
-def stake_in_words(answer: Candidate, others: Sequence[Candidate]) -> str:
-    """Return how probably the answer is the best of those compared, and its expected regret; empty where chance has no say.
-
-    Parameters
-    ----------
-    answer
-        With its decision.
-    others
-        Its runners-up: one that is the best more often, or has less regret, is named.
-    """
+def stake_in_words(answer: Candidate) -> str:
+    """How probably the answer is the best of those compared, and by how much it is worse where it is not; empty where chance has no say."""
     decision = answer.decision
     if decision is None:
         return ""
-    text = f"Of the {decision.among} compared it is the best with a probability of {_shown_by(decision.best, decision.runs)}."
-    if decision.regret_where_not_best is not None:
-        what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
-        more = "less" if decision.unit == "samples/s" else "more"
-        text += f" Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
-        text += f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all"
-    rivals = [(other, other.decision) for other in others if other.decision is not None]
-    often = max(rivals, key=lambda rival: rival[1].best, default=None)
-    least = min(rivals, key=lambda rival: rival[1].regret_share, default=None)
-    if least is not None and least[1].regret_share < decision.regret_share - _ROUNDING:
-        text += f". {least[0].name} has less, {regret_in_words(least[1])}"
-    elif often is not None and often[1].best > decision.best + _ROUNDING:
-        text += f", the least of all; {often[0].name} is the best more often ({chance_in_words(often[1].best, often[1].runs)}), "
-        text += f"and its expected regret is {regret_in_words(often[1])}"
-    return text if text.endswith(".") else f"{text}."
-
-
-def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str) -> str:
-    """How probably one result is the fastest of several, and what choosing it costs where it is not.
-
-    Parameters
-    ----------
-    results
-        Those that are compared.
-    best
-        The place of the one.
-    name, where
-        What it is called, and what they have in common, such as ``at 16 workers``.
-    """
-    runs = min(len(result.throughput_of_each_replication) for result in results)
-    if runs < _PAIR or len(results) < _PAIR:
-        return ""
-    stakes = fastest(results)
-    stake, often = stakes[best], max(each.best for each in stakes)
-    text = f"Of the {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(stake.best, runs)}"
-    if stake.where_not_best is not None:
-        text += f"; where it is not, it does {format_share(stake.where_not_best)} less than the fastest on average"
-    if often > max(stake.best, 0.5):
-        text += f". Another is the fastest more often ({_shown_by(often, runs)}), yet slower on average"
-    return f"{text}."
+    text = f"best of {decision.among} candidates with probability {chance_in_words(decision.best, decision.runs)}"
+    if decision.regret_where_not_best is None:
+        return text
+    worse = {"usd": "dearer", "s": "slower", "samples/s": "slower"}[decision.unit]
+    return f"{text} (else {format_share(decision.regret_where_not_best)} {worse} on average)"
 
 
 LARGER_BATCH = "2x batch"

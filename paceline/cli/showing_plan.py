@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.cli.showing_results import measurements
-from paceline.cli.terminal import Part, Styled, display
+from paceline.cli.terminal import Part, Styled, display, display_answer
 from paceline.comparing import has_effect
+from paceline.planning.advice import answer_of_advice
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer, refused_once
+from paceline.planning.sentences import answer_of_plan
 from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.sentences import (
     NOT_CERTAIN,
@@ -24,12 +26,11 @@ from paceline.sentences import (
     workers_note,
 )
 from paceline.tables import width_table
+from simulator.base.table import Column, Table
 from simulator.base.text import counted, format_hourly, listed
-from simulator.results.misread import left_out_in_words
 
 if TYPE_CHECKING:
     from paceline.planning.advice import Advice
-    from simulator.base.table import Table
     from simulator.results.results import Result
 
 _FRONT = 8
@@ -54,44 +55,65 @@ _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 
 def show_plan(plan: Plan, *, details: bool = False) -> None:
-    """The answer in sentences and a table; with ``details`` also all that stands behind it."""
-    display(*_plan(plan, details=details))
+    """The answer and its alternatives; with ``details`` all that was compared."""
+    footer = "" if details else "Details: --details   Report: --report plan.html"
+    display_answer(answer_of_plan(plan))
+    display("", *_plan(plan, details=details))
+    if footer:
+        display("", Styled(footer, "dim"))
 
 
 def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
-    yield from filter(None, (*plan.sentences, plan.why, plan.best_way))
-    if plan.left_out:
-        yield f"Not in these figures: {left_out_in_words(plan.left_out)}."
-    yield ""
-    first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
-    if details:
-        yield from _candidates(plan, first, (plan.chosen, *plan.runners_up))
-        yield from _details(plan)
-    else:
-        yield from _candidates(plan, first, _compared(plan))
-        yield from (f"{answer.cluster}: {answer.text}" for answer in plan.clusters if answer.best is None)
-        yield from (f"{answer.strategy}: {answer.text}" for answer in plan.strategies if answer.best is None)
-    yield from _payments(plan, details=details)
-    told = {answer.strategy for answer in plan.strategies if answer.best is None}  # why, beside its name
-    reasons = refused_once(refused for refused in plan.refused if refused.asked not in told)
-    yield from _refused(reasons, None if details else _MOST_REFUSED)
-    yield from _warnings(plan.chosen.result)
     if not details:
-        yield Styled("\n--details prints what stands behind this; --report FILE.html draws it.", "dim")
+        yield from _alternatives(plan)
+        return
+    for text in filter(None, (*plan.sentences, plan.why, plan.best_way)):
+        yield from (text, "")
+    yield from _candidates(plan, "answer and runners-up" if plan.feasible else "nearest and runners-up", (plan.chosen, *plan.runners_up))
+    yield from _details(plan)
+    yield from _payments(plan)
+    yield from _refused(refused_once(plan.refused), None)
+    yield from _warnings(plan.chosen.result)
 
 
-def show_advice(advice: Advice) -> None:
-    """What to do in sentences, and every configuration in a table."""
-    table = advice.table()
-    rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
-    display(
-        *advice.sentences,
-        "",
-        *_shown(replace(table, rows=rows), _ADVICE),
-        Styled("* the advice; each with the buckets that are best for it", "dim"),
-        *_refused(advice.refused, _MOST_REFUSED),
-        *_warnings(advice.rows[advice.best].result),
-    )
+_MOST_ALTERNATIVES = 5
+
+
+def _alternatives(plan: Plan) -> Iterator[Part]:
+    """The ways to pay where there are several, the next best configurations, and what was asked for and cannot be."""
+    if plan.payments:
+        table = next(table for table in plan_tables(plan) if table.name == "plan-payments")
+        yield from _shown(replace(table, title="Ways to pay"), ("payment", "usd_per_hour", "cost_usd", "capital_usd", "confidence"))
+    others = [candidate for candidate in (*_compared(plan)[1:], plan.fewest, plan.most) if candidate is not None]
+    others = list({candidate.key: candidate for candidate in others if candidate.key != plan.chosen.key}.values())[:_MOST_ALTERNATIVES]
+    if others:
+        table = replace(candidates_in_rows(plan, others), title="Alternatives")
+        yield from _shown(table, ("cluster", "name", "workers", "samples_per_s", "hours", "cost_usd", "confidence"))
+    yield from (f"{answer.cluster}: {answer.text}" for answer in plan.clusters if answer.best is None)
+    yield from (f"{answer.strategy}: {answer.text}" for answer in plan.strategies if answer.best is None)
+
+
+def show_advice(advice: Advice, *, details: bool = False) -> None:
+    """What to use, and the throughput of each strategy by number of machines; with ``details`` every configuration."""
+    display_answer(answer_of_advice(advice), _by_machines(advice), footer="" if details else "Details: --details")
+    if details:
+        table = advice.table()
+        rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
+        display("", *advice.sentences, "", *_shown(replace(table, rows=rows), _ADVICE))
+        display(*_refused(advice.refused, None), *_warnings(advice.rows[advice.best].result))
+
+
+def _by_machines(advice: Advice) -> Table:
+    """A row for each strategy, those with the same figures as one, and a column for each number of machines."""
+    counts = sorted({row.nodes for row in advice.rows})
+    best = advice.rows[advice.best]
+    names: dict[tuple[float | None, ...], list[str]] = {}
+    for name in dict.fromkeys(row.strategy for row in advice.rows):
+        rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in advice.rows if row.strategy == name}
+        shown = name or best.result.scenario.strategy.kind
+        names.setdefault(tuple(map(rates.get, counts)), []).append(f"{shown} *" if name == best.strategy else shown)
+    columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "throughput") for count in counts))
+    return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()))
 
 
 def _warnings(result: Result) -> Iterator[Styled]:
@@ -195,17 +217,17 @@ def _best_of_each(
     yield ""
 
 
-def _payments(plan: Plan, *, details: bool) -> Iterator[Part]:
-    """The answer in each way to pay, and below the table what the price of each is; with ``details`` when it pays, in words."""
+def _payments(plan: Plan) -> Iterator[Part]:
+    """The answer in each way to pay, the price of each, and when it pays."""
     table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
     if table is None:
         return
-    yield from _shown(replace(table, title="the answer in each way to pay"), _PAYMENTS)
-    yield Styled("running: of an hour in use, beside the share of what is paid in advance", "dim")
+    yield from _shown(replace(table, title="Ways to pay"), _PAYMENTS)
+    yield Styled("running: price of an hour in use, without the share of what is paid in advance", "dim")
     for payment in plan.payments:
         price = f"{format_hourly(payment.price.usd_per_node_hour)} for a node and hour ({payment.price.said})"
         yield f"{payment.name}: {payment.text}; {price}"
-    yield from (Styled(pair.text, "dim") for pair in plan.break_even if details)
+    yield from (Styled(pair.text, "dim") for pair in plan.break_even)
     yield ""
 
 

@@ -14,23 +14,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from paceline.answers import Answer, confidence_of, figures_of, limit_of, next_of, outcome_in_words, watch_out
 from paceline.comparing import compare, never_validated, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
 from paceline.planning.space import Line, Space, base_of, counts_of, fitting, space_of
 from paceline.planning.tables import WORKERS, rate
 from paceline.ranges import doubled
-from paceline.sentences import change_in_words, staleness_in_words
+from paceline.sentences import staleness_in_words
 from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted, estimated, format_hourly, format_usd, sentence
+from simulator.base.text import Short, clause, counted, estimated, format_hourly, format_number, format_usd, sentence
 from simulator.catalogue.loading import Source
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
+from simulator.spec.figures import Estimate
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.strategy import SOFTWARE, TRAINS, outside_fit, trained_by
@@ -290,14 +292,19 @@ def _is_faster(ours: Advised, theirs: Advised) -> bool:
     return comparison.clear and comparison.ratio.mean > 1.0
 
 
-def _over(ours: Advised, theirs: Advised) -> str:
-    """Throughput of one over that of another as a change, with no more than its devices can do."""
+def _ratio(ours: Advised, theirs: Advised) -> Estimate:
+    """Throughput of one over that of another, with no more than its devices can do."""
     ratio = compare(ours.result, theirs.result).ratio
-    if ours.result.scenario.cluster.even:
-        # under the same strategy none does more than one did; under another no more than one that has nothing to wait for
-        before = theirs.result.ranks if ours.strategy == theirs.strategy else theirs.result.speedup.mean
-        ratio = of_more_devices(ratio, ours.result.ranks / before)
-    return change_in_words(ratio)
+    if not ours.result.scenario.cluster.even:
+        return ratio
+    # under the same strategy none does more than one did; under another no more than one that has nothing to wait for
+    before = theirs.result.ranks if ours.strategy == theirs.strategy else theirs.result.speedup.mean
+    return of_more_devices(ratio, ours.result.ranks / before)
+
+
+def _over(ours: Advised, theirs: Advised) -> str:
+    ratio = _ratio(ours, theirs)
+    return f"{format_number(ratio.mean, 2)} times ({format_number(ratio.low, 2)} to {format_number(ratio.high, 2)})"
 
 
 def _does(row: Advised) -> str:
@@ -309,37 +316,60 @@ def _on_machines(row: Advised) -> str:
     return f"{row.name} on {counted(row.nodes, 'machine')}"
 
 
+def answer_of_advice(advice: Advice) -> Answer:
+    """What to use, and how much faster than one machine that is."""
+    best = advice.rows[advice.best]
+    alone = None if advice.one_machine is None else advice.rows[advice.one_machine]
+    rate = outcome_in_words(best.result)
+    if best is alone:
+        headline = f"Use one machine: {best.name}, {rate}; several are not certainly faster."
+    elif alone is None:
+        headline = f"Fastest: {_on_machines(best)}, {rate}."
+    else:
+        headline = f"Fastest: {_on_machines(best)}, {rate}, {format_number(_ratio(best, alone).mean, 2)} times one machine."
+    differs = _differs(best)
+    doubts = [f"{differs}, so it may need more samples"] if differs else []
+    return Answer(
+        headline=headline,
+        figures=figures_of(best.result),
+        limit=limit_of(best.result),
+        confidence="; ".join([*(clause(text)[:-1] for text in _doubtful(advice.rows, best, alone)), confidence_of(best.result)]),
+        watch_out="; ".join(filter(None, [*doubts, watch_out(best.result.warnings)])),
+        next=next_of(best.result),
+    )
+
+
 def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
     if best is alone:
-        yield f"Use one machine: {best.name} makes {_does(best)}."
+        yield f"Use one machine: {best.name} trains {_does(best)}."
         yield _several(rows, alone)
     else:
         yield f"Fastest is {_on_machines(best)}: {_does(best)}."
         if alone is not None:
-            yield f"That is {_over(best, alone)} over the throughput of one machine ({alone.name})."
+            yield f"That is {_over(best, alone)} the throughput of one machine ({alone.name})."
         yield from _doubtful(rows, best, alone)
         last = _last_that_pays(rows, best, alone)
         if last.nodes == 1:
-            yield "For throughput per machine one is best: those that are added work less than half as well."
+            yield "One machine has the best throughput per machine: each one added works less than half as well."
         elif last is not best:
-            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {_does(last)}."
+            yield f"Up to {last.nodes:,} machines, each one added works at least half as well: {last.name} trains {_does(last)}."
     scenario = best.result.scenario
     if text := outside_fit(scenario.strategy, scenario.workload):
         # what ``fit`` of the Keras 3 that was measured does not run
         yield sentence(text)
         within = _preferred(row for row in rows if "keras" in row.result.scenario.strategy.software)
         if within is not None:
-            yield f"Best of what Keras 3's fit runs is {within.name} on one machine: {_does(within)}."
+            yield f"Best with Keras 3 fit(): {within.name} on one machine, {_does(within)}."
     yield from _learning(rows, best)
     if best.result.discrepancy is not None:
         yield sentence(best.result.discrepancy.coverage_in_words)
-    yield sentence(f"the limit is {best.result.bottleneck.label}: {best.result.bottleneck.text}")
+    yield f"Limit: {best.result.bottleneck.text}"
     priced = [row for row in rows if row.usd_per_million_samples is not None]
     if priced:
         cheapest = min(priced, key=lambda row: row.usd_per_million_samples or 0.0)
         hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
         cost = format_usd(cheapest.usd_per_million_samples or 0.0)
-        yield f"Cheapest for each sample is {_on_machines(cheapest)}: {cost} for a million{hourly}."
+        yield f"Cheapest per sample: {_on_machines(cheapest)}, {cost} for a million{hourly}."
 
 
 def _several(rows: Sequence[Advised], alone: Advised) -> str:
@@ -348,10 +378,10 @@ def _several(rows: Sequence[Advised], alone: Advised) -> str:
     if not several:
         return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
     best = max(several, key=_rate)
-    makes = f"{_on_machines(best)}: {_over(best, alone)}"
+    makes = f"{_on_machines(best)}, {_over(best, alone)} one machine"
     if _rate(best) > _rate(alone):
-        return f"The fastest of several is not for certain faster, {makes}."
-    return f"All on several are slower; the next best is {makes}."
+        return f"Several machines are not certainly faster; the fastest is {makes}."
+    return f"Several machines are slower; the best is {makes}."
 
 
 def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
@@ -359,27 +389,25 @@ def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> 
     top = max(rows, key=_rate)
     if _rate(top) <= _rate(best):
         return
-    makes = f"{_on_machines(top)} makes {_does(top)}"
+    makes = f"{_on_machines(top)} may reach {outcome_in_words(top.result)}"
     if alone is not None and not _is_faster(top, alone):
-        yield sentence(f"{makes}, but is not for certain faster than one machine")
+        yield sentence(f"{makes}, but is not certainly faster than one machine")
         return
-    why = (
-        "nothing of its kind was held against real runs" if never_validated(top.result) else "its times were measured under another backend"
-    )
-    yield sentence(f"{makes}, but {why}, and it is not for certain faster")
+    why = "was never validated" if never_validated(top.result) else "was measured under another backend"
+    yield sentence(f"{makes}, but {why}")
 
 
 def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
     """Where a sample may teach less than it would on one device: of the advice with what does not, and of all others."""
     if differs := _differs(best):
-        yield f"{sentence(differs)} It may need more samples than one device would."
+        yield f"{sentence(differs)} It may need more samples than one device."
         alike = _preferred(row for row in rows if not _differs(row))
         if alike is not None:
-            yield f"Best of what trains as one device would is {_on_machines(alike)}: {_does(alike)}."
+            yield f"Best with the updates of one device: {_on_machines(alike)}, {_does(alike)}."
     others = {row.strategy: _differs(row) for row in rows if row.strategy != best.strategy and _differs(row)}  # with the most machines
     if others:
         said = "; ".join(f"{name}, since {differs}" for name, differs in others.items())
-        yield f"Others that may need more samples than one device would: {said}."
+        yield f"These may need more samples too: {said}."
 
 
 def _software(row: Advised) -> str | None:

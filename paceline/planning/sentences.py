@@ -1,10 +1,14 @@
-"""The sentences of a plan's answer that the plan itself holds; what is said of a plan elsewhere is in :mod:`paceline.sentences`."""
+"""The answer of a plan (:func:`answer_of_plan`), and the sentences behind it that the plan holds.
+
+What is said of a plan elsewhere is in :mod:`paceline.sentences`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, watch_out
 from paceline.comparing import LITTLE, has_effect, never_validated
 from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
 from paceline.planning.configurations import Configuration, behind
@@ -12,20 +16,16 @@ from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, r
 from paceline.planning.space import Space
 from paceline.sentences import (
     beyond_in_brackets,
-    change_in_words,
     for_what,
     goal_in_words,
     helpfulness,
-    measure_next_in_words,
     running_in_words,
     stake_in_words,
-    staleness_in_words,
     standing_in_words,
 )
 from paceline.tables import PART_LABELS
 from simulator.base.text import (
     counted,
-    estimated,
     format_bytes,
     format_hourly,
     format_number,
@@ -40,23 +40,89 @@ from simulator.base.text import (
 from simulator.memory import memory_of
 from simulator.results.cost import bills_exactly, committed_usd, paid_for
 from simulator.spec.figures import JobOutcome
-from simulator.strategies.strategy import SOFTWARE, outside_fit
+from simulator.strategies.strategy import SOFTWARE
 
 _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
 
 
-def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
-    """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
-    job = job_of(plan.chosen.result, plan.goal)
-    paid = [_payments(plan)] if plan.payments else []
-    return (
-        f"{_answer(plan, chosen)} {_sizes(plan)}".rstrip(),
-        _sureness(plan),
-        _limit(plan),
-        *([_job(plan, job)] if job is not None else []),
-        *paid,
+def answer_of_plan(plan: Plan) -> Answer:
+    """What to take, what it brings and costs, how sure that is, and what limits it."""
+    best = plan.chosen
+    limit, gain = limit_of(best.result), _most_helpful(plan)
+    return Answer(
+        headline=_headline(plan),
+        figures=tuple(_figures(best, plan.goal))[:MOST_FIGURES],
+        limit=f"{limit}; {gain}" if gain else limit,
+        confidence=_sureness(plan),
+        watch_out=watch_out(best.result.warnings),
+        next=next_of(best.result),
+        met=plan.feasible,
     )
+
+
+_FIRST = {"cheapest": "Cheapest", "fastest": "Fastest", "fewest-devices": "Fewest devices"}
+
+
+def _headline(plan: Plan) -> str:
+    goal, best = plan.goal, plan.chosen
+    name = f"{best.what} on {counted(best.nodes, 'node')} of {best.result.scenario.cluster.name}"
+    parts = [format_usd(best.cost_usd.mean)] if best.cost_usd is not None else []
+    if best.time_s is not None:
+        parts.append(f"done in {format_seconds(best.time_s.mean)}")
+    else:
+        parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
+    does = ", ".join(parts)
+    if not plan.feasible:
+        return f"Nothing reaches {goal_in_words(goal)}. Nearest: {name}, {does}."
+    limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
+    limits += [f"budget {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    if goal.target_throughput_samples_per_s is not None:
+        limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
+    return f"{_FIRST[goal.prefer]}: {name}, {does}{f' ({listed(limits)})' if limits else ''}."
+
+
+def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
+    result = candidate.result
+    of_job = "job " if job_of(result, goal) is not None else ""
+    yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
+    if candidate.time_s is not None:
+        yield figure(f"{of_job}time", candidate.time_s, "seconds")
+    if candidate.cost_usd is not None:
+        yield figure(f"{of_job}cost", candidate.cost_usd, "usd", note=_product(candidate))
+    elif candidate.usd_per_hour is not None:
+        yield Figure("cost", f"{format_hourly(candidate.usd_per_hour)} an hour")
+    if result.ranks > 1:
+        yield figure("efficiency", result.scaling_efficiency, "share")
+    if result.staleness.max:
+        yield Figure("staleness", written(result.staleness.mean, "updates"), note=f"updates, p95 {result.staleness.p95:g}")
+
+
+def _product(candidate: Candidate) -> str:
+    """``16 nodes x 6.86 h x $0.40``, where that is what is paid."""
+    scenario = candidate.result.scenario
+    prices = paid_for(scenario)
+    if committed_usd(scenario) is not None or not bills_exactly(scenario) or len(prices) != 1 or candidate.time_s is None:
+        return ""
+    (nodes, price), job = prices[0], candidate.result.job
+    if price is None or (job is not None and job.away_node_s):
+        return ""
+    return f"{counted(nodes, 'node')} x {format_seconds(candidate.time_s.mean)} x {format_hourly(price.usd_per_node_hour)}"
+
+
+def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
+    """What else is to be known of the answer: its layout and software, other sizes, where the time of a job goes, ways to pay."""
+    job = job_of(plan.chosen.result, plan.goal)
+    said = (
+        "" if plan.feasible else _missed(plan, chosen),
+        _layout(chosen),
+        sentence(text) if (text := purchase_in_words(plan.chosen, plan.goal)) else "",
+        _taken_whole(plan),
+        _sizes(plan),
+        "" if job is None else _job(plan, job),
+        _payments(plan) if plan.payments else "",
+    )
+    return tuple(filter(None, said))
 
 
 def _sizes(plan: Plan) -> str:
@@ -66,7 +132,7 @@ def _sizes(plan: Plan) -> str:
         sizes.append(f"Fewer may do: {_size(plan.fewest, plan.chosen)}.")
     if plan.most is not None:
         pays = "More pay" if plan.most.result.ranks > plan.chosen.result.ranks else "Fewer pay better"
-        sizes.append(f"{pays}: {_size(plan.most, plan.chosen)}; each doubling up to there brings at least half again as much.")
+        sizes.append(f"{pays}: {_size(plan.most, plan.chosen)}; each doubling up to there brings at least 50% more.")
     return " ".join(sizes)
 
 
@@ -88,7 +154,7 @@ def _payments(plan: Plan) -> str:
     compared = [(payment, payment.best) for payment in plan.payments if payment.best is not None]
     costs = [f"{payment.name} {_cost_of(payment, best)}{'' if best.meets else ' (misses the goal)'}" for payment, best in compared]
     first = next((f"{payment.name} is the cheapest" for payment, _ in compared if payment.cheapest), "none")
-    text = f"Of {len(plan.payments)} ways to pay for it {first} that reaches the goal: {listed(costs)}."
+    text = f"{len(plan.payments)} ways to pay were compared; {first} that reaches the goal: {listed(costs)}."
     if plan.break_even:
         costs_of = {pair.rented: pair.rented_usd_per_month.mean for pair in plan.break_even}
         rented = min(costs_of, key=lambda name: costs_of[name])
@@ -97,7 +163,7 @@ def _payments(plan: Plan) -> str:
             for pair in plan.break_even
             if pair.rented == rented
         ]
-        text += f" Against {rented}, {listed(pays)}."
+        text += f" Compared with {rented}, {listed(pays)}."
     left = [sentence(f"{payment.name} is not compared: {payment.text}") for payment in plan.payments if payment.best is None]
     return " ".join([text, *left])
 
@@ -149,39 +215,6 @@ def _job(plan: Plan, job: JobOutcome) -> str:
 _MOST_SAID = 3
 
 
-def _figures(candidate: Candidate, goal: Goal) -> str:
-    """Throughput, time and cost of a candidate, each with its interval and the digits that this leaves."""
-    rate, time_s, cost = candidate.result.throughput_samples_per_s, candidate.time_s, candidate.cost_usd
-    does = f"It trains {estimated(rate.mean, rate.low, rate.high, 'throughput', 'samples/s')}"
-    takes, costs = "", ""
-    if time_s is not None:
-        what = "whole job" if job_of(candidate.result, goal) is not None else "training"
-        takes = f". The {what} takes {estimated(time_s.mean, time_s.low, time_s.high, 'seconds')}"
-    if candidate.usd_per_hour is not None:
-        hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
-        paid = hourly if cost is None else f"{estimated(cost.mean, cost.low, cost.high, 'usd')}, for {_hourly(candidate)}"
-        said = f" ({text})" if (text := purchase_in_words(candidate, goal)) else ""
-        costs = f" and costs {paid}{said}"
-    stale = staleness_in_words(candidate.result)
-    return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
-
-
-def _hourly(candidate: Candidate) -> str:
-    """Nodes and what an hour of each costs, and what of the time is not paid for so."""
-    parts = [
-        f"{counted(nodes, 'node')} at {format_hourly(price.usd_per_node_hour)} an hour"
-        for nodes, price in paid_for(candidate.result.scenario)
-        if price is not None
-    ]
-    text = listed(parts)
-    if not bills_exactly(candidate.result.scenario):
-        text += ", billed with start-up, minimum and steps"
-    job = candidate.result.job
-    if job is not None and job.away_node_s:
-        text += f", less {format_seconds(job.away_node_s)} for which single nodes were taken away"
-    return text
-
-
 def _layout(chosen: Configuration) -> str:
     """Say how a model that is cut is laid over devices, what one holds, and what software runs it; of others what does not."""
     scenario = chosen.scenario
@@ -190,8 +223,7 @@ def _layout(chosen: Configuration) -> str:
     software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
     runs = f"{software} run{'' if len(able) > 1 else 's'} it as it comes"
     if not strategy.cuts:
-        text = outside_fit(strategy, scenario.workload) or ("" if "tensorflow" in able else runs)
-        return sentence(text) if text else ""
+        return "" if "tensorflow" in able else f"{runs}."
     text = f"Its layout is {strategy.model_parallel(scenario).in_words}"
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
@@ -244,8 +276,8 @@ def _taken_whole(plan: Plan) -> str:
         return ""
     would = f"{enough:,} of them would be enough, and " if enough < nodes else ""
     return (
-        f" The cluster is fixed at {counted(nodes, 'node')} by cluster.nodes, all of which a run takes and pays for: {would}"
-        f"cluster.available = {nodes} in its place lets the plan take fewer."
+        f"cluster.nodes fixes the cluster at {counted(nodes, 'node')}, and a run pays for all: {would}"
+        f"cluster.available = {nodes} lets the plan take fewer."
     )
 
 
@@ -253,87 +285,54 @@ _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
 
 
-def _answer(plan: Plan, chosen: Configuration) -> str:
-    goal, best = plan.goal, plan.chosen
-    asked = goal_in_words(goal)
-    named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
-    layout = _layout(chosen)
-    figures = f"{figures}{f' {layout}' if layout else ''}"
-    whole = _taken_whole(plan)
-    if plan.feasible:
-        what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
-        return f"The {what} that reaches {asked} is {named}. {figures}{whole}"
-    nearest = f"Nothing considered reaches {asked}. Nearest comes {named}. {figures}"
-    needed, reached = chosen.needed, chosen.margin * chosen.needed
+def _missed(plan: Plan, chosen: Configuration) -> str:
+    """By how much the nearest misses the goal, and which single improvement would reach it."""
+    goal, needed, reached = plan.goal, chosen.needed, chosen.margin * chosen.needed
     if not math.isfinite(needed):
-        return f"{nearest} {_beyond_budget(chosen, goal)}.{whole}"
-    over = " over the whole job" if job_of(best.result, goal) is not None else ""
-    return (
-        f"{nearest} With a confidence of {format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the "
-        f"{format_throughput(needed)} samples/s it needs{over}, so {format_throughput(needed / reached)} times that would be needed.{whole}"
+        return f"{_beyond_budget(chosen, goal)}."
+    over = " over the whole job" if job_of(plan.chosen.result, goal) is not None else ""
+    text = (
+        f"With a confidence of {format_number(goal.confidence, 4)} it reaches {format_throughput(reached)} of the "
+        f"{format_throughput(needed)} samples/s needed{over}: {format_throughput(needed / reached)} times too slow."
     )
+    committed = committed_usd(plan.chosen.result.scenario)
+    enough = [f"{change.name}{beyond_in_brackets(change, plan)}" for change in plan.improvements if _is_enough(change, goal, committed)]
+    if not enough:
+        return f"{text} No single improvement tried reaches the goal."
+    return f"{text} {sentence(listed(enough, 'or'))[:-1]} would reach the goal."
 
 
 def _sureness(plan: Plan) -> str:
+    """How probably the goal is reached, and the answer is the best of those compared."""
     goal, best = plan.goal, plan.chosen
-    result = best.result
-    runs = len(result.throughput_of_each_replication)
-    texts = [f"{best.reached_by} of {runs} simulated runs reach the goal."]
-    if result.discrepancy is None:
-        texts.append(f"By chance and what the fits leave open alone, the confidence is {_confidence(best, goal, 4)}.")
-        texts.append("What the model itself is off by is not counted.")
-    else:
-        texts.append(f"With what the model itself is off by, the probability is {_confidence(best, goal, 2)}.")
-        texts.append(sentence(result.discrepancy.coverage_in_words))
-    if stake := stake_in_words(best, plan.runners_up):
+    aims = ["meet the deadline"] * (goal.deadline_s is not None) + ["keep the budget"] * (goal.budget_usd is not None)
+    texts = [f"{_confidence(best)} to {listed(aims) or 'reach the goal'}"]
+    if stake := stake_in_words(best):
         texts.append(stake)
-    if measure := measure_next_in_words(result):
-        texts.append(f"Measure next: {measure}.")
-    if any(warning.code == "moved-device" for warning in result.warnings):
-        texts.append("The workload was moved to another device.")
-    if result.extrapolated:
-        texts.append("The answer lies beyond what was measured.")
-    return " ".join(texts)
+    if best.result.discrepancy is None:
+        texts.append("without the model's own error, which is unknown")
+    return "; ".join(texts)
 
 
-def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
-    """Say how sure the goal is; of the most that the simulated runs can show, that it may be more."""
-    sure, runs = _probability(best.confidence, digits), len(best.result.throughput_of_each_replication)
-    at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
-    notes = [f"{runs} runs cannot show more"] if at_cap else []
-    if not at_cap or goal.confidence < best.confidence - 1e-12:
-        notes.append(f"asked for: {format_number(goal.confidence, 4)}")
-    said = f" ({'; '.join(notes)})" if notes else ""
-    return f"{'at least ' if at_cap else ''}{sure}{said}"
+def _confidence(best: Candidate) -> str:
+    """Probability of success; ``at least`` where the replications cannot resolve more."""
+    runs = len(best.result.throughput_of_each_replication)
+    bound = "at least " if best.confidence >= reachable_confidence(runs) - 1e-12 else ""
+    return f"{bound}{format_share(best.confidence)}"
 
 
 def _probability(value: float, digits: int = 2) -> str:
     return f"less than {_NEXT_TO_NOTHING}" if 0 < value < _NEXT_TO_NOTHING else format_number(value, digits)
 
 
-def _limit(plan: Plan) -> str:
-    limit = plan.chosen.result.bottleneck
-    begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
-    text = f"{begins}. {sentence(limit.text)}"
+def _most_helpful(plan: Plan) -> str:
+    """The single improvement that helps most, with its price; empty where none certainly does."""
     effects = [(change, change.effect) for change in plan.improvements]
-    large = [(change, effect) for change, effect in effects if effect is not None and effect.mean - 1 >= LITTLE]
-    clear = [(change, effect) for change, effect in large if has_effect(effect)]
+    clear = [(change, effect) for change, effect in effects if effect is not None and effect.mean - 1 >= LITTLE and has_effect(effect)]
     if not clear:
-        does = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(LITTLE)}"
-        return f"{text} No single improvement that was tried {does}."
+        return ""
     best, effect = max(clear, key=lambda pair: helpfulness(pair[0].name, pair[1].mean - 1))
-    name = f"{best.name}{beyond_in_brackets(best, plan)}"
-    text = f"{text} Of the single improvements tried, {name} helps most: throughput {change_in_words(effect)}"
-    text += f"{_price_of(best, plan.chosen)}."
-    if plan.feasible:
-        return text
-    committed = committed_usd(plan.chosen.result.scenario)
-    enough = [
-        f"{change.name}{beyond_in_brackets(change, plan)}" for change in plan.improvements if _is_enough(change, plan.goal, committed)
-    ]
-    if not enough:
-        return f"{text} None that was tried would reach the goal by itself."
-    return f"{text} The goal would be reached with {' or '.join(enough)}."
+    return f"{best.name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan.chosen)}"
 
 
 def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
@@ -362,10 +361,11 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     untested = [row for row in cheaper if never_validated(row.result)]
     fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
     rather = ["larger batches that are hardly better"] * bool(fuller)
-    rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)
+    rather += ["what was never validated and is not certainly better"] * bool(untested)
     rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(fuller))
     but = f", but for {listed(rather)}" if rather else ""
-    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {does}{but}."]
+    simulated = f"{counted(count, 'configuration')} {'was' if count == 1 else 'were'} simulated"
+    texts = [f"{simulated}, {len(meeting)} {reach} the goal, and this one {does}{but}."]
     others = [row for row in meeting if row.line is not best.line] or others
     if others and math.isfinite(others[0].value):
         texts.append(f"Next comes {_beside(others[0], best)}.")

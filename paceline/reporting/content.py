@@ -15,7 +15,7 @@ from paceline.comparing import LITTLE, NOTHING, compare, has_effect, pays_until,
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.deciding import answer_of_several
 from paceline.reporting.reproduce import Recipe, recipe_of
-from paceline.sentences import doubled_in_words, fastest_in_words, helpfulness
+from paceline.sentences import doubled_in_words, helpfulness
 from simulator.base.errors import ResultsError
 from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_throughput, format_usd, listed, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
@@ -204,11 +204,7 @@ class Content:
         if theirs.job is not None:
             text += f"; {'that' if name in text else name} takes {format_seconds(theirs.job.time_s.mean)}"
         text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
-        compared = compare(ours, theirs, whole_jobs=theirs.job is not None)
-        if compared.clear or compared.wins == compared.losses:
-            return text
-        stake = fastest_in_words([ours, *(results[index] for index in others)], 0, "it", "there")
-        return f"{text}. {stake}" if stake else text
+        return text
 
     @property
     def line(self) -> list[Result]:

@@ -59,7 +59,7 @@ def simulate(
     assumptions
         Also show every value that the scenario leaves out, what was taken in its place, and why.
     details
-        Also show what the width of the interval is made of, and each command that would narrow it, with what is left.
+        Also show warnings in full, where a step's time goes, what the interval is made of, and what would narrow it.
     json
         Print the result as JSON.
     """
@@ -200,7 +200,7 @@ def _show_sweep(swept: Sweep) -> None:
 
 
 @calling("advise")
-def advise(given: Given, *, yes: Yes = False, json: bool = False) -> None:
+def advise(given: Given, *, details: bool = False, yes: Yes = False, json: bool = False) -> None:
     """Compare ways of training on 1 to N machines, without a goal.
 
     One table has the throughput of each, with the size of buckets that is best for it. The advice
@@ -212,6 +212,8 @@ def advise(given: Given, *, yes: Yes = False, json: bool = False) -> None:
 
     Parameters
     ----------
+    details
+        Also show every configuration and every warning.
     json
         Print the advice as JSON.
     """
@@ -226,7 +228,7 @@ def advise(given: Given, *, yes: Yes = False, json: bool = False) -> None:
     if json:
         typer.echo(advice.to_json())
     else:
-        show_advice(advice)
+        show_advice(advice, details=details)
     if out is not None:
         note(f"wrote {out}; draw it with: paceline report {out}")
 
