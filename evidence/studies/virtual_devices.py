@@ -8,11 +8,12 @@ takes measurement files of steps on one device and of replicas on logical device
 one device and the all-reduces tell, and writes them and one row for each measured step of
 replicas to ``models/measured/virtual-devices``, or to the folder that ``--out`` names.
 
-Mean sizes of errors (MirroredStrategy with SGD, two cores, TensorFlow 2.21; replicas that cost each other nothing, and that take turns, in
-brackets): cnn on 2 and 4 logical CPUs 4% (47%, 7%) and 6% (72%, 15%); mlp 19% (53%, 16%) and 18% (66%, 36%); bert_tiny 17% (57%, 14%) and
-26% (81%, 25%); all 15% (62%, 19%). Steps of mlp are as much the strategy's own work as the model's. bert_tiny is 7 to 29% too short: tensors
-of 60 MB leave the caches, so replicas share the memory's bandwidth, and packing 17 MB of gradients is not in the exchange. The form of the
-formula was chosen with these rows in sight, between it and max(1, k u) (17%); none of its figures was fitted to them.
+Mean sizes of errors (MirroredStrategy with SGD, two cores, TensorFlow 2.21; replicas that cost each other nothing, and that take turns,
+in brackets): cnn on 2 and 4 logical CPUs 4% (47%, 7%) and 6% (72%, 15%); mlp 19% (53%, 16%) and 18% (66%, 36%); bert_tiny 17% (57%,
+14%) and 26% (81%, 25%); all 15% (62%, 19%). Steps of mlp are as much the strategy's own work as the model's. bert_tiny is 7 to 29% too
+short: tensors of 60 MB leave the caches, so replicas share the memory's bandwidth, and packing 17 MB of gradients is not in the
+exchange. The form of the formula was chosen with these rows in sight, between it and max(1, k u) (17%); none of its figures was fitted
+to them.
 """
 
 from __future__ import annotations

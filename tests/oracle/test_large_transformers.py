@@ -3,8 +3,8 @@
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", MLSys 2023
 (arXiv:2205.05198), tables 3 and 5: Megatron-LM on DGX A100 of 80 GB, tensors split over eight
 devices, 2,048 tokens. No constant was fitted to these rows, nor to any that cuts a model.
-All eight errors, selective then full recomputation: 22 billion -2%, +7%; 175 billion -4%, +3%; 530 billion -2%, +7%; 1,008 billion +4%, +10%.
-Those that take a minute to simulate are left out here.
+All eight errors, selective then full recomputation: 22 billion -2%, +7%; 175 billion -4%, +3%; 530 billion -2%, +7%;
+1,008 billion +4%, +10%. Those that take a minute to simulate are left out here.
 """
 
 from __future__ import annotations
