@@ -143,8 +143,7 @@ def _figures(result: Result) -> Iterator[Figure]:
 
 def limit_of(result: Result) -> str:
     """What limits a result, and what doubling one component brings."""
-    limit = result.bottleneck
-    return f"{limit.text} {limit.tried}".rstrip(" .")
+    return result.bottleneck.text.rstrip(".")
 
 
 def confidence_of(result: Result) -> str:

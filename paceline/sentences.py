@@ -1,7 +1,6 @@
 """Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
-How numbers are written stands in :mod:`simulator.base.text`. ``_WORDS`` has a phrase for each limit that
-:mod:`simulator.results.bottleneck` names.
+:mod:`simulator.base.text` says how numbers are written, :mod:`simulator.results.bottleneck` what limits.
 """
 
 from __future__ import annotations
@@ -50,42 +49,8 @@ if TYPE_CHECKING:
 NOT_CERTAIN = "effect not certain"
 """Of a change whose interval, run by run, holds 0."""
 
-_EXPOSED = "communication that no computing hides takes {exposed_communication} of each step"
-_WORDS = {
-    "apply": "updating the model’s variables, which takes {apply} of each step",
-    "client": "the one client that feeds all workers with input",
-    "compute": "the devices’ own computing, which takes {compute} of each step",
-    "coordinator": "the coordinator that hands out the steps: waiting takes {waiting} of each",
-    "exchange": "what devices that hold one model together exchange amid their passes; communication that no pass hides takes "
-    "{exposed_communication} of each step",
-    "fabric": f"the links between switches, the busiest in use {{link}} of the time; {_EXPOSED}",
-    "host": "the host, which launches kernels more slowly than devices compute them",
-    "host-cpu": "the processors that send and receive the messages, the busiest at work {link} of the time",
-    "host-link": f"the links between devices and their hosts, the busiest in use {{link}} of the time; {_EXPOSED}",
-    "input": "waiting for input, which takes {input} of each step",
-    "latency": f"the delay of each message rather than bandwidth; {_EXPOSED}",
-    "network": f"the network, its busiest link in use {{link}} of the time; {_EXPOSED}",
-    "pipeline-bubble": "the bubble of the pipeline, whose stages stand still for {waiting} of each step",
-    "server": "the parameter servers’ own work, the busiest at it {server} of the time",
-    "server-network": f"the network links of the parameter servers, the busiest in use {{link}} of the time; {_EXPOSED}",
-    "shared-cores": "the processor cores that all nodes share, in use {cores} of the time",
-    "slow-stage": "the slowest stage of the pipeline, for which others wait for {waiting} of each step",
-    "stragglers": "waiting for the slowest worker, which takes {waiting} of each step",
-}
 _VISIBLE = 0.0005
 """A share that a reader's calculator would find."""
-
-
-def limit_in_words(result: Result) -> str:
-    """The limit as the end of a sentence, with the shares that show it; no part of the cluster is called by its name."""
-    parts, use, limit = result.breakdown_s, result.utilisation, result.bottleneck
-    shares = {name: seconds / parts.total if parts.total else 0.0 for name, seconds in parts.model_dump().items()}
-    shares |= {"link": use.busiest_link, "server": use.busiest_server, "cores": use.cores}
-    told = {name: format_share(share) for name, share in shares.items()}
-    first = _WORDS[limit.name].format(**told)
-    if limit.balance is None:
-        return first
-    return f"no single part, for two are in balance: {first}, and {_WORDS[limit.balance].format(**told)}"
 
 
 def variance_in_words(result: Result) -> str:

@@ -119,7 +119,7 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
         COLUMNS["scaling_efficiency"],
         COLUMNS["step_mean_s"],
         replace(COLUMNS["staleness_mean"], kind="throughput", by=lambda result: result.staleness.mean or None),
-        replace(COLUMNS["bottleneck"], short="limit", of="bottleneck.label"),
+        replace(COLUMNS["limit"], of="bottleneck.label"),
     )
     return Table.reading("", columns, results).narrow(*(column.name for column in columns))
 

@@ -430,6 +430,7 @@ class _Answer:
             with contextlib.suppress(ScenarioError):
                 wanted.append((standing, standing.gone(told.scenario)))
         outcomes = iter(self._run([scenario for _, scenarios in wanted for scenario in scenarios]))
+        limit = f"; the limit is {told.bottleneck.in_words}"  # told once
         for standing, scenarios in wanted:
             results = [outcome for outcome in islice(outcomes, len(scenarios)) if isinstance(outcome, Result)]
             if not results:
@@ -443,7 +444,7 @@ class _Answer:
             general = standing.general and named_s > 0.0
             if cost.mean < max(WORTH * step_s, 1.25 * named_s if general else 0.0) or (standing.key == "buckets" and self._fused_already):
                 continue
-            text, particular_s = f"as the scenario has it; the limit is {told.bottleneck.label}", 0.0
+            text, particular_s = f"predicted{limit}", 0.0
             if standing.key == "servers":
                 named_s = cost.mean
                 text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
@@ -454,6 +455,7 @@ class _Answer:
                 key=standing.key, title=standing.title, text=text, known="told", cost_s=cost,
                 probability=1.0, gain=_gain(step_s, cost), remedy=standing.remedy,
             )  # fmt: skip
+            limit = ""
             yield cause, particular_s
 
     @cached_property

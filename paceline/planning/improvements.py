@@ -220,8 +220,10 @@ def _improvement(change: Variation, results: list[Result], base: Result, goal: G
     placement = placement_of(middle.scenario)
     gain = _over([compare(result, base).ratio for result in results])
     jobs = [job.samples_per_s for result in results if goal is not None and (job := job_of(result, goal)) is not None]
-    before, after = base.bottleneck.label, middle.bottleneck.label
-    stays = f"{before}{' limits' if base.bottleneck.balance is None else ''} before and after"
+    limited, limits = base.bottleneck, middle.bottleneck
+    before, after = limited.label, limits.label
+    then = f", then mostly {limits.detail}" if limits.detail and limits.name != limited.name else ""
+    stays = f"{before} limit{'s' if limited.balance is None else ''} before and after{then}"
     limit = stays if before == after else f"the limit moves from {before} to {after}"
     outside = {warning.text for warning in middle.warnings if warning.code == "outside-calibration"}
     new = outside - {warning.text for warning in base.warnings}

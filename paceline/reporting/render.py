@@ -46,7 +46,6 @@ from paceline.sentences import (
     goal_in_words,
     job_in_words,
     length_in_words,
-    limit_in_words,
     measure_next_in_words,
     memory_in_words,
     servers_note,
@@ -220,14 +219,14 @@ def render(report: Content, *, whole: bool = True) -> str:
 
 _BRIEF = (
     "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high", "scaling_efficiency",
-    "scaling_efficiency_low", "scaling_efficiency_high", "bottleneck",
+    "scaling_efficiency_low", "scaling_efficiency_high", "limit",
 )  # fmt: skip
 
 
 def _brief_table(results: Sequence[Result], at: Coordinates) -> Table:
     """The most important figures of the first results, for who has no script."""
     rows = [
-        {**result.row(), "configuration": at.name_of(index), "bottleneck": result.bottleneck.label}
+        {**result.row(), "configuration": at.name_of(index), "limit": result.bottleneck.label}
         for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
     ]
     columns = (CONFIGURATION, *(replace(COLUMNS[name], of="") for name in _BRIEF))
@@ -525,7 +524,7 @@ def environment() -> jinja2.Environment:
     )
     said = (
         counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out, length_in_words,
-        limit_in_words, measure_next_in_words, measured_tables, measurements_table, memory, memory_in_words, most_helpful_in_words,
+        measure_next_in_words, measured_tables, measurements_table, memory, memory_in_words, most_helpful_in_words,
         servers_note, time_note, usd_per_million_samples, variance_in_words, width_table, work_note, workers_note,
     )  # fmt: skip
     made.globals.update({function.__name__: function for function in said})

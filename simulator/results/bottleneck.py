@@ -1,8 +1,8 @@
-"""What limits the throughput of a scenario, as a name and a sentence.
+"""What limits the throughput of a scenario: a group such as communication, what of it, and two sentences.
 
-Shares of a step decide, or what what_if.py has simulated, where several parts may limit. Names are ``Limit`` of
-``simulator.spec.figures``, by which results are sorted and compared; exchanges of models that are cut are distinguished by the
-names of its ``Exchange``, which ``simulator.strategies.hybrid.laid`` gives them.
+Groups are compared by their shares of a step, or by what each brings where what_if.py has tried several; a tried gain beats a share.
+The name of what limits inside a group is a ``Limit`` of ``simulator.spec.figures``, by which results are sorted and compared. Exchanges
+of models that are cut are distinguished by the names of its ``Exchange``, which ``simulator.strategies.hybrid.laid`` gives them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from simulator.base.text import counted, format_number, format_rate, format_seconds, format_share, listed, written
+from simulator.base.text import counted, format_change, format_number, format_rate, format_seconds, format_share, listed, sentence
+from simulator.estimate import buckets_a_step
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import PortKind, PortName
-from simulator.results.what_if import CHANGES, Gains, Part
+from simulator.results.what_if import CHANGES, CLOSE, WITHIN, Component, Gains, Part
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
-from simulator.spec.figures import Bottleneck, Breakdown, Exchange, Limit, Stage, Utilisation
+from simulator.spec.figures import GROUPS, Bottleneck, Breakdown, Exchange, Limit, LimitGroup, Reduced, Stage, Trial, Utilisation
 from simulator.strategies.assembling import crowding
 from simulator.strategies.pipelines import batch_s, pipelines
 
@@ -39,9 +41,11 @@ _LITTLE = 0.01
 _HALF = 0.5
 _TOGETHER = 2.0
 """Two parts that bring more than this many times what each does alone hold each other up."""
-_BALANCED = 1.25
-"""Where the largest part of a step is at most this many times the second, neither alone is the limit."""
+_TRIALS = 3
+"""So many trials are told in the sentence."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
+_BETWEEN_GRAPH = "let each worker read its own input (between-graph)"
+_HOST_WORK = PortKind.CPU, PortKind.MESSAGES
 _SHARDS = "shards", "shards of experts"
 _OF = {
     "tensor": "devices that split tensors",
@@ -56,13 +60,46 @@ _OF = {
 }
 
 
-def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchange]) -> Bottleneck | None:
-    """Name the communication that nothing hides: of those exchanges that can make it up, the longest.
+class Why(NamedTuple):
+    """What of a group limits.
+
+    Attributes
+    ----------
+    name
+        To sort by.
+    detail
+        In words; empty where the group says it all.
+    remedy
+        What would help, as a clause.
+    evidence
+        What shows it besides the share of a step, as a few words in brackets.
+    share
+        Share of a step, where it is not that of one part.
+    """
+
+    name: Limit
+    detail: str
+    remedy: str
+    evidence: str = ""
+    share: float | None = None
+
+    @property
+    def group(self) -> LimitGroup:
+        """The group of the name."""
+        return GROUPS[self.name]
+
+    @property
+    def mostly(self) -> str:
+        """The detail with its evidence, as the end of a sentence."""
+        shown = f" ({self.evidence})" if self.evidence else ""
+        return f", mostly {self.detail}{shown}" if self.detail else shown
+
+
+def limit_of_exchanges(exposed_s: float, exchanges: Sequence[Exchange]) -> Why | None:
+    """Name the communication that nothing hides: the longest of those exchanges that can make it up.
 
     Parameters
     ----------
-    taken
-        What share of a step it takes, in words.
     exposed_s
         Seconds of it in the mean step.
     exchanges
@@ -77,10 +114,10 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
     gathers = longest.among in _SHARDS and longest.does == "all-gather"
     match longest.among:
         case "stages":
-            which = f"{longest.does} that stages hand on {longest.links}"
+            which = f"{longest.does} between stages, {longest.links}"
             less = "fewer stages, or stages of one copy next to each other (order), or a faster network would help"
         case "host":
-            which = "what a device and its host copy to each other"
+            which = "copies between a device and its host"
             less = "fewer layers on the host, or a faster link to it, would help"
         case among:
             which = f"the {longest.does} among {longest.devices} {_OF[among]}, {longest.links}"
@@ -93,8 +130,7 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
                 less = "experts spread over fewer devices, a capacity, or a faster network would help"
             elif gathers:
                 less = 'shard = "gradients", fewer micro-batches, a larger prefetch or a shard_group inside a node would help'
-    text = f"Communication that no pass hides takes {taken}, most of it {which}; {less}."
-    return Bottleneck(name="exchange" if longest.amid or gathers else "network", text=text)
+    return Why("exchange" if longest.amid or gathers else "network", which, less)
 
 
 def bottleneck(
@@ -105,8 +141,9 @@ def bottleneck(
     stages: Sequence[Stage] = (),
     exchanges: Sequence[Exchange] = (),
     gains: Gains | None = None,
+    all_reduces: Sequence[Reduced] = (),
 ) -> Bottleneck:
-    """Name the part that brings most if it is made faster; where only one can be that, the saturated resource or the largest part.
+    """Name the group that brings most if it is made faster; where only one can be that, that of the saturated resource or the largest.
 
     Parameters
     ----------
@@ -124,8 +161,10 @@ def bottleneck(
         Of devices that hold one model, or its state, together.
     gains
         What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.results.what_if`).
+    all_reduces
+        How each size of bucket was all-reduced.
     """
-    simulated = _Simulated(scenario, parts, use, busiest, stages, exchanges)
+    simulated = _Simulated(scenario, parts, use, busiest, stages, exchanges, all_reduces)
     return simulated.by_shares() if gains is None else simulated.by_gains(gains)
 
 
@@ -146,7 +185,7 @@ def first_of_all(scenario: Scenario, speedup: float) -> str:
     """
     said = ""
     if scenario.ranks > 1 and speedup < 1.0:
-        said = f"{scenario.ranks:,} workers together are {format_number(speedup, 2)} of one alone: do not distribute this as it is. "
+        said = f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: do not distribute this as it is. "
     nodes = scenario.worker_nodes
     speeds = scenario.cluster.speeds_of(np.arange(nodes))
     slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
@@ -167,20 +206,22 @@ FAMILY: Mapping[Part, frozenset[Limit]] = {
     "waiting": frozenset({"stragglers"}),
 }
 """Limits that a part which is made faster does away with."""
-_TAKING: Mapping[Part, str] = {
+_OF_COMPONENT: Mapping[Component, frozenset[Limit]] = {
+    "links": frozenset({"network", "server-network", "fabric", "host-link", "client", "exchange"}),
+    "latency": frozenset({"latency"}),
+    "hosts": frozenset({"host-cpu"}),
+}
+"""The same of components of communication."""
+_TAKES: Mapping[LimitGroup, str] = {
     "compute": "compute",
+    "communication": "communication",
     "input": "waiting for input",
-    "communication": "communication that compute does not hide",
-    "waiting": "waiting for the slowest worker",
-    "server": "applying updates",
-}
-"""What takes a part of a step, in words."""
-_WAITING: dict[Limit, str] = {
+    "servers": "work of the parameter servers",
+    "stragglers": "waiting for the slowest worker",
+    "pipeline": "waiting between stages",
     "coordinator": "waiting for the coordinator",
-    "pipeline-bubble": "the bubble of the pipeline",
-    "slow-stage": "waiting for a slower stage",
 }
-"""The same of limits that are a kind of waiting."""
+"""What takes a group's share of a step."""
 
 
 def _capital(text: str) -> str:
@@ -197,11 +238,20 @@ class _Simulated:
     busiest: PortName | None
     stages: Sequence[Stage]
     exchanges: Sequence[Exchange]
+    all_reduces: Sequence[Reduced]
 
-    def share_of(self, part: Part) -> float:
-        """Share of a step that a part takes and nothing hides."""
-        seconds: float = getattr(self.parts, {"communication": "exposed_communication", "server": "apply"}.get(part, part))
-        return seconds / self.parts.total
+    @cached_property
+    def shares(self) -> Mapping[Part, float]:
+        """Share of a step that each part takes and nothing hides; without servers, devices update."""
+        parts, servers = self.parts, bool(self.scenario.servers)
+        seconds: dict[Part, float] = {
+            "compute": parts.compute + (0.0 if servers else parts.apply),
+            "input": parts.input,
+            "communication": parts.exposed_communication,
+            "waiting": parts.waiting,
+            "server": parts.apply if servers else 0.0,
+        }
+        return {part: each / parts.total for part, each in seconds.items()}
 
     @cached_property
     def taken(self) -> float:
@@ -211,196 +261,266 @@ class _Simulated:
             return 0.0
         return background.taken()
 
+    # -- which group ---------------------------------------------------------------------
+
     def by_gains(self, gains: Gains) -> Bottleneck:
-        """The limit that the change which brings most stands for, and beside it one that limits as well.
+        """The limit whose change brings most, and the one that limits as well.
 
         Two limit together where the second brings nearly as much as the first, or where the first brings less than half of what its
-        share of a step would if nothing else lasted as long: of a share s that is made twice as fast, s / (2 - s). Which of several
-        others it is shows with both twice as fast. A limit that none of the changes is about, such as waiting for each other, stays
-        what it is.
+        share of a step would if nothing else lasted as long: s / (2 - s) for a share s that is made twice as fast. Trials with two
+        changes at once tell which of several others it is. A limit that none of the changes is about, such as waiting for each other,
+        stays what it is.
         """
-        limit = self.by_shares()
+        limit, *_ = self._largest()
         own = next((part for part, names in FAMILY.items() if limit.name in names), None)
-        if own is None:
-            return self._with_input(limit)
-        alone, together = gains
+        if own is None and limit.name != "apply":
+            return self.by_shares()
+        alone, together, within = gains
         ordered = sorted(alone, key=lambda part: -alone[part])
         first, second = ordered[:2]
-        changes = listed([f"{CHANGES[part].words} {written(alone[part], 'change')}" for part in ordered])
-        less = ", and without variation between workers" if "waiting" in alone else ""
-        tried = f"Each by itself twice as fast{less}, with the same draws: {changes} throughput."
-        both = 0.0
-        if together:
-            (first, second), both = max(together.items(), key=lambda pair: pair[1])
-            first, second = sorted((first, second), key=lambda part: -alone[part])
-            tried = f"{tried[:-1]}; {CHANGES[first].words} and {CHANGES[second].words} together {written(both, 'change')}."
-        first_limit = limit if own == first and limit.balance is None else self.limit_of(first)
-        other, share = limit if own == second else self.limit_of(second), self.share_of(first)
+        pair, both = max(together.items(), key=lambda tried: tried[1], default=((first, second), 0.0))
+        first, second = sorted(pair, key=lambda part: -alone[part])
+        share = self.shares[first]
         held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
-        text, balance = first_limit.text, None
-        longest = max(alone, key=self.share_of)
-        if (held_up or alone[second] >= alone[first] / _BALANCED) and first_limit.name != other.name:
-            text = _capital(f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone.")
-            balance = other.name
-        elif first_limit.name == "compute" and self.share_of(longest) > share:
-            why = f"though {_TAKING[longest]} takes {format_share(self.share_of(longest))} of a step"
-            text = f"Devices twice as fast bring {written(alone[first], 'change')} throughput, more than any other part, {why}."
-        return self._with_input(Bottleneck(name=first_limit.name, balance=balance, text=text, tried=tried))
-
-    def _with_input(self, limit: Bottleneck) -> Bottleneck:
-        """The limit with a word on input that could be hidden, where two limit and input is one of them."""
-        return limit if limit.balance is None else limit.replaced({"text": limit.text + self._yet_input(limit.name, limit.balance)})
-
-    def limit_of(self, part: Part) -> Bottleneck:
-        """The limit that a part stands for, which another may hide."""
-        if part == "server":
-            return _server(f"The busiest parameter server works {format_share(self.use.busiest_server)} of the time on gradients")
-        if part == "communication" and self.share_of(part) < _LITTLE:
-            return self._network(f"{self._carries}, while devices compute")
-        return self._of_part(part)
-
-    @property
-    def _carries(self) -> str:
-        return f"the busiest link ({self.use.busiest_link_name}) carries {format_share(self.use.busiest_link)} of what it can"
+        one, other = self._why(first, within), self._why(second, within)
+        if (held_up or alone[second] >= alone[first] / CLOSE) and one.group != other.group:
+            return self._both((first, one), (second, other), gains, both if together else None)
+        return self._one(first, one, gains)
 
     def by_shares(self) -> Bottleneck:
-        """The saturated resource, or else the largest part of a step."""
-        scenario, use, step_s = self.scenario, self.use, self.parts.total
+        """The limit of the saturated resource, or else that of the largest part of a step."""
+        limit, part, saturated = self._largest()
+        largest, second = sorted(self.shares, key=lambda part: -self.shares[part])[:2]
+        if saturated or self.shares[largest] > CLOSE * self.shares[second]:
+            return self._one(part, limit)
+        other = self._why(second)
+        return self._one(part, limit) if other.group == limit.group else self._both((part, limit), (second, other))
+
+    def _largest(self) -> tuple[Why, Part, bool]:
+        """What limits, its part, and whether that is saturated; else it is the largest part of a step."""
+        scenario, use = self.scenario, self.use
         cores = scenario.cluster.shared_cores
         if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
-            text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
-            return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
+            remedy = "more cores, or less work on messages, servers and compute, would help"
+            detail, busy = f"contention for the {cores:g} cores that all nodes share", f"{format_share(use.cores)} busy"
+            return Why("shared-cores", detail, remedy, busy), "compute", True
         if use.busiest_server >= _SATURATED:
-            return self.limit_of("server")
+            return self._why("server"), "server", True
         if use.busiest_link >= _SATURATED * (1.0 - self.taken):
-            return self._network(self._carries)
-        shares = {part: self.share_of(part) for part in _TAKING}
-        largest, second = sorted(shares, key=lambda part: -shares[part])[:2]
-        if largest == "waiting" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
-            text = (
-                f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
-                f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['waiting'])}; "
-            )
-            rest_s = step_s * (1.0 - shares["input"] - shares["waiting"])
-            return Bottleneck(name="input", text=f"{text}{_help_with_input(scenario, rest_s)}.")
-        limit = self._of_part(largest)
-        if shares[largest] > _BALANCED * shares[second]:
-            bubble = self._of_stages() if limit.name == "compute" and shares["waiting"] >= _LARGE else None
-            return limit if bubble is None else limit.replaced({"text": f"{limit.text} {bubble.text}"})
-        other = self._of_part(second)
-        if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
-            return limit
-        begins, goes_on = _WAITING.get(limit.name, _TAKING[largest]), _WAITING.get(other.name, _TAKING[second])
-        text = f"{_capital(begins)} takes {format_share(shares[largest])} and {goes_on} {format_share(shares[second])} of a step"
-        text += f": they are in balance, and neither alone is the limit.{self._yet_input(largest, second)}"
-        return Bottleneck(name=limit.name, balance=other.name, text=text)
+            return self._network(saturated=True), "communication", True
+        largest = max(self.shares, key=lambda part: self.shares[part])
+        step_s = self.parts.total
+        if largest == "waiting" and scenario.input is not None and min(batch_s(scenario) / step_s, 1.0) >= _SATURATED:
+            input_share, waiting = self.shares["input"], self.shares["waiting"]
+            detail, remedy = _of_input(scenario, step_s * (1.0 - input_share - waiting))
+            return Why("input", detail, remedy, share=input_share + waiting), "input", True
+        return self._why(largest), largest, False
 
-    def _yet_input(self, *limits: str | None) -> str:
-        """A sentence on input that could be hidden, where it is among what limits; else nothing."""
-        rest_s = self.parts.total - self.parts.input
-        if "input" not in limits or self.scenario.input is None or batch_s(self.scenario) >= rest_s:
-            return ""
-        return f" Yet {_help_with_input(self.scenario, rest_s)}."
+    # -- how it is said ------------------------------------------------------------------
 
-    def _of_part(self, largest: Part) -> Bottleneck:
-        """The limit that the largest part of a step stands for."""
-        scenario, share = self.scenario, self.share_of(largest)
-        taken = f"{format_share(share)} of a step"
-        match largest:
+    def _one(self, part: Part, why: Why, gains: Gains | None = None) -> Bottleneck:
+        """One limit: its share of a step, or where another group takes more of it, both shares."""
+        share = why.share if why.share is not None else self.shares[part]
+        largest, rival = max(self.shares, key=lambda each: self.shares[each]), None
+        most, takes = self.shares[largest], self._takes(why)
+        if why.group == "communication" and share < _LITTLE:
+            text = f"Communication limits, though compute hides it{why.mostly}"
+        elif most > share and why.share is None and (other := self._why(largest)).group != why.group:
+            rival, takes = largest, _TAKES[why.group]
+            more = f"limits more than {_TAKES[other.group]} ({format_share(most)})"
+            text = f"{_capital(takes)} ({format_share(share)} of a step) {more}{why.mostly}"
+        else:
+            text = f"{_capital(takes)} takes {format_share(share)} of a step{why.mostly}"
+        remedy = why.remedy
+        if why.group == "compute" and self.shares["waiting"] >= _LARGE and (bubble := self._of_stages()) is not None:
+            remedy += f"; {_TAKES['pipeline']} takes {format_share(self.shares['waiting'])}: {bubble.remedy}"
+        tried = _trials(gains, why.group, together=False)
+        told = tried[:_TRIALS]
+        if rival is not None:
+            own = [trial for trial in tried if trial.change == CHANGES[rival].words]
+            told = [*[trial for trial in tried if trial not in own][: _TRIALS - 1], *own]
+        return _limit(why, text, remedy, tried, told, share=share)
+
+    def _takes(self, why: Why) -> str:
+        """What takes the share of a step; of compute, that the update is in it."""
+        updates = why.name == "compute" and not self.scenario.servers and self.parts.apply >= _LITTLE * self.parts.total
+        return _TAKES[why.group] + (" (update included)" if updates else "")
+
+    def _both(self, first: tuple[Part, Why], second: tuple[Part, Why], gains: Gains | None = None, both: float | None = None) -> Bottleneck:
+        """Two limits, of which neither alone is the limit."""
+        (part, why), (other_part, other) = first, second
+        shares = self.shares[part], self.shares[other_part]
+        told_shares = " and ".join(map(format_share, shares))
+        text = f"{_capital(_TAKES[why.group])} and {_TAKES[other.group]} limit together ({told_shares} of a step)"
+        detailed = next((each for each in (why, other) if each.group == "communication" and each.detail), None)
+        if detailed is not None:
+            text += f"; communication is mostly {detailed.detail}"
+        remedy = f"neither alone helps much: {why.remedy}; {other.remedy}"
+        tried = _trials(gains, why.group, together=True)
+        told = tried[:_TRIALS]
+        if both is not None:
+            pair = Trial(change="both twice as fast", gain=both)
+            tried, told = sorted([*tried, pair], key=lambda trial: -trial.gain), [*tried[: _TRIALS - 1], pair]
+        return _limit(why, text, remedy, tried, told, share=shares[0], balance=other.name, balance_share=shares[1])
+
+    # -- what of a group -----------------------------------------------------------------
+
+    def _why(self, part: Part, within: Mapping[Component, float] | None = None) -> Why:
+        """What of a part limits: by trials of components of communication, where there are any."""
+        scenario = self.scenario
+        match part:
             case "compute":
-                return Bottleneck(name="compute", text=_computing(scenario, taken))
+                return self._computing()
             case "input" if scenario.layout.client:
-                text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
-                return Bottleneck(name="client", text=text)
+                return Why("client", "one client that feeds all workers", _BETWEEN_GRAPH)
             case "input":
-                todo = _help_with_input(scenario, self.parts.total * (1.0 - share))
-                return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {todo}.")
+                return Why("input", *_of_input(scenario, self.parts.total * (1.0 - self.shares["input"])))
             case "waiting" if scenario.strategy.pace.coordinated:
-                text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
-                return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
+                return Why("coordinator", "handing out the next step", "let workers drive themselves, or give each a longer step")
             case "waiting":
-                text = f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help."
-                return self._of_stages() or Bottleneck(name="stragglers", text=text)
-            case "server" if scenario.servers:
-                return _server(f"Queueing and applying at the parameter servers takes {taken}")
+                remedy = "workers of even speed, or an asynchronous mode, would help"
+                return self._of_stages() or Why("stragglers", "", remedy)
             case "server":
-                return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
-        return limit_of_exchanges(taken, share * self.parts.total, self.exchanges) or self._of_messages(share, taken)
+                busy = self.use.busiest_server
+                evidence = f"the busiest is {format_share(busy)} busy" if busy >= _SATURATED else ""
+                return Why("server", "", "more servers or a cheaper update would help", evidence)
+        exposed = self.shares["communication"]
+        why = limit_of_exchanges(exposed * self.parts.total, self.exchanges) if exposed >= _LITTLE else None
+        return why or self._of_messages(within or {})
 
-    def _of_stages(self) -> Bottleneck | None:
-        """The limit that waiting of stages for each other stands for; None where copies wait for the slowest instead."""
-        share, stages, bubble = self.share_of("waiting"), self.stages, self.scenario.strategy.model_parallel(self.scenario).bubble
+    def _computing(self) -> Why:
+        """Compute, also on devices that several replicas share; the update is part of it."""
+        scenario, parts = self.scenario, self.parts
+        each, faster = scenario.cluster.replicas_per_device, "a faster device or a smaller model would help most"
+        if not scenario.servers and parts.apply > parts.compute:
+            return Why("apply", "the optimizer's update", "a cheaper optimizer or fewer updates would help")
+        if each == 1:
+            return Why("compute", "", faster)
+        detail = f"contention among the {each} replicas of each device"
+        if scenario.cluster.device_sharing == "saturated":
+            return Why("compute", detail, faster)
+        share, slower = scenario.workload.busy_share(scenario.batch), crowding(scenario)
+        alone = f"one alone keeps the device busy for {format_share(share)} of its time, so each takes {slower:.3g} times as long as alone"
+        idle = each * share < 1
+        return Why("compute", "" if idle else detail, f"{alone}: {'more of them' if idle else 'a faster device'} would help most")
+
+    def _of_stages(self) -> Why | None:
+        """What waiting of stages for each other comes of; None where copies wait for the slowest instead."""
+        share, stages, bubble = self.shares["waiting"], self.stages, self.scenario.strategy.model_parallel(self.scenario).bubble
         if not stages or bubble is None:
             return None
         busy = [stage.busy for stage in stages]
         mean, slowest = math.fsum(busy) / len(busy), max(range(len(busy)), key=lambda stage: busy[stage])
         times = busy[slowest] / mean if mean else 1.0
         if times >= _SLOW:
-            text = f"Stages wait for each other for {format_share(share)} of a step, and stage {slowest} computes {times:.2f} times as "
-            return Bottleneck(name="slow-stage", text=f"{text}long as the mean stage: {bubble.evener}.")
+            return Why("slow-stage", f"stage {slowest}, which computes {times:.2f} times as long as the mean stage", bubble.evener)
         if bubble.share < share / 2 and not isinstance(self.scenario.workload.jitter, Constant):
             return None
-        text = f"The stages of the pipeline stand still for {format_share(share)} of a step"
-        return Bottleneck(name="pipeline-bubble", text=f"{text}, {bubble.because}; {bubble.fuller} would help.")
+        return Why("pipeline-bubble", "the bubble of the pipeline", f"{bubble.fuller} would help", bubble.because)
 
-    def _of_messages(self, share: float, taken: str) -> Bottleneck:
-        """The limit that messages stand for which take a share of a step."""
+    def _of_messages(self, within: Mapping[Component, float]) -> Why:
+        """What of communication limits: the component that brings most, unless the use of links tells one that brings nearly as much."""
+        guess = self._by_use()
+        if not within:
+            return guess
+        best = max(within, key=lambda component: within[component])
+        own = next(component for component, names in _OF_COMPONENT.items() if guess.name in names)
+        if within[best] <= CLOSE * max(within.get(own, 0.0), 0.0):
+            return guess
+        if best == "latency":
+            return self._latency()
+        if best == "hosts":
+            return self._hosts()
+        return self._links()
+
+    def _by_use(self) -> Why:
+        """What of communication limits, by how long the busiest link carries bytes."""
         scenario, used, free = self.scenario, self.use.busiest_link, 1.0 - self.taken
+        share = self.shares["communication"]
+        if share < _LITTLE or used >= _SATURATED * free:
+            return self._network(saturated=used >= _SATURATED * free)
         cap = scenario.cluster.transport.flow_cap_bytes_per_s
         link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
         if cap is not None and cap < 0.9 * link_bytes_per_s and scenario.nodes_needed > 1 and used < _SATURATED / 2 * free:
-            text = f"Communication takes {taken}, and one connection gets no more than {format_rate(cap)} of a link of "
-            return Bottleneck(name="network", text=f"{text}{format_rate(link_bytes_per_s)}: more connections at a time would help.")
+            detail = f"the {format_rate(cap)} that one connection gets of a link of {format_rate(link_bytes_per_s)}"
+            return Why("network", detail, "more connections at a time would help")
         # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
         by_turns = scenario.servers or (self.busiest is not None and self.busiest.kind in _HOST_LINKS)
         in_use = min(used * (2 if by_turns else 1) / share / free, 1.0)
-        if in_use < 0.5:
-            text = f"Communication takes {taken}, but the busiest link carries bytes in only {format_share(in_use)} of that: latency "
-            return Bottleneck(name="latency", text=f"{text}dominates; fewer and larger messages, or lower latency, would help.")
-        return self._network(f"communication that compute does not hide takes {taken}")
+        return self._latency() if in_use < _HALF else self._network()
 
-    def _network(self, reason: str) -> Bottleneck:
-        """The limit that the busiest link stands for."""
+    def _latency(self) -> Why:
+        """Latency, with the number of messages that follow one another where that is known."""
+        messages = self._messages
+        of = f"latency of {messages:,} messages" if messages else "latency"
+        return Why("latency", of, "fewer and larger messages, or lower latency, would help")
+
+    @property
+    def _messages(self) -> int:
+        """Messages of a worker's step: those of rings one after the other; 0 where that is not known."""
+        scenario = self.scenario
+        if messages := scenario.strategy.messages_a_step(scenario):
+            return messages
+        if not self.all_reduces or any("ring" not in reduced.algorithm for reduced in self.all_reduces):
+            return 0
+        return buckets_a_step(scenario) * 2 * (scenario.replicas - 1)
+
+    def _hosts(self) -> Why:
+        """Work of hosts on what is sent."""
+        if self.busiest is not None and self.busiest.kind in _HOST_WORK:
+            return self._network(saturated=True)
+        return Why("host-cpu", "host CPU per message", "fewer and larger messages or faster cores would help")
+
+    def _links(self) -> Why:
+        """Bandwidth of links, where another component of communication is busiest."""
+        if self.busiest is not None and self.busiest.kind not in _HOST_WORK:
+            return self._network()
+        if self.scenario.servers:
+            return Why("server-network", "the servers' links", f"{_lighter(self.scenario)} would help")
+        return Why("network", "link bandwidth", "a faster network or smaller gradients would help")
+
+    def _network(self, *, saturated: bool = False) -> Why:
+        """What the busiest link stands for."""
         scenario, busiest = self.scenario, self.busiest
+        busy = f"{busiest} is {format_share(self.use.busiest_link)} busy" if saturated and busiest is not None else ""
         if self.taken:
-            reason += f", of which others leave {format_share(1.0 - self.taken)} to a flow of ours (cluster.background)"
-        limit: Limit = "network"
-        text = "a faster network or smaller gradients would help"
+            busy = f"others leave {format_share(1.0 - self.taken)} of the busiest link"
         if busiest is None:
-            pass
-        elif busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
-            work = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
-            reason = f"The host of {busiest.owner} works {format_share(self.use.busiest_link)} of the time on {work}"
+            return Why("network", "link bandwidth", "a faster network or smaller gradients would help", busy)
+        if busiest.kind in _HOST_WORK:
+            work = "message" if busiest.kind == PortKind.MESSAGES else "byte"
             servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
-            limit, text = "host-cpu", f"fewer and larger messages{servers} or faster cores would help"
-        elif _holds_server(scenario, busiest):
-            limit, text = "server-network", f"the links of the parameter servers are the limit: {_lighter(scenario)} would help"
-        elif busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
-            limit = "fabric"
-            text = f"the busiest link is {str(busiest)!r}: less oversubscription, or workers under fewer leaves, would help"
-        elif busiest.kind in _HOST_LINKS:
-            limit = "host-link"
-            text = f"the busiest link is {str(busiest)!r}, between device and host: direct transfers between devices would help"
-        elif busiest.owner.kind in ("client node", "client"):
-            limit, text = "client", "it is the link of the client that feeds all workers: let each read its own input (between-graph)"
-        return Bottleneck(name=limit, text=f"{_capital(reason)}; {text}.")
+            busy = f"{busiest.owner} is {format_share(self.use.busiest_link)} busy" if saturated else ""
+            return Why("host-cpu", f"host CPU per {work}", f"fewer and larger messages{servers} or faster cores would help", busy)
+        if _holds_server(scenario, busiest):
+            return Why("server-network", "the servers' links", f"{_lighter(scenario)} would help", busy)
+        if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
+            return Why("fabric", "links between switches", "less oversubscription, or workers under fewer leaves, would help", busy)
+        if busiest.kind in _HOST_LINKS:
+            return Why("host-link", "links between device and host", "direct transfers between devices would help", busy)
+        if busiest.owner.kind in ("client node", "client"):
+            return Why("client", "the link of one client that feeds all workers", _BETWEEN_GRAPH, busy)
+        return Why("network", "link bandwidth", "a faster network or smaller gradients would help", busy)
 
 
-def _computing(scenario: Scenario, taken: str) -> str:
-    """Sentence on compute, also on devices that several replicas share."""
-    each = scenario.cluster.replicas_per_device
-    if each == 1:
-        return f"The devices compute for {taken}; a faster device or a smaller model would help most."
-    if scenario.cluster.device_sharing == "saturated":
-        return f"{each} replicas share each device and compute for {taken}; a faster device or a smaller model would help most."
-    share, slower = scenario.workload.busy_share(scenario.batch), crowding(scenario)
-    text = f"{each} replicas on each device compute for {taken}; one alone keeps it busy for {format_share(share)} of its time, so that "
-    text += f"each takes {slower:.3g} times as long as alone: "
-    return text + ("more of them would help most." if each * share < 1 else "a faster device would help most.")
+def _limit(why: Why, text: str, remedy: str, tried: Sequence[Trial], told: Sequence[Trial], **more: object) -> Bottleneck:
+    """The limit, its trials, and those of them that its text tells."""
+    text = f"{text}."
+    if told:
+        text += " " + sentence("; ".join(f"{trial.change}: {format_change(trial.gain)}" for trial in told))
+    known = {"name": why.name, "detail": why.detail, "text": text, "remedy": sentence(remedy), "tried": tuple(tried)}
+    return Bottleneck.model_validate({**known, **more})
 
 
-def _server(reason: str) -> Bottleneck:
-    return Bottleneck(name="server", text=f"{reason}; more servers or a cheaper update would help.")
+def _trials(gains: Gains | None, group: LimitGroup, *, together: bool) -> list[Trial]:
+    """All that was tried, the best first; components of communication in its place where it limits by itself."""
+    if gains is None:
+        return []
+    alone, parts = [(CHANGES[part].words, gain) for part, gain in gains.alone.items()], []
+    if group == "communication" and gains.within and not together:
+        alone = [(CHANGES[part].words, gain) for part, gain in gains.alone.items() if part != "communication"]
+        parts = [(WITHIN[component].words, gain) for component, gain in gains.within.items()]
+    return [Trial(change=change, gain=gain) for change, gain in sorted([*alone, *parts], key=lambda tried: -tried[1])]
 
 
 def _holds_server(scenario: Scenario, link: PortName) -> bool:
@@ -424,33 +544,35 @@ def _lighter(scenario: Scenario) -> str:
     return f'{fullest}, so a partitioner, variable_placement = "traffic" or faster links'
 
 
-def _help_with_input(scenario: Scenario, rest_s: float) -> str:
-    """Remedy of waiting for input, as the end of a sentence; ``rest_s``: mean seconds of a step without it."""
+def _of_input(scenario: Scenario, rest_s: float) -> tuple[str, str]:
+    """Which part of a pipeline is waited for, in words, and what would help; ``rest_s``: mean seconds of a step without it."""
     pipeline, prepared = scenario.input, pipelines(scenario)
     if pipeline is None or prepared is None:
-        return "prepare batches faster or in parallel"
+        return "", "prepare batches faster or in parallel"
     batch_s = float(prepared.fair_s.max())
+    takes = f"a pipeline needs {format_seconds(batch_s)} for a batch"
     if batch_s < rest_s:
         ahead = "none is prepared ahead" if not pipeline.prefetch else f"times vary, and at most {pipeline.prefetch:,} are ready ahead"
-        return (
-            f"a pipeline needs {format_seconds(batch_s)} for a batch on average, less than the rest of a step, but {ahead}: "
+        remedy = (
+            f"{takes} on average, less than the rest of a step, but {ahead}: "
             f"more prefetch (input.prefetch = {max(2 * pipeline.prefetch, 1):,}) would hide it"
         )
+        return "too little prefetch", remedy
     cache = "" if pipeline.cached is not None else ", or a cache of what was prepared (input.cached)"
     cluster, storage = scenario.cluster, scenario.cluster.storage
     match prepared.limit:
         case "serial part":
-            why = "its serial part takes that long, which neither more calls nor more prefetch shortens: a cheaper iterator"
+            detail, less = "the serial part of the pipeline", "a cheaper iterator (more calls or prefetch do not shorten it)"
         case "parallel part":
-            why = f"its parallel part takes that long with {prepared.calls:,} calls at a time: more calls (input.parallel_calls)"
+            detail, less = f"the parallel part of the pipeline, with {prepared.calls:,} calls", "more calls (input.parallel_calls)"
         case "host cores":
-            why = f"the {cluster.host_cores:,} cores of a node are too few: more cores (cluster.host_cores)"
+            detail, less = f"the {cluster.host_cores:,} cores of a node", "more cores (cluster.host_cores)"
         case "network":
-            why = "it is read over the links of nodes, which are too slow: faster links, smaller records"
+            detail, less = "reading over the links of nodes", "faster links, smaller records"
         case limit:
             assert storage is not None
             rate = storage.bandwidth_bytes_per_s if limit == "storage" else storage.node_bandwidth_bytes_per_s
             assert rate is not None
-            whom = "all pipelines together" if limit == "storage" else "a node"
-            why = f"storage gives {whom} no more than {format_rate(rate)}: faster storage, smaller records"
-    return f"a pipeline needs {format_seconds(batch_s)} for a batch, since {why}{cache} would help"
+            whom = "all pipelines" if limit == "storage" else "a node"
+            detail, less = f"storage, which gives {whom} {format_rate(rate)}", "faster storage, smaller records"
+    return detail, f"{takes}: {less}{cache} would help"

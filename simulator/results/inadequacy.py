@@ -79,12 +79,15 @@ def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bo
     launched = launching(scenario)
     if launched is None or launched.slower[0] * parts.compute < max(parts.input, parts.exposed_communication, parts.apply):
         return limit
-    text = (
-        f"The host launches kernels more slowly than the device computes them: each of {launched.kernels:,} keeps the device busy for "
-        f"{format_seconds(launched.kernel_s)}, and a framework takes about {format_seconds(launched.launch_s.value)} to launch it; "
-        "CUDA graphs, larger micro-batches or fewer devices that split tensors would help."
+    share, launch = parts.compute / parts.total, format_seconds(launched.launch_s.value)
+    return Bottleneck(
+        name="host",
+        share=share,
+        detail="launching kernels on the host",
+        text=f"The host slows compute ({format_share(share)} of a step): it takes about {launch} to launch each of "
+        f"{launched.kernels:,} kernels, which run for {format_seconds(launched.kernel_s)}.",
+        remedy="CUDA graphs, larger micro-batches or fewer devices that split tensors would help.",
     )
-    return Bottleneck(name="host", text=text)
 
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"

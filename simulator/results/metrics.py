@@ -110,7 +110,9 @@ def summarise(
         waited, numbers = breakdown.waiting / step_time.mean, typical(scenario, samples_per_s)
         gains = gains_of(scenario, parts, waited, numbers, lambda changed, number: _rate(again(changed, number)))
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
-    limit = limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains))
+    all_reduces = tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms)
+    limit = bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains, all_reduces)
+    limit = limit_of_host(scenario, breakdown, limit)
     return Result(
         scenario_hash=asked.given.hash,
         scenario=asked.given,
@@ -137,7 +139,7 @@ def summarise(
         hidden_communication_s=hidden_s,
         stages=stages,
         exchanges=exchanges,
-        all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
+        all_reduces=all_reduces,
         utilisation=utilisation,
         bottleneck=limit.replaced({"text": first_of_all(achieved, math.fsum(speedups) / len(speedups)) + limit.text}),
         coverage=coverage(scenario),

@@ -79,9 +79,10 @@ _ALL = (
            "share of the bandwidth in use of the link most in use", of="utilisation.busiest_link"),
     Column("busiest_server_busy", "share", "Busiest server",
            "share of the time in which the server most in use works", of="utilisation.busiest_server"),
-    Column("bottleneck", "text", "Limit", "what limits the throughput", of="bottleneck.name", short="bottleneck"),
-    Column("balance", "text", "In balance with",
-           "what takes nearly as much of a step, so that neither alone is the limit; else empty"),
+    Column("limit", "text", "Limit", "what limits the throughput: compute, communication, ...", of="bottleneck.group", short="limit"),
+    Column("limit_share", "share", "Share of the limit", "share of a step that the limit takes", of="bottleneck.share"),
+    Column("bottleneck", "text", "Limit in detail", "what of the limit, in a word or two", of="bottleneck.name", short="bottleneck"),
+    Column("balance", "text", "In balance with", "what of another group limits as much; else empty"),
     Column("usd_per_hour", "hourly", "Cost of an hour", "US dollars per hour for all nodes; empty without a price", short="per hour"),
     Column("usd_per_million_samples", "usd", "Cost of a million samples", "US dollars for a million samples, mean",
            of="cost.mean", short="per 1M"),
@@ -106,7 +107,7 @@ _ALL = (
            "most that the strategy allows; empty where nothing bounds it", of="staleness.bound"),
     Column("mixed_reads_share", "share", "Mixed reads",
            "share of reads that mix versions of the variables", of="staleness.mixed_reads"),
-    Column("bottleneck_text", "text", "What limits it", "what limits the throughput, in a sentence", of="bottleneck.text"),
+    Column("bottleneck_text", "text", "What limits it", "what limits the throughput, in two sentences at most", of="bottleneck.text"),
     Column("steps_of_a_replica", "count", "Steps of each", "steps that each replica makes; empty where the job has as many in all"),
     Column("job_steps", "count", "Steps of the job",
            "steps of all replicas together; empty where each has its own", of="scenario.run.job_steps"),
@@ -171,6 +172,6 @@ OF_JOB = (
 
 BRIEF = (
     "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",
-    "scaling_efficiency", "staleness_mean", "usd_per_million_samples", *OF_JOB, "bottleneck", "balance", "warnings", "failed",
+    "scaling_efficiency", "staleness_mean", "usd_per_million_samples", *OF_JOB, "limit", "bottleneck", "balance", "warnings", "failed",
 )  # fmt: skip
 """Of those, the columns that a small table shows."""

@@ -70,13 +70,28 @@ def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
     return changed(scenario, cluster=with_times(scenario.cluster, {"intra_node.bandwidth_bytes_per_s": factor}))
 
 
+def with_links(scenario: Scenario, factor: float) -> Scenario:
+    """Every link, between nodes and inside them, with ``factor`` times the bandwidth; one connection gets as many times as much."""
+    cluster = scenario.cluster
+    for joins in _JOINED:
+        cluster = _with_links(cluster, joins, bandwidth=factor)
+    return changed(scenario, cluster=with_times(cluster, {"transport.flow_cap_bytes_per_s": factor}))
+
+
+def with_latencies(scenario: Scenario, factor: float) -> Scenario:
+    """Every latency, between nodes and inside them, times a factor."""
+    cluster = with_latency(scenario, factor).cluster
+    for joins in _JOINED[1:]:
+        cluster = _with_links(cluster, joins, latency=factor)
+    return changed(scenario, cluster=cluster)
+
+
+_JOINED = ("nodes", "devices", "host", "replicas")
+
+
 def with_communication(scenario: Scenario, factor: float) -> Scenario:
     """All that is between devices ``factor`` times as fast: every link, every latency, and what hosts do for a message."""
-    cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
-    for joins in ("devices", "host", "replicas"):
-        cluster = _with_links(cluster, joins, bandwidth=factor, latency=1.0 / factor)
-    cluster = with_times(cluster, {"transport.flow_cap_bytes_per_s": factor})
-    return with_hosts(changed(scenario, cluster=cluster), factor)
+    return with_hosts(with_latencies(with_links(scenario, factor), 1.0 / factor), factor)
 
 
 def with_hosts(scenario: Scenario, factor: float) -> Scenario:
@@ -164,6 +179,8 @@ def _with_links(cluster: Cluster, joins: str, bandwidth: float = 1.0, latency: f
 
 
 Part = Literal["compute", "communication", "server", "input", "waiting"]
+Component = Literal["links", "latency", "hosts"]
+"""What communication consists of."""
 
 
 class Gains(NamedTuple):
@@ -175,10 +192,13 @@ class Gains(NamedTuple):
         With one part twice as fast, or without what makes workers wait for each other.
     together
         With two of them, where several parts could be what keeps the best from bringing more; else empty.
+    within
+        With one component of communication, where communication may be the limit; else empty.
     """
 
     alone: Mapping[Part, float]
-    together: Mapping[tuple[Part, Part], float]
+    together: Mapping[tuple[Part, Part], float] = {}
+    within: Mapping[Component, float] = {}
 
 
 class _Change(NamedTuple):
@@ -189,19 +209,27 @@ class _Change(NamedTuple):
 
 
 CHANGES: Mapping[Part, _Change] = {
-    "compute": _Change("devices", lambda scenario: with_compute(scenario, 0.5)),
-    "communication": _Change("communication", lambda scenario: with_communication(scenario, 2.0)),
-    "server": _Change("parameter servers", lambda scenario: with_service(scenario, 0.5)),
-    "input": _Change("input pipelines", lambda scenario: with_input_times(scenario, 0.5)),
-    "waiting": _Change("variation between workers", with_even_workers),
+    "compute": _Change("a device twice as fast", lambda scenario: with_compute(scenario, 0.5)),
+    "communication": _Change("communication twice as fast", lambda scenario: with_communication(scenario, 2.0)),
+    "server": _Change("servers twice as fast", lambda scenario: with_service(scenario, 0.5)),
+    "input": _Change("input twice as fast", lambda scenario: with_input_times(scenario, 0.5)),
+    "waiting": _Change("workers of even speed", with_even_workers),
 }
-"""Each part with what is twice as fast then, in words; of waiting what is then gone."""
+"""The change that each part is tried with."""
+WITHIN: Mapping[Component, _Change] = {
+    "links": _Change("links twice as fast", lambda scenario: with_links(scenario, 2.0)),
+    "latency": _Change("half the latency", lambda scenario: with_latencies(scenario, 0.5)),
+    "hosts": _Change("half the host CPU per message", lambda scenario: with_hosts(scenario, 2.0)),
+}
+"""The same of components of communication, which together are what communication is tried with."""
 
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
 _MUCH = 0.5
 """What brings as much is a limit by itself: half of what it would if nothing else lasted."""
+CLOSE = 1.25
+"""A part that brings this many times less than the best one may limit as well."""
 _NOISE = 0.05
 """What brings less may be first by chance."""
 _FEWEST_STEPS, _FEWEST_APART = 10, 20
@@ -295,20 +323,30 @@ def gains_of(
     _, scenario = tried(scenario)
     rates = [simulated(scenario, number) for number in replications]
 
-    def gain(*faster: Part) -> float:
+    def gain(*changes: _Change) -> float:
         changing: Scenario = scenario
-        for part in faster:
-            changing = CHANGES[part].made(changing)
+        for change in changes:
+            changing = change.made(changing)
         resolved = Resolved(changing)  # changes leave nothing open
         return statistics.fmean(simulated(resolved, number) / rate for number, rate in zip(replications, rates, strict=True)) - 1.0
 
     try:
-        alone = {part: gain(part) for part in parts}
+        alone = {part: gain(CHANGES[part]) for part in parts}
         if "waiting" in alone:
             alone["waiting"] = min(alone["waiting"], waited / (1.0 - waited))
-        return Gains(alone, {pair: gain(*pair) for pair in _in_question(alone)})
+        together = {pair: gain(*(CHANGES[part] for part in pair)) for pair in _in_question(alone)}
+        communication = alone.get("communication", 0.0)
+        asked = communication >= _NOISE and (bool(together) or communication >= max(alone.values()) / CLOSE)
+        within = {component: gain(change) for component, change in WITHIN.items() if asked and _differs(scenario, change)}
+        return Gains(alone, together, within)
     except PacelineError:
         return None
+
+
+def _differs(scenario: Scenario, change: _Change) -> bool:
+    """Return whether a scenario has what a change of communication makes better."""
+    other = change.made(scenario)
+    return other.cluster != scenario.cluster or other.practice != scenario.practice
 
 
 def _in_question(alone: Mapping[Part, float]) -> Iterable[tuple[Part, Part]]:

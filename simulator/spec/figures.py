@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from simulator.base.spec import Spec, Terse
 from simulator.base.table import Row
-from simulator.base.text import format_interval, kind_of_setting, written
+from simulator.base.text import format_interval, format_share, kind_of_setting, written
 
 
 class Estimate(Spec):
@@ -314,24 +314,68 @@ Limit = Literal[
     "compute", "input", "network", "server-network", "fabric", "host", "host-link", "host-cpu", "client", "server", "stragglers",
     "shared-cores", "coordinator", "latency", "apply", "pipeline-bubble", "slow-stage", "exchange",
 ]  # fmt: skip
-"""What can limit a throughput."""
+"""What of a group limits a throughput, to sort by."""
+
+LimitGroup = Literal["compute", "communication", "input", "servers", "stragglers", "pipeline", "coordinator"]
+"""What limits a throughput, as people say it."""
+
+GROUPS: Mapping[Limit, LimitGroup] = {
+    "compute": "compute", "apply": "compute", "host": "compute", "shared-cores": "compute",
+    "network": "communication", "server-network": "communication", "fabric": "communication", "host-link": "communication",
+    "host-cpu": "communication", "latency": "communication", "exchange": "communication",
+    "input": "input", "client": "input",
+    "server": "servers",
+    "stragglers": "stragglers",
+    "pipeline-bubble": "pipeline", "slow-stage": "pipeline",
+    "coordinator": "coordinator",
+}  # fmt: skip
+"""The group of each limit. Memory is none: what does not fit is refused, and what makes it fit costs compute or communication."""
+
+
+class Trial(Spec):
+    """One change that was simulated for a few steps, with the same draws."""
+
+    change: str = Field(description="the change in words: a device twice as fast")
+    gain: float = Field(description="throughput over what it was, less 1")
+
+
+def _as_trials(written: object) -> object:
+    """Drop the sentence that earlier versions wrote."""
+    return () if isinstance(written, str) else written
 
 
 class Bottleneck(Spec):
-    """What limits the throughput: a name to sort by, and a sentence."""
+    """What limits the throughput: a group, what of it, and at most two sentences."""
 
-    name: Limit = Field(description="what limits, in a word or two, to sort by")
-    balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
-    text: str = Field(description="what limits, in a sentence")
-    tried: str = Field(
-        default="",
-        description="what each part brought in a short trial if it was twice as fast, in a sentence; empty: shares of a step told",
+    name: Limit = Field(description="what of the group limits most, to sort by")
+    group: LimitGroup = Field(default_factory=lambda known: GROUPS[known["name"]], description="what limits, to sort by")
+    share: float | None = Field(default=None, description="share of a step that the group takes; null: not known")
+    detail: str = Field(default="", description="the name in words, such as latency of 510 messages; empty: the group says it all")
+    balance: Limit | None = Field(default=None, description="what of another group limits as much; null: one group alone limits")
+    balance_share: float | None = Field(default=None, description="share of a step that the other group takes")
+    text: str = Field(description="the share and the trials that matter most, in at most two sentences")
+    remedy: str = Field(default="", description="what would help, in a sentence")
+    tried: Annotated[tuple[Trial, ...], BeforeValidator(_as_trials)] = Field(
+        default=(), description="trials of changes, the best first; empty: shares of a step decide"
     )
 
     @property
     def label(self) -> str:
-        """The name, or both where two are in balance; for reading."""
-        return self.name.replace("-", " ") if self.balance is None else f"{self.name} and {self.balance} in balance".replace("-", " ")
+        """The group, or both where two limit together; for reading."""
+        return self.group if self.balance is None else f"{self.group} and {GROUPS[self.balance]}"
+
+    @property
+    def measured(self) -> str:
+        """The text without the trials, which are its last sentence."""
+        return f"{self.text.rpartition('. ')[0]}." if self.tried else self.text
+
+    @property
+    def in_words(self) -> str:
+        """The label with its shares, and what of it: ``communication (60% of a step), mostly latency of 510 messages``."""
+        shares = [format_share(share) for share in (self.share, self.balance_share) if share is not None]
+        share = f" ({' and '.join(shares)} of a step)" if shares else ""
+        mostly = f", mostly {self.detail}" if self.detail and self.balance is None else ""
+        return f"{self.label}{share}{mostly}"
 
 
 class Assumed(Spec):

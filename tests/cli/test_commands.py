@@ -178,7 +178,7 @@ GROUPS = {
     "staleness": {"mean", "p50", "p95", "p99", "max", "histogram"},
     "breakdown_s": {"input", "compute", "exposed_communication", "waiting", "apply"},
     "utilisation": {"devices", "links", "servers"},
-    "bottleneck": {"name", "text"},
+    "bottleneck": {"name", "group", "text"},
 }
 
 

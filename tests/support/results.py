@@ -174,7 +174,7 @@ def plausible(scenario: Scenario) -> Result:
         utilisation=Utilisation(
             devices=compute / step, links=0.4, servers=0.3, busiest_link=0.96, busiest_link_name="server 0, in", busiest_server=0.5
         ),
-        bottleneck=Bottleneck(name=name, text=text),  # type: ignore[arg-type]
+        bottleneck=Bottleneck(name=name, share=exposed / step, text=text),  # type: ignore[arg-type]
         warnings=tuple(warnings),
         events=120_000,
     )

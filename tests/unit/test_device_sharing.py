@@ -29,7 +29,7 @@ def test_what_is_wrong_is_said_in_a_line(path, value, said):
 @pytest.mark.parametrize(
     ("sharing", "work", "said"),
     [
-        ("saturated", "1 ms", "4 replicas share each device"),
+        ("saturated", "1 ms", "contention among the 4 replicas of each device"),
         ("concurrent", "0.1 ms", "more of them would help most"),
         ("concurrent", "8 ms", "a faster device would help most"),
     ],
@@ -38,4 +38,4 @@ def test_the_limit_says_what_sharing_costs(sharing, work, said):
     settings = [("cluster.device_sharing", sharing), ("workload.device_work", {"base": work, "per_sample": "0 s"})]
     limit = simulate(load_scenario("virtual-devices", [*settings, ("run.steps", 5), ("run.replications", 3)])).bottleneck
     assert limit.name == "compute"
-    assert said in limit.text
+    assert said in f"{limit.text} {limit.remedy}"

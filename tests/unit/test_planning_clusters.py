@@ -176,7 +176,7 @@ def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
     use = Utilisation(devices=0.5, links=0.4, servers=0.0, busiest_link=0.5, busiest_link_name=str(busiest), busiest_server=0.0)
     near = bottleneck(scenario, Breakdown(input=0.0, compute=0.49, exposed_communication=0.46, waiting=0.05, apply=0.0), use, busiest)
     assert isinstance(near, Bottleneck)
-    assert (near.name, near.balance, near.label) == ("compute", "network", "compute and network in balance")
+    assert (near.name, near.balance, near.label) == ("compute", "network", "compute and communication")
     assert "Compute takes 49%" in near.text
     assert "46% of a step: they are in balance" in near.text
     far = bottleneck(scenario, Breakdown(input=0.0, compute=0.6, exposed_communication=0.4, waiting=0.0, apply=0.0), use, busiest)

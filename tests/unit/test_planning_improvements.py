@@ -48,7 +48,7 @@ def test_each_gain_of_a_ring_is_that_of_its_closed_form() -> None:
     }.items():
         assert found[name].gain == pytest.approx(rate / before - 1, rel=1e-9), name
         assert found[name].throughput_samples_per_s is not None
-    assert found["2x device"].bottleneck == "latency"
+    assert found["2x device"].bottleneck == "communication"
     assert "the limit moves from" in found["2x batch"].text or "limits before and after" in found["2x batch"].text
     assert found["one more PS"].gain is None
     assert found["one more PS"].text == "nothing to gain: this strategy has no parameter servers"
@@ -60,7 +60,7 @@ def test_limits_in_balance_are_both_told_before_and_after() -> None:
     scenario = scenario_from_table(scenario_table(strategy=RING, cluster={"inter_node": LINK}), "test")
     base = simulate(scenario)
     even = base.model_copy(update={"bottleneck": base.bottleneck.model_copy(update={"balance": "input"})})
-    both = f"{base.bottleneck.name} and input in balance"
+    both = f"{base.bottleneck.group} and input"
 
     def all_even(scenarios: Sequence[Scenario]) -> list[Result | Failure]:
         return [even for _ in scenarios]
@@ -68,7 +68,7 @@ def test_limits_in_balance_are_both_told_before_and_after() -> None:
     told = {one.name: one.text for one in improvements(scenario, even, run)}
     assert any(f"the limit moves from {both} to " in text for text in told.values()), told
     stay = {one.name: one for one in improvements(scenario, even, all_even)}["2x network"]
-    assert stay.text.endswith(f"; {both} before and after")
+    assert stay.text.endswith(f"; {both} limit before and after")
     assert stay.bottleneck == both
 
 

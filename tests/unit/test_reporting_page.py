@@ -17,11 +17,11 @@ from paceline.reporting.content import Change, content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.timeline import Bar, Timeline
-from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
+from paceline.sentences import servers_note, work_note, workers_note
 from simulator.base.text import format_share, format_usd, written
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.results import Result
-from simulator.spec.figures import Bottleneck, Estimate
+from simulator.spec.figures import GROUPS, Bottleneck, Estimate, LimitGroup
 
 RING, SYNC, ASYNC = STRATEGIES
 
@@ -46,7 +46,7 @@ def page_of(results: list[Result], notes: tuple[str, ...] = (), **extra: Any) ->
 def test_the_table_without_scripts_names_both_limits_that_are_in_balance() -> None:
     even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
     page = page_of([result.model_copy(update={"bottleneck": even}) for result in sweep((RING,), (1, 2))])
-    assert "<bdi>server network and stragglers in balance</bdi>" in page
+    assert "<bdi>communication and stragglers</bdi>" in page
 
 
 def without_scripts(page: str) -> str:
@@ -125,7 +125,7 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
     assert "half device" not in limit
     assert limit.endswith(" more than 1.0%.")
     (result,) = sweep((ASYNC,), (4,))
-    bound = Bottleneck(name="server-network", text="'server node 0 in' carries 96% of what it can.")
+    bound = Bottleneck(name="server-network", share=0.96, detail="the servers' links", text="server node 0 is 96% busy.")
     limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))["What limits it"]
     assert "96%" in limit
     assert "node 0" not in limit
@@ -188,12 +188,10 @@ def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
     assert "since their runs share no draws" in against
 
 
-def test_every_limit_has_words() -> None:
-    (result,) = sweep((ASYNC,), (4,))
+def test_every_limit_has_a_group() -> None:
     names = get_args(Bottleneck.model_fields["name"].annotation)
-    told = {name: limit_in_words(result.model_copy(update={"bottleneck": Bottleneck(name=name, text="")})) for name in names}
-    assert len(set(told.values())) == len(names)
-    assert told["compute"].endswith(f"{format_share(result.breakdown_s.compute / result.step_time_s.mean)} of each step")
+    assert set(names) == set(GROUPS)
+    assert set(GROUPS.values()) == set(get_args(LimitGroup))
 
 
 @pytest.mark.slow
