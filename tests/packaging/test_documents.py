@@ -214,7 +214,7 @@ MEASURED = {  # numbers of real runs, of others' publications, and of what studi
     "numbers": {"Parameter-server hosts", "Formulas", "Replicas that share a device"},
     "engines": {"Speed"},
     "jobs": {"Published fault rates", "How far to trust it"},
-    "memory": {"Held against real steps"},
+    "large-models": {"How far to trust it"},
 }
 _UNIT = r"(?:samples/s|updates/s|ms|µs|us|ns|s|min|h|d|MiB|GiB|KiB|kB|MB|GB)"
 _NUMBER = re.compile(rf"(\$?)(?<![\w.,-])(\d+(?:,\d{{3}})*(?:\.\d+)?)(?: ?({_UNIT})(?![\w/]))?")
