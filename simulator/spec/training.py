@@ -51,8 +51,8 @@ class Training(Terse):
     )
     optimizer: Optimizer | None = Field(
         default=None,
-        description="optimizer whose slots devices or parameter servers keep beside the parameters (docs/large-models.md); left out: adam where "
-        "memory is computed from layers, else what was measured",
+        description="optimizer whose slots devices or parameter servers keep next to the parameters (docs/large-models.md); left out: adam "
+        "where memory is computed from layers, else what was measured",
     )
     precision: Precision | None = Field(
         default=None,
