@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from simulator.base.text import Kind, counted, format_interval, format_number, format_share, format_usd, written
+from simulator.base.text import Kind, counted, format_bytes, format_interval, format_number, format_share, format_usd, listed, written
+from simulator.memory import PARTS, Memory
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
@@ -185,4 +186,20 @@ def answer_of(result: Result) -> Answer:
         confidence=confidence_of(result),
         watch_out=watch_out(result.warnings),
         next=next_of(result),
+    )
+
+
+def answer_of_memory(memory: Memory) -> Answer:
+    """Whether a model fits into the device that has least left."""
+    device, batch = memory.tightest, counted(memory.micro_batch, "sample")
+    of = f" of {format_bytes(device.capacity_bytes)}" if device.capacity_bytes is not None else ""
+    needs = f"{batch} at a time need {device.need_in_words}{of}" if memory.not_checked is None else ""
+    fits = "Not checked" if memory.not_checked is not None else "Does not fit" if memory.refused is not None else "Fits"
+    largest = "" if not memory.largest_batch else f"the largest batch of a replica that fits is {memory.largest_batch:,}"
+    uncounted = [f"{PARTS[part.name]} ({part.text})" for part in device.parts if part.size_bytes is None]
+    return Answer(
+        headline=f"{fits}: {memory.refused or memory.not_checked or needs}.",
+        limit="no batch fits" if memory.largest_batch == 0 else largest,
+        watch_out=f"not counted: {listed(uncounted)}" if uncounted else "",
+        met=None if memory.not_checked is not None else memory.refused is None,
     )

@@ -25,7 +25,6 @@ from simulator.base.text import (
     format_usd,
     written,
 )
-from simulator.memory import PARTS, Memory
 from simulator.results.cost import (
     capital_usd,
     committed_usd,
@@ -146,29 +145,6 @@ def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
     return f"gradients {written(stale.mean, 'updates')} updates old on average (p95 {stale.p95})" if stale.max else ""
-
-
-def memory_in_words(memory: Memory) -> list[str]:
-    """Whether it fits, the largest batch that does, and what was not checked or not counted."""
-    said = []
-    batch = f"{'a batch' if memory.batch == memory.micro_batch else 'micro-batches'} of {counted(memory.micro_batch, 'sample')}"
-    if memory.refused is not None:
-        said.append(f"Does not fit: {memory.refused}.")
-    elif memory.not_checked is not None:
-        said.append(f"Whether it fits was not checked: {memory.not_checked}.")
-    elif memory.free_bytes is not None:
-        needs = f"{batch} need{'s' if memory.batch == memory.micro_batch else ''} {memory.tightest.need_in_words}"
-        said.append(f"It fits: {needs}, and at least {format_bytes(memory.free_bytes)} of {memory.device} are free.")
-    if memory.largest_batch:
-        said.append(f"The largest batch of a replica that fits has {counted(memory.largest_batch, 'sample')}.")
-    elif memory.largest_batch == 0:
-        said.append("No batch fits.")
-    uncounted = [
-        f"{PARTS[part.name]} ({part.text})" for part in memory.tightest.parts if part.size_bytes is None and part.name != "activations"
-    ]
-    if uncounted:
-        said.append(f"Not counted: {', '.join(uncounted)}.")
-    return said
 
 
 def chance_in_words(best: float, runs: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from paceline.answers import answer_of, thing_counted
+from paceline.answers import answer_of, answer_of_memory, thing_counted
 from paceline.cli.ending import MISSED
 from paceline.cli.terminal import Part, Styled, display, display_answer, labelled, note
 from paceline.requirements import Requirement, judged
@@ -21,7 +21,6 @@ from paceline.sentences import (
     cost_in_words,
     job_in_words,
     measure_next_in_words,
-    memory_in_words,
     variance_in_words,
 )
 from paceline.tables import (
@@ -78,13 +77,15 @@ def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[
 
 
 def show_memory(memory: Memory) -> None:
-    """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
-    display(memory.parts_table())
+    """Whether it fits, the parts of the device that has least left, and a line for each stage of a pipeline."""
+    parts = memory.parts_table()
+    known = [place for place, part in enumerate(memory.tightest.parts) if part.size_bytes is not None]
+    tables: list[Part] = [replace(parts, title="", rows=tuple(parts.rows[place] for place in known))]
     if len(memory.devices) > 1:
-        table = memory.table()
-        there = {column.name for column in table.columns}  # what is free is not, where nobody knows what the device has
-        display("", table.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)))
-    display("", *memory_in_words(memory))
+        stages = memory.table()
+        there = {column.name for column in stages.columns}  # what is free is not, where nobody knows what the device has
+        tables.append(stages.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)))
+    display_answer(answer_of_memory(memory), *tables)
 
 
 def show_table(results: Sequence[Result]) -> None:

@@ -160,18 +160,18 @@ FOUND: Mapping[str, Found] = {
     cause.key: cause
     for cause in (
         Found(
-            "network", "the network is slower than told", "exposed_communication", _network, _between_nodes, _network_said, 0.25,
+            "network", "the network is slower than specified", "exposed_communication", _network, _between_nodes, _network_said, 0.25,
             "give the job links of the rate that the scenario tells: look for shared or oversubscribed links, a wrong interface, TCP "
             "where RDMA was meant",
             "the rate of the link: paceline calibrate-link, or iperf3 between two of the machines",
         ),
         Found(
-            "latency", "messages take longer on the way than told", "exposed_communication", _latency, _between_nodes, _latency_said, 0.1,
+            "latency", "message latency is higher than specified", "exposed_communication", _latency, _between_nodes, _latency_said, 0.1,
             "put the machines closer together, or send fewer and larger messages (larger buckets, fewer variables)",
             "the latency of the link: paceline calibrate-link, or ping between two of the machines",
         ),
         Found(
-            "links-in-a-node", "links inside a node are slower than told", "exposed_communication",
+            "links-in-a-node", "links inside a node are slower than specified", "exposed_communication",
             lambda scenario, strength, _: with_inner_links(scenario, math.exp(-strength)),
             lambda scenario: not scenario.servers and scenario.strategy.sending(scenario).inside_nodes,
             lambda scenario, strength, _: f"links inside a node do as if they had "
@@ -200,7 +200,7 @@ FOUND: Mapping[str, Found] = {
             shows={"uneven": 1.0},
         ),
         Found(
-            "compute", "devices compute more slowly than one does alone", "compute",
+            "compute", "devices compute more slowly than a single one", "compute",
             lambda scenario, strength, _: with_compute(scenario, math.exp(strength)),
             lambda _: True,
             lambda _, strength, __: f"each worker takes {math.exp(strength):.3g} times as long to compute as one alone",
@@ -217,7 +217,7 @@ FOUND: Mapping[str, Found] = {
             strongest=3.0,
         ),
         Found(
-            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", "", _global_batch,
+            "smaller-batch", "workers take smaller batches than specified: strong scaling, not weak", "", _global_batch,
             lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1 and scenario.replicas > 1,
             _global_batch_said, 0.05,
             "say of what the batch is: `global_batch` is that of all workers together, and Keras' `batch_size` is so under a strategy",
@@ -310,16 +310,16 @@ def _without_latency(scenario: Scenario) -> list[Scenario]:
 
 STANDING: tuple[Standing, ...] = (
     Standing(
-        "servers", "there are too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own",
+        "servers", "too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own",
         sends=True,
     ),
     Standing(
-        "tensors", "hosts work on each of many tensors", _fused,
+        "tensors", "host work for each of many tensors", _fused,
         "train fewer, larger variables, or all-reduce in buckets; give the servers more cores",
         sends=True,
     ),
     Standing(
-        "buckets", "gradients are reduced in buckets of another size than the best, or overlap too little", with_buckets,
+        "buckets", "bucket size: too little overlap", with_buckets,
         "change the size of the buckets (bytes_per_pack, bucket_cap_mb, Horovod's fusion threshold)",
         sends=True,
     ),
@@ -333,19 +333,19 @@ STANDING: tuple[Standing, ...] = (
         computes=True,
     ),
     Standing(
-        "stragglers", "workers differ, and the others wait", _even,
+        "stragglers", "uneven workers: the others wait", _even,
         "find the slow machines; backup workers, or asynchronous updates, wait for none",
     ),
     Standing("input", "workers wait for their input", _without_input, FOUND["input"].remedy),
     Standing(
-        "network", "the network takes its time",
+        "network", "communication over the network",
         lambda scenario: [with_network(scenario, 1.0 / _NONE_AT_ALL)] if _between_nodes(scenario) else [],
         "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
         sends=True, general=True,
     ),
-    Standing("latency", "messages are on the way", _without_latency, FOUND["latency"].remedy, sends=True, general=True),
+    Standing("latency", "latency of messages", _without_latency, FOUND["latency"].remedy, sends=True, general=True),
     Standing(
-        "links-in-a-node", "links inside a node take their time",
+        "links-in-a-node", "communication inside a node",
         lambda scenario: [with_inner_links(scenario, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(scenario) else [],
         "devices that reach each other directly, larger batches",
         sends=True,

@@ -17,6 +17,8 @@ from pydantic import Field
 
 from calibrate.observations import Figure, Observed, Predicted, State, alone_step_of, check_units, samples_of_step
 from calibrate.recorded.steadiness import thousand_times
+from paceline.answers import Answer, figure
+from paceline.answers import Figure as Shown
 from paceline.comparing import compare
 from paceline.diagnosing.causes import CAUSES, OUTSIDE, STANDING
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as
@@ -54,8 +56,8 @@ _PERFECT = 1.05
 """Share of perfect scaling beyond which it is asked whether one device was measured as the others were."""
 _STATES: Mapping[State, str] = {
     "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
-    "beyond": "outside that interval, as one run in ten is that goes as predicted",
-    "unclear": "known too badly to tell",
+    "beyond": "outside the 90% interval, as one run in ten is",
+    "unclear": "too uncertain to tell",
 }  # fmt: skip
 
 
@@ -72,6 +74,11 @@ class Cause(Spec):
     probability: float = Field(ge=0, le=1, description="chance that it is there")
     gain: Estimate = Field(description="throughput without it, over that with it")
     remedy: str = Field(description="what can be done about it")
+
+    @property
+    def known_as(self) -> str:
+        """How it is known, for reading: a fitted cause that others rival is only possible."""
+        return "possible" if self.known == "found" and self.probability < _NAMED else {"told": "specified"}.get(self.known, self.known)
 
 
 class Compared(Spec):
@@ -118,7 +125,7 @@ class Diagnosis(Short, Spec):
             Column("cost_high_s", "seconds", "to", of="cost_s.high"),
             Column("probability", "share", "Chance"),
             Column("gain", "change", "Gain without", by=lambda cause: cause.gain.mean - 1.0),
-            Column("known", "text", "Known"),
+            Column("known", "text", "Known", by=lambda cause: cause.known_as),
             Column("text", "text", "How"),
         )
         return Table.reading(f"Where the time of {self.run.name} goes", columns, self.causes, "causes")
@@ -132,13 +139,57 @@ class Diagnosis(Short, Spec):
         return self.model_dump_json()
 
 
+def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
+    """Whether it runs as predicted, what costs most, and what to measure or change next."""
+    seen, last = diagnosis.run, diagnosis.runs[-1]
+    state = "As predicted" if diagnosis.as_told else _STATES[last.state][:1].upper() + _STATES[last.state][1:]
+    scale = f"{format_share(last.efficiency)} of linear scaling"
+    figures = [
+        Shown("step, measured", format_seconds(seen.step_s)),
+        figure("step, predicted", last.told_s, "seconds"),
+        Shown("one device", format_seconds(diagnosis.one_device_s)),
+    ]
+    sure = [cause for cause in diagnosis.causes if cause.probability >= _NAMED]
+    doubtful = sorted((cause for cause in diagnosis.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
+    costly = next((cause for cause in sure if cause.cost_s.mean > WORTH * seen.step_s), None)
+    fitted = costly is not None and costly.known != "told"
+    if doubtful and not fitted:
+        limit = f"undecided: {listed([f'{cause.title} ({format_share(cause.probability)})' for cause in doubtful[:_MOST_SAID]], 'or')}"
+    elif costly is not None:
+        limit = f"{costly.title}: {format_seconds(costly.cost_s.mean)} of each step; {costly.remedy}"
+    else:
+        limit = "no known cause costs 2% of a step"
+    doubts = [f"{scale}: more than linear; was one device measured with the same batch?"] if last.efficiency > _PERFECT else []
+    best = next((change for change in diagnosis.changes if change.gain is not None and change.gain > WORTH), None)
+    change = "" if best is None else f"{best.name} would bring {format_change(best.gain or 0.0)}"
+    return Answer(
+        headline=f"{state}: a step takes {format_seconds(seen.step_s)} on {seen.name}, {scale}.",
+        figures=tuple(figures),
+        limit=limit,
+        confidence=_how_sure(diagnosis, sure if fitted else ()),
+        watch_out="; ".join([*doubts, *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
+        next=diagnosis.measure or change,
+    )
+
+
+def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause]) -> str:
+    """How probable the named cause is, or its rivals that are no cause."""
+    if diagnosis.own_error >= EVEN:
+        return f"the prediction's own error explains all runs with probability {format_share(diagnosis.own_error)}"
+    if diagnosis.unknown >= EVEN:
+        return f"an unknown cause is likelier than any known one ({format_share(diagnosis.unknown)})"
+    if sure:
+        return f"{format_share(sure[0].probability)} that this cause is there"
+    return "these runs cannot tell the causes apart"
+
+
 def sentences_of(answer: Diagnosis) -> Iterator[str]:
     """Give the answer in words, the verdict first."""
     seen, last = answer.run, answer.runs[-1]
     told = f"{format_seconds(last.told_s.mean)} (90%: {format_interval(last.told_s.low, last.told_s.high, 'seconds')})"
     yield sentence(
-        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(answer.one_device_s)} on one device alone: "
-        f"{format_share(last.efficiency)} of perfect scaling. The scenario predicts {told}: {_STATES[last.state]}"
+        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(answer.one_device_s)} on one device: "
+        f"{format_share(last.efficiency)} of linear scaling. The scenario predicts {told}: {_STATES[last.state]}"
     )
     for run in answer.runs[:-1]:
         yield sentence(
@@ -151,16 +202,16 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
             "epochs go to --epoch, samples/s of all workers to --throughput."
         )
     if answer.as_told:
-        yield "It runs as predicted: nothing but what the scenario has is needed to explain it."
+        yield "It runs as predicted: the scenario alone explains it."
     elif answer.own_error >= EVEN:
-        yield sentence(f"the prediction's own error explains that (chance {format_share(answer.own_error)}) better than any cause")
+        yield sentence(f"the prediction's own error explains that better than any cause (probability {format_share(answer.own_error)})")
     elif answer.unknown >= EVEN:
-        yield sentence(f"no cause that is known here explains it (chance {format_share(answer.unknown)} of another)")
+        yield sentence(f"no known cause explains it (probability {format_share(answer.unknown)} of another)")
     sure = [cause for cause in answer.causes if cause.probability >= _NAMED and cause.cost_s.mean > WORTH * seen.step_s]
     for cause in sure[:_MOST_SAID]:
-        chance = "" if cause.probability >= SURE else f", with a chance of {format_share(cause.probability)}"
+        chance = "" if cause.probability >= SURE else f" (probability {format_share(cause.probability)})"
         costs = f"{format_seconds(cause.cost_s.mean)} ({format_interval(cause.cost_s.low, cause.cost_s.high, 'seconds')})"
-        yield sentence(f"{cause.title}{chance}: this costs {costs} of each step; {cause.text}. What helps: {cause.remedy}")
+        yield sentence(f"{cause.title}{chance}: {costs} of each step; {cause.text}. To reduce it: {cause.remedy}")
     doubtful = sorted((cause for cause in answer.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
     if doubtful:
         each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
@@ -169,7 +220,7 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
             for words, chance in (("the prediction's own error", answer.own_error), ("something else", answer.unknown))
             if chance >= LIKELY
         ]
-        yield sentence(f"what was seen does not tell which of these it is: {listed(each, 'or')}" if len(each) > 1 else f"perhaps {each[0]}")
+        yield sentence(f"the runs cannot tell these apart: {listed(each, 'or')}" if len(each) > 1 else f"possibly {each[0]}")
     decided = any(cause.known == "found" for cause in sure)
     if (decided or answer.unknown >= EVEN) and abs(answer.unexplained_s) > LEFT * seen.step_s:
         how = "more" if answer.unexplained_s > 0 else "less"
@@ -177,11 +228,11 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
     if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > WORTH:
         low, high = best.gain_low or 0.0, best.gain_high or 0.0
         yield sentence(
-            f"of changes to the configuration {best.name} would bring most: {format_change(best.gain)} "
+            f"the best single change is {best.name}: {format_change(best.gain)} "
             f"({format_change(low)} to {format_change(high)}); {best.text}"
         )
     if answer.measure is not None:
-        yield sentence(f"what to measure next: {answer.measure}")
+        yield sentence(f"measure next: {answer.measure}")
 
 
 _TRIED = {"steps": 20, "replications": 2}

@@ -15,11 +15,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
+from paceline.answers import Answer, Figure
 from simulator.base.errors import InputError, ResultsError
 from simulator.base.files import mistaken
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
+from simulator.base.text import Kind, Short, counted, format_interval, format_number, format_seconds, format_usd, listed, written
 from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
@@ -272,6 +273,33 @@ class Learned(Short, Spec):
         if any(0 < way.reached < len(way.runs) for way in self.ways):
             yield "Times, costs and samples are those of the runs that reached the target."
 
+    @property
+    def answer(self) -> Answer:
+        """The answer in the shape that all have."""
+        runs, first, cheapest = len(self.ways[0].runs), self.first, self.cheapest
+        figures = []
+        if first is not None and first.time_s is not None:
+            figures.append(_figure("time", first.time_s, "seconds", first.name))
+        if cheapest is not None and cheapest.cost_usd is not None:
+            figures.append(_figure("cost", cheapest.cost_usd, "usd", cheapest.name))
+        if first is not None and first.samples is not None:
+            figures.append(_figure("samples", first.samples, "count", first.name))
+        alike = self.beside(first) if first is not None else []
+        confidence = f"range of {counted(runs, 'run')} of each"
+        if alike:
+            confidence += f"; not clearly slower: {listed([way.name for way in alike])}"
+        elif first is None:
+            most = max(self.ways, key=lambda way: way.reached)
+            confidence += f"; {most.name} reaches it in {most.reached} of {runs} runs"
+        rates = [text for way in self.ways for text in self._of_rates(way)]
+        return Answer(
+            headline=f"{self.headline}{f' in {format_seconds(first.time_s.median)}' if first and first.time_s and not alike else ''}.",
+            figures=tuple(figures),
+            confidence=confidence,
+            watch_out="; ".join([*(text.rstrip(".") for text in self.warnings[:2]), *_others(self.warnings)]),
+            next=rates[0].rstrip(".") if rates else "",
+        )
+
     def _cheapest(self, first: LearnedWay) -> Iterator[str]:
         cheapest = self.cheapest
         if cheapest is None:
@@ -345,6 +373,15 @@ class Learned(Short, Spec):
 
     def _caption(self) -> str:
         return f"{self.problem} to {self.target.in_words}"
+
+
+def _figure(what: str, known: Range, kind: Kind, note: str) -> Figure:
+    return Figure(what, written(known.median, kind), format_interval(known.low, known.high, kind), note)
+
+
+def _others(warnings: Sequence[str]) -> list[str]:
+    """Where the warnings are that an answer has no room for."""
+    return [f"{len(warnings) - 2} more: --details"] if len(warnings) > 2 else []
 
 
 _COLUMNS = (

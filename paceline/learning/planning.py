@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -18,6 +19,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from calibrate.learning import noise_scale_of, problem_of
+from paceline.answers import Answer
 from paceline.learning.learned import Learned, LearnedWay, Target
 from paceline.learning.learning import Contender, Course, is_workload, learn
 from paceline.planning.space import Space, fitting
@@ -26,7 +28,7 @@ from paceline.sweeping import sweep
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Short, counted, format_number, format_usd, listed
+from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
 from simulator.results.cost import usd_per_hour
 from simulator.results.intervals import combined
 from simulator.results.results import Failure, Result
@@ -194,6 +196,24 @@ class TargetPlan(Short, Spec):
             if alike := [way.name for way in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
                 yield f"Not clearly slower in these runs: {listed(alike)}."
         yield from self._rests_on()
+
+    @property
+    def answer(self) -> Answer:
+        """The answer in the shape that all have."""
+        fastest, cheapest, noise = self.fastest, self.cheapest, self.noise_scale
+        if fastest is None or fastest.learned is None:
+            return replace(self.learned.answer, headline=f"No replayed configuration always reaches {self.target.in_words}.", met=False)
+        cost = f" for {format_usd(fastest.costs_usd)}" if fastest.costs_usd is not None else ""
+        dearer = f"; cheapest: {cheapest.name}" if cheapest is not None and cheapest is not fastest else ""
+        return replace(
+            self.learned.answer,
+            headline=f"Fastest to {self.target.in_words}: {fastest.name}, {format_seconds(fastest.takes_s)}{cost}{dearer}.",
+            confidence=(
+                f"{len(self.replayed)} of {counted(len(self.considered), 'configuration')} replayed with real gradients; the others are "
+                f"estimated by a noise scale of {format_number(noise.samples)} samples"
+            ),
+            met=True,
+        )
 
     @staticmethod
     def _said(best: Considered) -> str:

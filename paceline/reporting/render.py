@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 from markupsafe import Markup, escape
 
+from paceline.answers import answer_of_memory
 from paceline.comparing import LITTLE
 from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import brief, plan_tables
@@ -47,7 +48,6 @@ from paceline.sentences import (
     job_in_words,
     length_in_words,
     measure_next_in_words,
-    memory_in_words,
     servers_note,
     time_note,
     variance_in_words,
@@ -524,7 +524,7 @@ def environment() -> jinja2.Environment:
     )
     said = (
         counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out, length_in_words,
-        measure_next_in_words, measured_tables, measurements_table, memory, memory_in_words, most_helpful_in_words,
+        measure_next_in_words, measured_tables, measurements_table, memory, answer_of_memory, most_helpful_in_words,
         servers_note, time_note, usd_per_million_samples, variance_in_words, width_table, work_note, workers_note,
     )  # fmt: skip
     made.globals.update({function.__name__: function for function in said})

@@ -138,7 +138,7 @@ def _counts(scenario: Scenario) -> list[int]:
     },
     left_out={"strategy": "ring"},
 )
-def why(given: Given, *, json: bool = False) -> None:
+def why(given: Given, *, details: bool = False, json: bool = False) -> None:
     """Say why a training on several workers is no faster: causes, what each costs, what would help, what to measure next.
 
     Give what you have seen: the time of a step on one device and on several, or files in which
@@ -151,10 +151,12 @@ def why(given: Given, *, json: bool = False) -> None:
 
     Example: [bold]paceline why --parameters 25.6e6 --strategy mirrored --devices 8 --step 1=60ms,8=170ms[/bold]
 
-    A cause that is found has a chance below 100% where others explain as well what was seen.
+    Several causes may explain the same runs; then each has a probability.
 
     Parameters
     ----------
+    details
+        Also show every cause and the answer in full sentences.
     json
         Print the diagnosis as JSON.
     """
@@ -170,7 +172,7 @@ def why(given: Given, *, json: bool = False) -> None:
     if json:
         typer.echo(diagnosis.to_json())
     else:
-        _show_diagnosis(diagnosis)
+        _show_diagnosis(diagnosis, details=details)
 
 
 def _own(given: Given, seen: dict[str, Any]) -> Scenario:
@@ -225,16 +227,22 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
 
 
-def _show_diagnosis(diagnosis: Diagnosis) -> None:
-    from paceline.cli.terminal import Styled, display
+def _show_diagnosis(diagnosis: Diagnosis, *, details: bool) -> None:
+    from paceline.cli.terminal import Styled, display, display_answer
+    from paceline.diagnosing.diagnosis import answer_of_diagnosis
 
-    display(*diagnosis.sentences)
-    if diagnosis.causes:
-        table = diagnosis.table.only(*_SHOWN)
-        columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
-        known = "found: fitted to what was seen; told: as the scenario has it; measured: between or before the steps"
-        display("", replace(table, columns=columns), Styled(f"{known}. Costs overlap.", "dim"))
-    display(*(Styled(f"note: {remark}", "dim") for remark in diagnosis.remarks))
+    table = diagnosis.table.only(*_SHOWN)
+    columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
+    rows = table.rows if details else table.rows[:_MOST_CAUSES]
+    display_answer(answer_of_diagnosis(diagnosis), *([replace(table, columns=columns, rows=rows)] if rows else []))
+    if details:
+        display("", *diagnosis.sentences, *(f"note: {remark}" for remark in diagnosis.remarks))
+        display(Styled("found, possible: fitted to the runs; specified: part of the scenario; measured: seen itself. Costs overlap.", "dim"))
+    else:
+        display("", Styled("Costs overlap. Details: --details", "dim"))
+
+
+_MOST_CAUSES = 6
 
 
 # -- questions ---------------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ from paceline.cli.ending import MISSED
 from paceline.cli.options import Given, Yes, calling
 
 if TYPE_CHECKING:
+    from paceline.answers import Answer
     from simulator.base.table import Table
 
-_SHOWN = 12
+_SHOWN = 6
 _OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
 _OF_RATES = (
     "target_throughput", "samples", "dataset_size", "confidence", "prefer", "trainings_per_month", "scaling", "runs_on", "backend",
@@ -99,7 +100,7 @@ def plan(
             check_apart([("--report", report), ("--out", out), ("a file beside --out", plan_file_of(out))])
         Output(report, REPORT, force=force, argument="report", reads=[scenario_file(scenario)])
     if "target" in given:
-        _plan_to_target(given, report, json=json, yes=yes)
+        _plan_to_target(given, report, details=details, json=json, yes=yes)
         return
     given.needs("--target", _OF_TARGET)
     with keeping_results(stages_bar(soon=True), out, of="scenarios") as count:
@@ -119,12 +120,12 @@ def plan(
         raise typer.Exit(MISSED)
 
 
-def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool) -> None:
+def _plan_to_target(given: Given, report: Path | None, *, details: bool, json: bool, yes: bool) -> None:
     from paceline import api
     from paceline.cli.ending import keeping
     from paceline.cli.terminal import asking, note, stages_bar
 
-    given.useless("--target", (*_OF_RATES, "details"))
+    given.useless("--target", _OF_RATES)
     with stages_bar() as progress, keeping():
         agree = None if yes else asking(given["scenario"], yes=yes)
         answer = api.plan_to_target(**given.of(api.plan_to_target), progress=progress, agree=agree)
@@ -133,8 +134,9 @@ def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool)
     else:
         table = answer.table().without_empty_columns()
         left = len(table.rows) - _SHOWN
-        more = f"and {left} more: --json has all" if left > 0 else ""
-        _show(answer.sentences, replace(table, rows=table.rows[:_SHOWN], more=more), answer.learned.warnings)
+        more = f"and {left} more: --details" if left > 0 else ""
+        shown = table if details else replace(table, rows=table.rows[:_SHOWN], more=more)
+        _show(answer.answer, shown, (*answer.sentences, *answer.learned.warnings) if details else ())
     if report is not None:
         api.report(answer.learned, report, force=given["force"], jobs=given["jobs"])
         note(f"wrote {report}; open it in a browser")
@@ -143,7 +145,7 @@ def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool)
 
 
 @calling("learn")
-def learn(given: Given, *, json: bool = False) -> None:
+def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
     """Predict how long a model learns until it is good enough, and what that costs.
 
     Asynchronous training makes more updates a second and learns less from each; this says which wins. It simulates who reads which
@@ -158,6 +160,8 @@ def learn(given: Given, *, json: bool = False) -> None:
 
     Parameters
     ----------
+    details
+        Also show every rate that was tried, and the answer in full sentences.
     json
         Print the answer as JSON.
     """
@@ -169,7 +173,8 @@ def learn(given: Given, *, json: bool = False) -> None:
     if json:
         typer.echo(learned.to_json())
     else:
-        _show(learned.sentences, learned.table().only(*_COLUMNS_SHOWN).without_empty_columns(), learned.warnings)
+        table = learned.table().only(*_COLUMNS_SHOWN).without_empty_columns()
+        _show(learned.answer, table, (*learned.sentences, *learned.warnings) if details else ())
     for name in ("out", "curves", "tensorboard"):
         if (file := given.get(name)) is not None:
             note(f"wrote {file}")
@@ -177,9 +182,8 @@ def learn(given: Given, *, json: bool = False) -> None:
         raise typer.Exit(MISSED)
 
 
-def _show(sentences: Sequence[str], table: Table, warnings: Sequence[str]) -> None:
-    from paceline.cli.terminal import display, note
+def _show(answer: Answer, table: Table, details: Sequence[str]) -> None:
+    from paceline.cli.terminal import display, display_answer
 
-    display(*sentences, table)
-    for warning in warnings:
-        note(f"warning: {warning}")
+    display_answer(answer, table, footer="" if details else "Details: --details")
+    display(*(f"\n{text}" for text in details))
