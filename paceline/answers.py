@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from simulator.base.text import Kind, counted, format_bytes, format_interval, format_number, format_share, format_usd, listed, written
+from paceline.comparing import LITTLE
+from simulator.base.text import (
+    Kind,
+    counted,
+    format_bytes,
+    format_change,
+    format_interval,
+    format_number,
+    format_share,
+    format_usd,
+    listed,
+    written,
+)
 from simulator.memory import PARTS, Memory
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.next_measurement import width_of
@@ -142,9 +154,12 @@ def _figures(result: Result) -> Iterator[Figure]:
         yield figure("cost", million, "usd", note="for a million samples")
 
 
-def limit_of(result: Result) -> str:
-    """What limits a result, and what doubling one component brings."""
-    return result.bottleneck.text.rstrip(".")
+def limit_of(result: Result, *, tried: bool = True) -> str:
+    """What limits a result, and with ``tried`` what helped most in short trials."""
+    limit = result.bottleneck
+    trial = limit.tried[0] if tried and limit.tried else None
+    helps = f"; {trial.change}: {format_change(trial.gain)}" if trial is not None and trial.gain >= LITTLE else ""
+    return f"{limit.in_words}{helps}"
 
 
 def confidence_of(result: Result) -> str:

@@ -189,7 +189,8 @@ def measurements(result: Result) -> Iterator[Part]:
 
 
 def _more(result: Result) -> Iterator[tuple[str, str]]:
-    """Cost, what to measure and every warning, in full."""
+    """The limit, cost, what to measure and every warning, in full."""
+    yield "limit", f"{result.bottleneck.text} {result.bottleneck.remedy}"
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
     if measure := measure_next_in_words(result):

@@ -49,7 +49,8 @@ _NEXT_TO_NOTHING = 0.001
 def answer_of_plan(plan: Plan) -> Answer:
     """What to take, what it brings and costs, how sure that is, and what limits it."""
     best = plan.chosen
-    limit, gain = limit_of(best.result), _most_helpful(plan)
+    gain = _most_helpful(plan)
+    limit = limit_of(best.result, tried=not gain)
     return Answer(
         headline=_headline(plan),
         figures=tuple(_figures(best, plan.goal))[:MOST_FIGURES],

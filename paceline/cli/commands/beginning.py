@@ -237,7 +237,9 @@ def _show_diagnosis(diagnosis: Diagnosis, *, details: bool) -> None:
     display_answer(answer_of_diagnosis(diagnosis), *([replace(table, columns=columns, rows=rows)] if rows else []))
     if details:
         display("", *diagnosis.sentences, *(f"note: {remark}" for remark in diagnosis.remarks))
-        display(Styled("found, possible: fitted to the runs; specified: part of the scenario; measured: seen itself. Costs overlap.", "dim"))
+        display(
+            Styled("found, possible: fitted to the runs; specified: part of the scenario; measured: seen itself. Costs overlap.", "dim")
+        )
     else:
         display("", Styled("Costs overlap. Details: --details", "dim"))
 
