@@ -320,7 +320,7 @@ _HEAD = """\
 What predictions of each regime are off by, beyond chance and what fits leave open: standard
 deviations of the logarithm of a time, hypot(at, per_doubling x doublings of replicas beyond
 what was calibrated). Written by `python -m evidence.discrepancy` from
-models/validated/*.csv; docs/metrics.md says how it is used, evidence/discrepancy.py how it is
+models/validated/*.csv; docs/intervals.md says how it is used, evidence/discrepancy.py how it is
 estimated. "checked": 90% intervals of sources that were left out of the estimate. "biases": where
 predictions came out too fast, or too slow, against the runs on one device.
 """

@@ -189,7 +189,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
         if not isinstance(value, str):
             return value
         if value != "none":
-            raise ValueError('must be "none", or a table with compute and communication (docs/metrics.md)')
+            raise ValueError('must be "none", or a table with compute and communication (docs/intervals.md)')
         return Discrepancy()
 
     def _broken_rules(self) -> Iterator[str]:

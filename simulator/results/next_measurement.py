@@ -2,7 +2,7 @@
 
 What the interval is made of comes from :mod:`simulator.results.variance` and the discrepancy. A command narrows quantities that were
 drawn, and with links that are measured also what the model is off by, to what measurements of that kind left open
-(``models/measuring.toml``, written by ``evidence.measuring``; ``models/discrepancy.toml``). docs/width.md has every rule.
+(``models/measuring.toml``, written by ``evidence.measuring``; ``models/discrepancy.toml``). docs/intervals.md has every rule.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
 def test_the_page_says_what_the_rows_say(command: str) -> None:
     rows = [row for row in rows_of("width.csv") if command in ("all", row["command"].split()[1])]
     errors = [float(row["error"]) for row in rows]
-    page = (ROOT / "docs" / "fidelity-width.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "intervals.md").read_text(encoding="utf-8")
     line = re.search(rf"^\| `?{command}`? \| (\d+) \|.*$", page, re.MULTILINE)
     assert line is not None
     cells = [cell.strip().replace("−", "-") for cell in line[0].strip("|").split("|")]
