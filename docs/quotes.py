@@ -186,7 +186,7 @@ def write_anew(pages: Iterable[Path]) -> Iterator[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("pages", nargs="*", type=Path, help="pages to bring up to date, such as docs/planning.md; left out: all of them")
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to bring up to date, such as docs/plan.md; left out: all of them")
     chosen = [path.resolve() for path in parser.parse_args().pages] or PAGES
     for said in write_anew(track(chosen, "What commands print", console=Console(stderr=True))):
         sys.stdout.write(f"{said}\n")

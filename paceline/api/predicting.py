@@ -545,7 +545,7 @@ def plan(
         sync-ps, backup, async-ps, ssp. For models with layers also pipeline, tensor, zero1, zero2, fsdp and hybrid, each in all of
         its degrees. Left out: that of the scenario, and for a model with layers all that cut it.
 
-        docs/planning.md says more of each.
+        docs/plan.md says more of each.
     workers
         Numbers of workers: a range such as ``1..64`` is searched, of a list such as ``1,2,4,8`` each is simulated; left out: ``1..64``.
     servers

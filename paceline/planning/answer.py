@@ -346,7 +346,7 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
     workers_pay_until: int | None = Field(
         default=None,
         description="the most workers up to which each doubling paid: it brought half again as much, of the whole job where the goal is "
-        "about one (docs/planning.md)",
+        "about one (docs/plan.md)",
     )
     improvements: tuple[Improvement, ...] = Field(default=(), description="greatest gain first; those without a figure last")
     payments: tuple[Payment, ...] = Field(default=(), description="the answer in each way to pay, where there are several; cheapest first")

@@ -5,8 +5,26 @@ coordinator. In a window in which K steps end, all but one of each replica have 
 so the resource was needed for (K - n) of them, and the window is at least as long. The
 throughput that is simulated, K x batch / window, is at most that over the longest such
 time. Everything that only makes a run longer, such as latency on long paths, contention
-and waiting for others, is left out; docs/planning.md has each formula. What a step needs is read from its program in
+and waiting for others, is left out. What a step needs is read from its program in
 ``simulator/estimate.py``; tests/property/test_planning_bounds.py holds simulated runs below the bounds.
+
+With K' = K - n (K - n ``sync_every`` with local SGD) steps that begin and end in the window, (1 - e) as room for chance, and c the compute
+of a step on the fastest node (the slowest, where all make each step together), the needs are:
+
+- devices: K' c (1 - e) / devices, with the update where devices apply it; cores that all nodes share the same
+- messages of a worker, besides its compute: the longest chain of them before its first pass and after its last; dispatch and its latency
+- all-reduce of S bytes between N nodes: 2 (N - 1) S / (bandwidth of all N nodes), for a ring of one replica per node also 2 (n - 1)
+  latencies; added to compute where gradients are reduced after the backward pass, else by itself; in one node the same over its links
+- a parameter server: its service of K' steps; its host, if dedicated: work on each message and time to copy each byte
+- a link that all messages of a kind cross: their bytes in one direction / bandwidth; links of workers or neighbours together
+- coordinator: K' x dispatch; input: (K' - n) x input time / n
+- a model that is cut: the chains of ``simulator/estimate.py``, compute times (1 - e) and the factors of devices: the mean over all copies
+  or the slowest copy, whichever is longer
+
+e is such that the mean of n draws of jitter, whose mean is 1, falls below 1 - e with a probability of less than e^-40 (Bernstein's
+inequality, Freedman 1975). Workers that do not wait for each other may have begun steps that last as long as jitter allows.
+Runs whose number of steps is not known beforehand (``sharing = "each-its-own"`` without ``drain``, workers that cancel late steps) have
+no bound. A discrepancy only takes away from a confidence of one half on; below that bounds are lifted by what it can bring.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def plan(
     --strategies ring,sync-ps,async-ps --workers 1..64[/bold]
 
     The exit code is 0 if the goal can be reached. It is 3 if it cannot; then the nearest
-    configuration is shown. docs/planning.md defines every word of the answer.
+    configuration is shown. docs/plan.md defines every word of the answer.
 
     Parameters
     ----------
