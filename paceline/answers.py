@@ -189,7 +189,7 @@ def next_of(result: Result) -> str:
     if best is None:
         return ""
     command = " ".join(best.command.split()[:2])
-    return f"{command} narrows the interval to {format_share(best.left)} of its width{' at best' if best.at_best else ''}"
+    return f"`{command}` narrows the interval to {format_share(best.left)} of its width{' at best' if best.at_best else ''}"
 
 
 def answer_of(result: Result) -> Answer:

@@ -108,7 +108,7 @@ def display_answer(answer: Answer, *more: Part, footer: str = "") -> None:
     if answer.figures:
         display(_figures_grid(answer), "")
     if answer.lines:
-        display(labelled(answer.lines))
+        display(labelled((label, text.replace("`", "")) for label, text in answer.lines))
     for part in more:
         display("", part)
     if footer:

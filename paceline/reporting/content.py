@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.answers import Answer as Said
 from paceline.comparing import LITTLE, NOTHING, compare, has_effect, pays_until, rank, rivals_of, verdict
+from paceline.planning.sentences import answer_of_plan
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.deciding import answer_of_several
 from paceline.reporting.reproduce import Recipe, recipe_of
@@ -154,6 +155,10 @@ class Content:
     @cached_property
     def decision(self) -> Said:
         """What the page, or the terminal, says first."""
+        if self.plan is not None:
+            return answer_of_plan(self.plan)
+        if self.learned is not None:
+            return self.learned.answer
         return answer_of_several(self.results, self.at, self.answer.index)
 
     @property

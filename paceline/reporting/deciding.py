@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.answers import Answer, answer_of, confidence_of, limit_of, next_of, outcome_in_words, size_in_words, watch_out
-from paceline.comparing import compare, fastest, pays_until
+from paceline.comparing import compare, fastest, is_condition, pays_until
 from paceline.reporting.coordinates import Coordinates, Key
 from paceline.sentences import chance_in_words
 from simulator.base.text import format_share, kind_of_setting, written
@@ -52,21 +52,22 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
 
 
 def _suffices(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
-    """Of one key with numbers, other than that of workers, the least value that loses little against the best."""
+    """Of one key with numbers, besides that of workers, the least value that loses little against the best, with the most workers."""
     key = _only_key(at)
-    if key is None or len(at.curves) > 1 or len(at.keys[0].values) > 1 or any(result.job is not None for result in results):
+    if key is None or is_condition(key.path) or len(at.curves) > 1 or any(result.job is not None for result in results):
         return None
-    column = at.keys.index(key)
-    ordered = sorted(range(len(results)), key=lambda index: at.places[index][column])
+    column, most = at.keys.index(key), max(result.ranks for result in results)
+    ordered = sorted((index for index, result in enumerate(results) if result.ranks == most), key=lambda index: at.places[index][column])
     rates = [results[index].throughput_samples_per_s.mean for index in ordered]
     top = ordered[rates.index(max(rates))]
     least = next(index for index, rate in zip(ordered, rates, strict=True) if rate >= (1 - _ENOUGH) * max(rates))
     first, last = (written(key.values[at.places[index][column]], kind_of_setting(key.path)) for index in (least, top))
     first = f"{key.name} {first}"
+    sized = f"On {size_in_words(results[top])}, {first[:1].lower()}{first[1:]}" if len(at.keys[0].values) > 1 else first
     if least == top:
-        return top, f"{first} is fastest: {outcome_in_words(results[top])}; lower values lose more than {_ENOUGH:.0%}."
+        return top, f"{sized} is fastest: {outcome_in_words(results[top])}; lower values lose more than {_ENOUGH:.0%}."
     loss = 1 - compare(results[least], results[top]).ratio.mean
-    return least, f"{first} suffices: {outcome_in_words(results[least])}, {format_share(max(loss, 0.0))} below {last}."
+    return least, f"{sized} suffices: {outcome_in_words(results[least])}, {format_share(max(loss, 0.0))} below {last}."
 
 
 def _only_key(at: Coordinates) -> Key | None:

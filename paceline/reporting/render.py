@@ -159,6 +159,10 @@ def figure_names() -> list[str]:
 _FIGURE = re.compile(r'\b(?:live|still)\("([a-z-]+)"')
 
 
+_OPEN = 2
+"""Sections that are open, the first of the page."""
+
+
 def render(report: Content, *, whole: bool = True) -> str:
     """The page as text: the same for the same report, byte for byte.
 
@@ -182,7 +186,7 @@ def render(report: Content, *, whole: bool = True) -> str:
         "of_layouts": titles,
         "one_batch": not report.answer.of_each_batch,
     }
-    return (
+    page: str = (
         environment()
         .get_template("report.html")
         .render(
@@ -215,6 +219,7 @@ def render(report: Content, *, whole: bool = True) -> str:
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
+    return page.replace('<details class="folded"', '<details open class="folded"', _OPEN)
 
 
 _BRIEF = (

@@ -169,29 +169,7 @@ window.addEventListener("hashchange", () => {
 document.querySelectorAll("details[data-of]").forEach((details) =>
   details.addEventListener("toggle", () => details.open && fillBehind(details)),
 );
-// the address holds what is chosen, so that the contents are no links into it
-function listContents() {
-  const headings = [...document.querySelectorAll("main > section > h2:not(.visually-hidden), main > details > summary > h2")];
-  const go = (heading) => {
-    const folded = heading.closest("details");
-    if (folded) {
-      folded.open = true;
-    }
-    heading.scrollIntoView();
-    heading.tabIndex = -1;
-    heading.focus({ preventScroll: true });
-  };
-  document.getElementById("contents").append(
-    ...headings.map((heading) => {
-      const item = element("button", { type: "button", textContent: heading.textContent });
-      item.addEventListener("click", () => go(heading));
-      return item;
-    }),
-  );
-}
-
 buttonsOfStaticTables();
-listContents();
 folded.forEach((section) => section.addEventListener("toggle", () => section.open && drawSoon()));
 followTheme(redraw, forPaper, stop);
 
