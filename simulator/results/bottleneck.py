@@ -335,10 +335,9 @@ class _Simulated:
         if why.group == "compute" and self.shares["waiting"] >= _LARGE and (bubble := self._of_stages()) is not None:
             remedy += f"; {_TAKES['pipeline']} takes {format_share(self.shares['waiting'])}: {bubble.remedy}"
         tried = _trials(gains, why.group, together=False)
-        told = tried[:_TRIALS]
-        if rival is not None:
-            own = [trial for trial in tried if trial.change == CHANGES[rival].words]
-            told = [*[trial for trial in tried if trial not in own][: _TRIALS - 1], *own]
+        own = [trial for trial in tried if rival is not None and trial.change == CHANGES[rival].words]
+        others = [trial for trial in tried if trial not in own and (trial.gain >= _LITTLE or trial is tried[0])]
+        told = [*others[: _TRIALS - len(own)], *own]
         return _limit(why, text, remedy, tried, told, share=share)
 
     def _takes(self, why: Why) -> str:

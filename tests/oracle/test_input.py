@@ -230,21 +230,22 @@ def test_a_scenario_of_the_catalogue_waits_for_its_input() -> None:
     result = simulate(load_scenario("input-bound", [("run.replications", 2)]))
     assert result.bottleneck.name == "input"
     assert result.breakdown_s.input + result.breakdown_s.waiting > result.breakdown_s.compute
-    assert "input.parallel_calls" in result.bottleneck.text
+    assert "input.parallel_calls" in result.bottleneck.remedy
 
 
 def test_what_waits_is_told_what_helps() -> None:
     for own, cluster, told in (
-        (serial(20e-3), {}, "its serial part takes that long"),
+        (serial(20e-3), {}, "the serial part of the pipeline"),
         ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {}, "more calls (input.parallel_calls)"),
         ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {"host_cores": 1}, "more cores (cluster.host_cores)"),
-        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage gives all pipelines together"),
+        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage, which gives all pipelines"),
     ):
         calls = 2 if "host_cores" in cluster else 1
         table = scenario_table(input=pipeline(own, parallel_calls=calls), cluster=cluster)
-        assert told in simulate(scenario_from_table(table, "table")).bottleneck.text
+        limit = simulate(scenario_from_table(table, "table")).bottleneck
+        assert told in f"{limit.text} {limit.remedy}"
     late = scenario_table(input=pipeline(serial(6.4e-3), prefetch=0))
-    assert "more prefetch (input.prefetch = 1)" in simulate(scenario_from_table(late, "table")).bottleneck.text
+    assert "more prefetch (input.prefetch = 1)" in simulate(scenario_from_table(late, "table")).bottleneck.remedy
 
 
 @pytest.mark.slow

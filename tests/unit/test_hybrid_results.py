@@ -165,8 +165,8 @@ SLOWER = {"bandwidth": "5 MB/s", "latency": "10 us"}
         (hybrid({"workers": 8, "pipeline": 8}, 4), "pipeline-bubble", "zero-bubble"),
         (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", "More micro-batches would help"),
         (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3, which computes 2.50 times"),
-        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "no cut of these layers"),
-        (hybrid(FOUR, 32), "compute", "compute"),
+        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "No cut of these layers"),
+        (hybrid(FOUR, 32), "compute", "Compute"),
         (hybrid({"workers": 4, "tensor": 4}, cluster={**NODES, "inter_node": SLOW}, layer=SPLIT), "exchange", "inside nodes only"),
         (hybrid({"workers": 2, "tensor": 2}, cluster={**NODES, "intra_node": SLOW}, layer=SPLIT), "exchange", "fewer devices"),
         (hybrid({"workers": 4, "expert": 4}, 4, cluster={"inter_node": SLOWER}, layer=EXPERTS), "exchange", "all-to-all"),
@@ -209,7 +209,7 @@ def test_a_large_bubble_is_told_where_compute_is_the_limit() -> None:
 def test_two_that_are_in_balance_are_named() -> None:
     limit = simulate(hybrid({"workers": 8, "pipeline": 8}, 8)).bottleneck
     assert {limit.name, limit.balance} == {"compute", "pipeline-bubble"}
-    assert limit.label == "compute and pipeline" or limit.label == "pipeline and compute"
+    assert limit.label in ("compute and pipeline", "pipeline and compute")
 
 
 # -- warnings ------------------------------------------------------------------------------
