@@ -322,11 +322,12 @@ class _Simulated:
         """One limit: its share of a step, or where another group takes more of it, both shares."""
         share = why.share if why.share is not None else self.shares[part]
         largest, rival = max(self.shares, key=lambda each: self.shares[each]), None
+        larger: dict[str, object] = {}
         most, takes = self.shares[largest], self._takes(why)
         if why.group == "communication" and share < _LITTLE:
             text = f"Communication limits, though compute hides it{why.mostly}"
         elif most > share and why.share is None and (other := self._why(largest)).group != why.group:
-            rival, takes = largest, _TAKES[why.group]
+            rival, takes, larger = largest, _TAKES[why.group], {"larger": other.group, "larger_share": most}
             more = f"limits more than {_TAKES[other.group]} ({format_share(most)})"
             text = f"{_capital(takes)} ({format_share(share)} of a step) {more}{why.mostly}"
         else:
@@ -338,7 +339,7 @@ class _Simulated:
         own = [trial for trial in tried if rival is not None and trial.change == CHANGES[rival].words]
         others = [trial for trial in tried if trial not in own and (trial.gain >= _LITTLE or trial is tried[0])]
         told = [*others[: _TRIALS - len(own)], *own]
-        return _limit(why, text, remedy, tried, told, share=share)
+        return _limit(why, text, remedy, tried, told, share=share, **larger)
 
     def _takes(self, why: Why) -> str:
         """What takes the share of a step; of compute, that the update is in it."""

@@ -235,7 +235,8 @@ _NOISE = 0.05
 _FEWEST_STEPS, _FEWEST_APART = 10, 20
 """Of a replication in which a change is tried; the second where workers do not wait for each other and drift apart."""
 _TRIES_ARE_ONE_OF = 20
-"""A change is tried for this part of all steps of all replications, so that trying each of four costs a quarter more."""
+"""A change is tried for this part of all steps of all replications, so that trying four parts, and what communication consists of, costs a
+third more."""
 _MOST_RANKS = 10_000
 """Beyond it another replication takes long, and shares are all there is."""
 

@@ -353,6 +353,8 @@ class Bottleneck(Spec):
     detail: str = Field(default="", description="the name in words, such as latency of 510 messages; empty: the group says it all")
     balance: Limit | None = Field(default=None, description="what of another group limits as much; null: one group alone limits")
     balance_share: float | None = Field(default=None, description="share of a step that the other group takes")
+    larger: LimitGroup | None = Field(default=None, description="group that takes more of a step, though it limits less; null: none")
+    larger_share: float | None = Field(default=None, description="share of a step that this one takes")
     text: str = Field(description="the share and the trials that matter most, in at most two sentences")
     remedy: str = Field(default="", description="what would help, in a sentence")
     tried: Annotated[tuple[Trial, ...], BeforeValidator(_as_trials)] = Field(
@@ -371,9 +373,13 @@ class Bottleneck(Spec):
 
     @property
     def in_words(self) -> str:
-        """The label with its shares, and what of it: ``communication (60% of a step), mostly latency of 510 messages``."""
+        """The label with its shares, and what of it: ``communication (60% of a step), mostly latency of 510 messages``.
+
+        A larger group is told too: ``communication (41% of a step, compute takes 59%), mostly host CPU per message``.
+        """
         shares = [format_share(share) for share in (self.share, self.balance_share) if share is not None]
-        share = f" ({' and '.join(shares)} of a step)" if shares else ""
+        larger = f", {self.larger} takes {format_share(self.larger_share)}" if self.larger and self.larger_share else ""
+        share = f" ({' and '.join(shares)} of a step{larger})" if shares else ""
         mostly = f", mostly {self.detail}" if self.detail and self.balance is None else ""
         return f"{self.label}{share}{mostly}"
 
