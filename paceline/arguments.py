@@ -255,6 +255,7 @@ Name: TypeAlias = Annotated[
         "letters, digits, '.', '_', '+' or '-', beginning with a letter or digit, such as my-model",
         holds=lambda text: _NAME.fullmatch(text) is not None,
     ),
+    Typed(metavar="NAME"),
 ]
 """Of a workload or cluster, and of its files."""
 
@@ -264,7 +265,7 @@ Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:bu
 Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"], Typed(reads="text")]
 """Of the numbers that a step computes with."""
 
-Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]
+Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python"), Typed(metavar="PATH")]
 """A Python that has TensorFlow; None takes the one that runs."""
 
 Timeout: TypeAlias = Annotated[

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from pydantic import BaseModel
-from rich.text import Text
 
 import paceline
 from paceline.cli.app import app
+from paceline.cli.help import examples_in
 from simulator.base.spec import short_name
 from simulator.base.text import kind_of_setting, written
 from simulator.results.rows import COLUMNS
@@ -238,18 +238,14 @@ def _columns() -> Iterator[str]:
 # -- command line ----------------------------------------------------------------------
 
 
-def _from_markup(markup: str) -> str:
-    """A help text of the command line as Markdown; what is bold there is code here, and an example stands alone."""
-    text = Text.from_markup(markup)
-    code = [text.plain[span.start : span.end] for span in text.spans if span.style == "bold"]
-    words = text.plain
-    for bold in code:
-        words = words.replace(bold, f"`{bold}`", 1)
-    paragraphs = []
-    for paragraph in words.split("\n\n"):
-        example = re.fullmatch(r"Example: `(.+)`", " ".join(paragraph.split()))
-        paragraphs.append(f"```console\n$ {example[1]}\n```" if example else _text(" ".join(paragraph.split())))
-    return "\n\n".join(paragraphs)
+def _from_help(text: str) -> str:
+    """A help text of the command line as Markdown."""
+
+    def markdown(paragraph: str) -> str:
+        examples = [f"$ {command}{f'  # {remark}' if remark else ''}" for command, remark in examples_in(paragraph)]
+        return "\n".join(["```console", *examples, "```"]) if examples else _text(paragraph)
+
+    return "\n\n".join(map(markdown, text.split("\n\n")))
 
 
 def _commands() -> Iterator[str]:
@@ -263,13 +259,13 @@ def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
     yield f"{'##' if len(path) <= 2 else '###'} {name}\n"
     usage = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(context))
     yield f"```console\n$ {name} {usage}\n```\n"
-    yield f"{_from_markup(command.help or '')}\n"
+    yield f"{_from_help(command.help or '')}\n"
     yield f"```{{program}} {name}\n```\n"
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is not None and not parameter.hidden:
             words, facts = parameter.help or "", record[1].removeprefix(parameter.help or "")  # such as its default
-            yield _directive("option", record[0], {}, f"{_from_markup(words)}{_text(facts)}")
+            yield _directive("option", record[0], {}, f"{_from_help(words)}{_text(facts)}")
     for inner, its in getattr(command, "commands", {}).items():
         if not its.hidden:
             yield from _command(its, (*path, inner))

@@ -70,7 +70,7 @@ def new_scenario(
     Parameters
     ----------
     workload
-        What ``paceline calibrate --name NAME`` has measured, a name of ``paceline models list``, or a file; left out: your own, from
+        What was calibrated with --name NAME, a name of ``paceline models list``, or a file. Default: a model of your own, from
         ``step_time`` and ``parameters``.
     step_time
         Time of a training step on one device, such as ``"250 ms"``.
@@ -81,45 +81,45 @@ def new_scenario(
 
         ``step_time`` is the time of such a step.
     tensors
-        Trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each; left out: 160.
+        Trainable variables of the model, such as 161 of ResNet-50. Hosts of parameter servers work on each. Default: 160.
     largest
-        Share of the parameters in the largest variable, such as 0.98 where one dense kernel is nearly all; left out: as in most networks.
+        Share of the parameters in the largest variable, such as 0.98 for one large dense kernel. Default: as in most networks.
 
         One server has all of a variable that is not cut.
     optimizer
         sgd, momentum, adam, ...: parameter servers update its slots with each gradient.
     measured_with
-        What that time holds. device: computing alone; servers: one worker with the parameter servers, whose pull and push are then
-        taken out once.
+        What the step time includes. device: compute only; servers: one worker with parameter servers, whose pull and push are
+        subtracted once.
     cluster
-        A cluster of ``paceline models list``, or a file; left out: your own, from ``devices``, ``bandwidth``, ``latency`` and ``sort``.
+        A cluster of ``paceline models list``, or a file. Default: your own, from ``devices``, ``bandwidth``, ``latency`` and ``sort``.
     nodes
-        Machines that there are; what a run leaves is not paid for. Left out: 4, or as many as ``workers`` and ``servers`` need.
+        Machines that you have; those that a run does not use cost nothing. Default: 4, or as many as ``workers`` and ``servers`` need.
 
         They are the most that the scenario then takes (``cluster.available``).
     devices
-        GPUs of a machine; 1 where its CPU computes.
+        GPUs of a machine; 1 if its CPU computes.
     bandwidth
-        Of the network between machines.
+        Bandwidth of the network between machines, such as ``"25 Gbit/s"``.
     latency
-        Of the same network.
+        Latency of that network, such as ``"30 us"``.
     sort
-        What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what they get.
+        What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what transfers get.
 
         docs/numbers.md says which share.
     price
-        Of a machine for an hour, such as ``0.40/h``; of one to buy, such as ``BUY:4000USD,years:4``; left out: the cluster's own, if it
-        has one.
+        Price of a machine for an hour, such as ``0.40/h``, or to buy, such as ``BUY:4000USD,years:4``. Default: that of the cluster, if
+        it has one.
     strategy
-        How it is trained, by a short name.
+        Strategy, by its short name, such as ring or async-ps.
 
         ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or ``"ssp"``.
     workers
-        Workers; left out: as many as the machines take.
+        Workers. Default: as many as the machines take.
     servers
-        Parameter servers, each on a machine of its own.
+        Parameter servers, each on its own machine.
     epochs
-        Passes over the data set, for the time of the whole job.
+        Passes over the data set, to predict the whole job.
 
         None: steps alone are simulated.
     dataset_size
@@ -129,7 +129,7 @@ def new_scenario(
 
         None writes none.
     force
-        Replace the file if it is there already.
+        Replace the file if it exists.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def scenario_of_tf_config(
     batch
         Samples that each replica takes per step.
     cluster
-        Hardware and links of that scenario, a name from ``paceline models list`` or a file.
+        Hardware and links of that scenario: a name of ``paceline models list``, or a file.
 
         Addresses tell nothing of these.
     devices_per_worker
@@ -294,7 +294,7 @@ def schema(format: Annotated[Format, Typed(place=True, metavar="FORMAT")] | None
     Parameters
     ----------
     format
-        Whose schema; left out: all of them.
+        Format of the schema. Default: all.
 
     Returns
     -------
@@ -329,14 +329,14 @@ def serve(
     scenario
         A scenario file, or the name of an example, that the page begins with.
     settings
-        Keys of the scenario to change, such as strategy.workers=64.
+        Change a key of the scenario, such as strategy.workers=64.
     host
-        Address to serve at, such as 0.0.0.0 for all of this machine's. Everybody who has the link can then use the page: nothing is
-        encrypted, so serve in a network that you trust. Left out: this machine alone reaches it, and the link opens it once.
+        Address to serve at, such as 0.0.0.0 for all of this machine's. Everybody who has the link can then use the page. Nothing is
+        encrypted: serve in a network that you trust. Default: only this machine reaches it, and the link opens it once.
     port
-        Of that address; 0 takes a free one.
+        Port to serve at; 0: a free one.
     jobs
-        Processes that answer, at least two; 0: twice as many as there are cores, of which half only do what takes long.
+        Processes that answer, at least two; 0: two per core. Half of them only do what takes long.
     ready
         Called with the link, once the page answers.
     progress

@@ -94,15 +94,15 @@ def calibrate(
     Parameters
     ----------
     model
-        Your model: ``FUNCTION()`` returns a Keras model, or (model, loss, input_spec). input_spec is a tf.TensorSpec (or a structure of
-        them) for x, without the batch dimension; a pair (x_spec, y_spec); or a function batch -> (x, y).
+        Your model: ``FUNCTION()`` returns a Keras model, or (model, loss, input_spec). There input_spec is a tf.TensorSpec (or a
+        structure of them) for x, without the batch dimension; a pair (x_spec, y_spec); or a function batch -> (x, y).
     name
-        Name of the workload: letters, digits and ``. _ + -``; a scenario names it with ``use``.
+        Name of the workload, which scenarios use. Letters, digits and ``. _ + -``.
     step
-        Your own training step, in place of a model: ``FUNCTION(batch_size)`` returns a function without arguments that makes one
-        whole step (tf.GradientTape and optimizer) and returns its loss. Under torch it calls ``backward()``; under jax there is none.
+        Your own training step, in place of a model. ``FUNCTION(batch_size)`` returns a function without arguments that makes one whole
+        step (tf.GradientTape and optimizer) and returns its loss. Under torch it calls ``backward()``; jax is not supported.
     from_measurements
-        Do not measure; fit the measurement files of an earlier calibration again, all of them.
+        Fit all measurement files of an earlier calibration again, without measuring.
     batches
         Batch sizes to measure, in samples: at least two, better three.
     steps
@@ -110,39 +110,40 @@ def calibrate(
     runs
         Processes to measure in, one after the other. Speed differs more between processes than between steps.
     at_once
-        Also measure in this many processes at the same time, each on cores of its own. They show how much of the spread between
-        processes a machine's processes share (run_to_run_shared), and how much longer a step takes while other cores are busy
+        Also measure in this many processes at the same time, each on its own cores. This shows how much of the spread between processes
+        those of one machine share (run_to_run_shared), and how much longer a step takes while other cores are busy
         (busy_core_slowdown). CPUs only.
 
         1 measures none. Elsewhere than on CPUs it is left out, with a warning.
     launches
-        How often the processes of ``at_once`` are started; fewer than 5 starts tell little.
+        How often the processes of ``at_once`` are started. Fewer than 5 tell little.
     accept_disturbed
-        Fit measurements that other processes disturbed, or whose processes differ too much, with a warning in place of a refusal.
+        Fit measurements that other processes disturbed, or whose processes differ too much. A warning replaces the refusal.
 
         ``provenance["disturbed"]`` keeps the warning.
     python
-        A Python that has your model's packages and its backend; left out: the one that runs Paceline.
+        A Python with your model's packages and its backend. Default: the one that runs Paceline.
     device
-        Device to measure on: CPU, GPU or GPU:INDEX; left out: the first GPU, else the CPU.
+        Device: CPU, GPU or GPU:INDEX. Default: the first GPU, else the CPU.
     keras_backend
-        Backend of Keras to measure the model under: tensorflow, jax or torch; left out: what the variable KERAS_BACKEND says, else
-        tensorflow. input_spec may be a keras.InputSpec under each. Layers, jit and noise_scale go with tensorflow alone.
+        Backend of Keras to measure under. Default: the variable KERAS_BACKEND, else tensorflow. input_spec may be a keras.InputSpec
+        under each. Layers, jit and noise_scale need tensorflow.
     precision
         Numbers that a step computes with: float32, mixed_float16, mixed_bfloat16 or bfloat16.
     jit
         Compile the step with XLA.
     layers
-        Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such as
-        pipelines, need this. The model is cut at tensors through which all of its paths pass.
+        Also measure each layer, as pipelines and other strategies that cut a model need. Time, operations, outputs and memory of each.
+        The model is cut at tensors through which all of its paths pass.
     noise_scale
-        Also measure the gradient noise scale, which says how many samples a target takes with other batches (arXiv:1812.06162), while
-        digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION learns, at the smallest of ``batches``. FUNCTION()
-        returns (model, (x, y), (x, y)): a compiled Keras model, data to train on, and data to validate with.
+        Also measure the gradient noise scale of a problem: how far larger batches save steps. It says how many samples a target takes
+        with other batches (arXiv:1812.06162). PROBLEM is digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION, where
+        FUNCTION() returns (model, (x, y), (x, y)): a compiled Keras model, data to train on, and data to validate with. It learns at
+        the smallest of ``batches``.
 
         Given alone, without a model, step or measurements, it is added to the workload of this name that is there already.
     epochs
-        Passes over the training data for ``noise_scale``, whose value is that of a training as long.
+        Passes over the training data for ``noise_scale``: those of the training that its value is for.
     measurements
         Folder for raw measurements; each process adds a file.
     timeout_s
@@ -152,7 +153,7 @@ def calibrate(
 
         Such as ``models/workloads/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
     force
-        Replace the file at ``out`` whatever it is.
+        Replace the file at ``out``, whatever it is.
     command
         What made the workload, for ``provenance["command"]``; empty: this call.
     progress
@@ -251,20 +252,20 @@ def calibrate_input(
         A tf.data.Dataset in your Python file, or a function that returns one. The function may take ``num_parallel_calls``, ``batch``,
         ``prefetch`` and ``cache``, which are then varied.
     name
-        Name of the pipeline: letters, digits and ``. _ + -``.
+        Name of the pipeline. Letters, digits and ``. _ + -``.
     from_measurements
-        Do not measure; fit the measurement file of an earlier call again.
+        Fit the measurement file of an earlier call again, without measuring.
     batches
-        Batch sizes to measure, if the function takes ``batch``; left out: ``16,32,64``.
+        Batch sizes to measure, if the function takes ``batch``. Default: ``16,32,64``.
     calls
-        Numbers of parallel calls to measure, such as ``1,2,4`` or ``1..4``; numbers of threads, if there is no
-        ``num_parallel_calls``; left out: 1, 2, 4 and so on up to the cores.
+        Numbers of parallel calls to measure, such as ``1,2,4`` or ``1..4``. Numbers of threads, if there is no ``num_parallel_calls``.
+        Default: 1, 2, 4 and so on up to the cores.
     rounds
         How often all settings are measured, in turn.
     count
-        Batches of each setting in a turn; a pipeline that caches is measured in whole epochs.
+        Batches of each setting in a turn. A pipeline that caches is measured in whole epochs.
     python
-        A Python that has TensorFlow; left out: the one that runs Paceline.
+        A Python that has TensorFlow. Default: the one that runs Paceline.
     measurements
         Folder for raw measurements; each call adds a file.
     timeout_s
@@ -329,7 +330,7 @@ def read_profiles(
         Where they lie, by the samples of a step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
         ``.xplane.pb`` file, or a list of these.
     profile_run
-        Name of the profiling run to read in each log directory; left out: the newest.
+        Profiling run to read in each log directory. Default: the newest.
     python
         A Python that has TensorFlow, whose classes read the files; left out: the one that runs Paceline.
     timeout_s
@@ -391,8 +392,8 @@ def calibrate_profile(
     checkpoint
         Where to read the sizes of the variables: a checkpoint, a SavedModel or a .keras file.
     variables
-        The variables as a list, in the order in which the model creates them:
-        ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``.
+        The variables as a list, in the order in which the model creates them. Such as ``[{"name": "dense/kernel", "shape": [784, 10],
+        "dtype": "float32"}, ...]``.
     profile_run, python, timeout_s
         As for :func:`read_profiles`.
     precision
@@ -465,20 +466,20 @@ def calibrate_link(
     Parameters
     ----------
     name
-        Name of the cluster: letters, digits and ``. _ + -``.
+        Name of the cluster. Letters, digits and ``. _ + -``.
     peer
-        Measure the link to the host that serves at this address. It must be able to connect back to this host; left out: a second
+        Measure the link to the host that serves at this address. It must be able to connect back to this host. Default: a second
         process of this machine.
 
         :func:`serve_link` serves. Processes of this machine are in a network namespace that nobody else can reach; with GPUs also
         copies between host and device, and all-reduces, are measured.
     from_table
-        Fit what another tool printed, in place of measuring: nccl-tests, osu_latency, osu_bw or osu_allreduce, gloo's benchmark, iperf3
+        Fit the output of another tool, without measuring. nccl-tests, osu_latency, osu_bw, osu_allreduce, gloo's benchmark, or iperf3
         (with or without --json).
     ranks
-        Processes of the collective in that file, where it does not say how many: of osu_allreduce.
+        Processes of the collective in that file, where it does not say: of osu_allreduce.
     sizes
-        Message sizes in bytes, at least two, such as ``1024,65536,1048576``; left out: 1 KiB to 64 MiB in nine steps.
+        Message sizes in bytes, at least two, such as ``1024,65536,1048576``. Default: 1 KiB to 64 MiB in nine steps.
     rounds
         How often all of these are measured, in turn.
     logical_devices
@@ -486,8 +487,8 @@ def calibrate_link(
 
         That is the memory that replicas on one device share.
     carrier
-        What carries the bytes: grpc of TensorFlow, or gloo, on which PyTorch's DDP reduces gradients of CPUs: two processes all-reduce,
-        which counts as two messages of half the size.
+        What carries the bytes: grpc of TensorFlow, or gloo of PyTorch's DDP on CPUs. With gloo two processes all-reduce, which counts
+        as two messages of half the size.
     python, measurements, timeout_s
         As for :func:`calibrate_input`.
     out
@@ -568,17 +569,17 @@ def calibrate_server(
     Parameters
     ----------
     cluster
-        Cluster whose link and machines it has: a name of the catalogue, or a file; left out: ``models/clusters/NAME.toml``, as
+        Cluster whose link and machines it has: a name of the catalogue, or a file. Default: ``models/clusters/NAME.toml``, as
         ``paceline calibrate-link`` wrote it.
 
         What that measured holds the hosts' work on a message, which is taken out of its latency and of its time a byte.
     peer
-        Host that is the server: ``paceline calibrate-link --serve HOST:PORT`` runs there. It must be able to connect back to this
-        host; left out: a second process of this machine.
+        Host that is the server: ``paceline calibrate-link --serve HOST:PORT`` runs there. It must be able to connect back to this host.
+        Default: a second process of this machine.
     tensors
-        How many variables are moved at once, at least two numbers; left out: ``1,4,16,64``.
+        Numbers of variables that are moved at once, at least two. Default: ``1,4,16,64``.
     sizes
-        Bytes of each variable, multiples of 4, at least two; left out: ``256,16384,262144,1048576``.
+        Bytes of each variable, multiples of 4, at least two. Default: ``256,16384,262144,1048576``.
     name, rounds, python, measurements, timeout_s, out, force, command
         As for :func:`calibrate_link`.
     progress

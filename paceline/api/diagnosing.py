@@ -77,26 +77,26 @@ def why(
 
         What is told of the training: its model, cluster and strategy. How many workers it has does not matter.
     step
-        Time of a step by the number of workers, as the scenario counts them; 1: of one device alone. ``16 devices=TIME`` counts devices.
-        Without a scenario each worker has one device.
+        Time of a step on N workers, such as 8=170ms; 1 is one device. Workers are counted as in the scenario; ``16 devices=TIME``
+        counts devices. Without a scenario each worker has one device.
 
         Such as ``{1: "60 ms", 8: "170 ms"}``, or ``{"1 device": "60 ms", "16 devices": "170 ms"}``; ``"1 worker"`` has all its devices
         and servers. With a global batch one device alone takes all of it.
     throughput
-        Samples/s of all workers together by their number, in place of times.
+        Samples/s of N workers together, in place of times.
     steps_per_s
-        Steps/s by their number, in place of times.
+        Steps/s of N workers, in place of times.
     epoch
-        Time of an epoch by their number, in place of times of steps.
+        Time of an epoch on N workers, in place of times of steps.
     dataset_size
-        Samples of that epoch; left out: the scenario's, or as many as make the smallest run as fast as predicted.
+        Samples of that epoch. Default: those of the scenario, or as many as make the smallest run as fast as predicted.
     run
-        Files in which steps were recorded: of Paceline's Keras callback, CSV, TensorBoard's event files, logs, XPlane profiles; or a
-        table of whole runs, with the columns workers and throughput. The number of workers stands before a file that does not tell it.
+        File in which steps were recorded. By Paceline's Keras callback; CSV, event files of TensorBoard, logs, XPlane profiles; or a
+        table of whole runs, with the columns workers and throughput. N is the number of workers, if the file does not have it.
 
         Such as ``["one.ndjson", (8, "eight.csv")]``; several files with the same number are workers of one training.
     pattern
-        Regular expression with groups named step, time_s, time_ms or rate, by which a log tells steps.
+        Regular expression that finds steps in a log. Groups: step, time_s, time_ms or rate.
 
         None: one of those that are known.
     python
@@ -257,31 +257,31 @@ def watch(
 
         What is trained.
     sources
-        What records its steps, one file for each worker that does: of Paceline's Keras callback, a table (CSV) of steps, TensorBoard's
-        folder, a log, or profiles. Each may still grow.
+        Files in which steps are recorded, one for each worker that records. A file of Paceline's Keras callback, a table (CSV) of
+        steps, TensorBoard's folder, a log, or profiles. Each may still grow.
     once
-        Look at what is there, and end.
+        Look once at the files, and end.
     until_steps
-        End when every worker has made so many steps; left out: at the end of the training, where its file tells it.
+        End when every worker has made N steps. Default: at the end of the training, if its file shows it.
     every
-        Seconds from one look to the next.
+        Seconds between looks.
     pattern
-        Regular expression with named groups by which lines of a log tell steps: ``step``, and ``time_s``, ``time_ms``, ``rate``
-        (steps/s) or ``throughput`` (samples/s).
+        Regular expression that finds steps in lines of a log. Groups: ``step``, and ``time_s``, ``time_ms``, ``rate`` (steps/s) or
+        ``throughput`` (samples/s).
     coverage
-        Share of runs that go as predicted and are not to be called outside their interval.
+        Share of runs that go as predicted and must not be reported as outside their interval.
     journal
-        Keep what is said in this file, so that a watch that is begun again does not say it again.
+        Keep what was reported in this file, so that a second watch does not repeat it.
     out_scenario
-        Fit the scenario to the steps when the watch ends, and write it.
+        Fit the scenario to the steps when the watch ends, and write it here.
 
         As :func:`refit` does.
     python
-        A Python that has TensorFlow, for profiles; left out: the one that runs.
+        A Python that has TensorFlow, for profiles. Default: the one that runs Paceline.
     jobs
-        Processes that simulate what may be the cause; 0 takes all cores.
+        Processes that simulate possible causes; 0: one per core.
     force
-        Replace ``out_scenario`` where it is there.
+        Replace the file at ``out_scenario``.
     agree
         As for :func:`simulate`.
     command

@@ -89,47 +89,46 @@ def learn(
     Parameters
     ----------
     scenario
-        As for :func:`load`. Its workload says how long steps take; what is learned is ``problem``.
+        As for :func:`load`. Its workload gives the time of a step; ``problem`` is what is learned.
     problem
-        What is learned: digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION, which returns (model, (x, y), (x, y)):
-        a Keras model that is compiled with a loss and an optimizer, data to train on, and data to validate with.
+        What is learned: digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION. FUNCTION() returns (model, (x, y), (x,
+        y)): a compiled Keras model, data to train on, and data to validate with.
     target
-        How good is good enough: a metric of the validation data and its value, such as accuracy=0.95, loss<=0.1, recall=0.9,
-        average_precision=0.9, or any metric that your model is compiled with.
+        Metric of the validation data to reach, such as accuracy=0.95 or loss<=0.1. Also recall=0.9, average_precision=0.9, or any
+        metric that your model is compiled with.
     strategies
-        Ways of training to compare: names that a plan takes (single, ring, sync-ps, backup, async-ps, ssp, ...), or one after the
-        other with the share of the first, sync-ps/async-ps@0.25; left out: the scenario's own.
+        Strategies to compare, such as ring,sync-ps,async-ps. sync-ps/async-ps@0.25 trains the first 25% with sync-ps, the rest with
+        async-ps. Default: that of the scenario.
     over
-        Values of any key to try with each, such as strategy.workers=4,16.
+        Values of any key to try with each strategy.
     settings
-        Keys to change in all scenarios, such as strategy.servers=2.
+        Change a key in all scenarios, such as strategy.servers=2.
     prices
         As for :func:`load`.
     batch
-        Samples of each gradient in the replay; left out: the scenario's batch_per_replica. Steps take the time of batch_per_replica,
-        whatever is given here; ``settings`` changes both, with workload.batch_per_replica=8.
+        Samples of each gradient in the replay. Default: batch_per_replica of the scenario, from which the time of a step always
+        follows. To change both use ``settings`` with workload.batch_per_replica=8.
     epochs
-        Passes over the problem's training data, of all workers together.
+        Passes over the training data, of all workers together.
     seeds
-        Runs of each, with other first values, another order of the data, and another replication of the simulation.
+        Runs of each strategy, with other initial values, data order and replication.
     rates
-        What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first, and
-        up to four more are tried while that one is the smallest or the largest.
+        Factors for the optimizer's learning rate; the best of them counts. Up to four more are tried while the best is the smallest or
+        the largest.
     rate_scaling
-        What the rate grows with where several gradients are averaged, as people do with larger batches: nothing, the square root of
-        their number, or their number.
+        How the learning rate grows with the number of averaged gradients: not at all, with its square root, or with it.
     staleness_aware
         Divide the rate of each update by its staleness (Zhang et al. 2016, arXiv:1511.05950).
     recorded
-        Also replay real asynchronous runs of the testbed, as they were recorded: measurement files of ``paceline testbed run``.
+        Also replay recorded asynchronous runs: measurement files of ``paceline testbed run``.
     checkpoints
-        How often each run is validated, evenly.
+        Validations of each run, evenly spaced.
     measurements
-        Folder for what was replayed; each process adds a file. What is there already is not replayed again.
+        Folder for replays; each process adds a file. Replays that are there are not repeated.
     curves
         Also write every validation of every run into this table.
     tensorboard
-        Also write the curves of each way as runs for TensorBoard into this folder.
+        Also write the learning curves into this folder, for TensorBoard.
     out
         Also write the answer into this file, as JSON.
     force
@@ -137,9 +136,9 @@ def learn(
     python
         As for :func:`calibrate`.
     jobs
-        Processes at once; 0: one for each core, at most 8.
+        Processes at the same time; 0: one per core, at most 8.
     timeout_s
-        Seconds after which the replay is stopped; what was replayed is kept.
+        Seconds after which the replay is stopped. Finished runs are kept.
     progress
         Called with the number done, the number of all, and what is counted.
 
@@ -214,21 +213,21 @@ def plan_to_target(
     scenario
         As for :func:`load`.
     target
-        How good the model must become: a metric of its validation data and the value, such as accuracy=0.95 or loss<=0.1.
+        Metric of the validation data to reach, such as accuracy=0.95 or loss<=0.1.
     problem
-        What is learned, as for ``paceline learn``: digits-mlp, digits-cnn, linear-regression, or FILE.py:FUNCTION.
+        What is learned, as for ``paceline learn``. A name (digits-mlp, digits-cnn, linear-regression) or FILE.py:FUNCTION.
 
         See :func:`learn`.
     epochs
-        Passes over the problem's training data that are tried at most.
+        Most passes over the problem's training data.
     seeds
         As for :func:`learn`.
     rates
-        What the optimizer's learning rate is multiplied by: each configuration counts with the one that is best for it.
+        Factors for the optimizer's learning rate. Each configuration counts with its best.
     deadline
-        Most time to the target, such as ``"12h"``.
+        Longest time to the target, such as ``"12h"``.
     budget
-        Most US dollars to the target, such as ``"500 USD"``.
+        Highest cost in US dollars, such as ``"500 USD"``.
     clusters, strategies, workers, servers, batches, over, settings
         As for :func:`plan`.
     prices
@@ -236,7 +235,7 @@ def plan_to_target(
     measurements
         As for :func:`learn`.
     out
-        Save the result of every simulation here. After an interruption the same command goes on there.
+        Save the result of every simulation here. After an interruption run the same command again to resume.
     force
         Replace ``out``, whatever it is.
     python, jobs, timeout_s

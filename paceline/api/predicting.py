@@ -67,21 +67,21 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     Parameters
     ----------
     scenario
-        A scenario file, or the name of an example, such as ``"ring"``, ``"sync-ps"``, ``"async-ps"`` or ``"fsdp"``; ``paceline init``
+        A scenario file, or the name of an example, such as ``"ring"``, ``"sync-ps"``, ``"async-ps"`` or ``"fsdp"``. ``paceline init``
         writes a file of your own.
 
         Also nested tables as a file has them, or a scenario that is loaded already.
     settings
-        Keys of the scenario to change, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'.
+        Change a key of the scenario, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'.
 
         Quantities are text with a unit. None unsets a key: its default holds again. ``workload``, ``cluster`` or
         ``strategy`` as a whole may be set to a loaded or calibrated one. A new ``strategy.kind`` (or another kind, or
         mode) drops the keys that it does not have, and one of two keys that exclude each other replaces the other; a
         warning names what is dropped.
     prices
-        US dollars that a node costs for an hour, by the name of its cluster or the path of its file. For machines of your own
-        ``BUY:4000USD,years:4`` (and if you like ``power:0.5kW``, ``electricity:0.30USD/kWh``, ``use:0.6`` of all hours). A price
-        without a name is for every cluster that has none.
+        Price of a node for an hour in US dollars, such as ethernet-1g=0.40/h. NAME is a cluster or the path of its file; a price
+        without a name is for every cluster that has none. Machines that you buy: ``BUY:4000USD,years:4``, and optionally
+        ``power:0.5kW``, ``electricity:0.30USD/kWh`` and ``use:0.6`` (share of all hours in use).
 
         So is one under ``"*"``. Prices are text such as ``"0.40/h"``, numbers, or a :class:`~simulator.spec.cluster.Price`.
 
@@ -184,15 +184,15 @@ def observe(
     scenario, settings, prices, progress, agree
         As for :func:`simulate`.
     trace
-        Write a timeline of the first replication as a Chrome trace, with an arrow for each message and the critical path of a
-        step; open it at ui.perfetto.dev or chrome://tracing. A trace of Paceline that is there is replaced.
+        Write a timeline of the first replication as a Chrome trace, for ui.perfetto.dev or chrome://tracing. It has an arrow for each
+        message and the critical path of a step. An earlier trace of Paceline is replaced.
     tensorboard
-        Write the first replication for TensorBoard, step by step, into this folder; open it with ``tensorboard --logdir DIR``. A run
-        of Paceline that is there is replaced.
+        Write the first replication for TensorBoard into this folder, step by step. Open it with ``tensorboard --logdir DIR``. An
+        earlier run of Paceline is replaced.
     audit
-        Check the first replication against every law of the simulation, such as that no byte is lost.
+        Check the first replication against every invariant of the simulation, such as that no byte is lost.
     force
-        Replace what is at ``trace`` and ``tensorboard``, whatever it is.
+        Replace the files at ``trace`` and ``tensorboard``, whatever they are.
 
     Returns
     -------
@@ -406,30 +406,29 @@ def sweep(
     scenario
         As for :func:`load`.
     over
-        Values to try, by dotted key, the last of which changes fastest.
+        Values to try for a key; every combination is simulated. The last key changes fastest.
 
         Lists of values, or a range of whole numbers such as ``"1..8"``.
     settings
-        Keys to change in all scenarios, such as run.steps=50.
+        Change a key in all scenarios, such as run.steps=50.
     prices
         As for :func:`load`.
     out
-        A results file with one line of JSON per scenario, in the order of the grid.
+        Results file: one line of JSON for each scenario, in the order of the grid.
 
         Lines are written as they come: after an interruption the same call goes on where it was. None keeps results in memory only.
     force
-        Replace ``out`` and the files beside it, whatever they are; results of this very sweep are kept.
+        Replace ``out`` and the files next to it, whatever they are. Results of the same sweep are kept.
     retry_failed
         Simulate again the scenarios that failed in an earlier run.
     jobs
-        Scenarios simulated at the same time, one per process; 0: one per core (of the Dask or Ray cluster, if given). Results do
+        Scenarios simulated at the same time, one per process; 0: one per core. With Dask or Ray: per core of the cluster. Results do
         not depend on it.
     backend
-        Where to simulate: on this machine, or on a Dask or Ray cluster (which need pip install 'paceline[dask]' or
-        'paceline[ray]').
+        Where to simulate: on this machine, or on a Dask or Ray cluster. These need pip install 'paceline[dask]' or 'paceline[ray]'.
     scheduler
-        Address of that cluster. Dask: ``tcp://HOST:PORT`` of its scheduler. Ray: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``;
-        without an address Ray starts a cluster on this machine.
+        Address of the Dask or Ray cluster. Dask: ``tcp://HOST:PORT`` of its scheduler. Ray: ``HOST:PORT``, ``ray://HOST:PORT`` or
+        ``auto``; without an address Ray starts a cluster on this machine.
     progress
         Called with the number of scenarios done and of all.
     agree
@@ -517,62 +516,63 @@ def plan(
 
         A number is in samples per second.
     samples
-        Samples of the whole training, such as ``1e9``, in place of ``epochs``; needs ``deadline``, ``budget`` or both.
+        Samples of the whole training, such as ``1e9``. Replaces ``epochs``; needs ``deadline``, ``budget`` or both.
     epochs
-        How often all samples of the data set are trained on; left out: as [job] of the scenario says, else once.
+        Passes over the data set. Default: those of [job] in the scenario, else 1.
 
         Where the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost are those of the whole job.
     dataset_size
-        Samples in the data set, such as ``1.28e6``; they make one epoch.
+        Samples in the data set, such as ``1.28e6``: one epoch.
     deadline
-        Most time that the training may take, such as ``"12h"``, ``"30 min"`` or ``"2 d"``.
+        Longest training time, such as ``"12h"`` or ``"30 min"``.
 
         A number is in seconds.
     budget
-        Most US dollars that it may cost, such as ``"500 USD"``, or with a BUY: price that its machines may cost to buy; clusters
-        without a price need ``prices``.
+        Highest cost in US dollars, such as ``"500 USD"``. With a BUY: price it is the price of the machines. Clusters without a price
+        need ``prices``.
     confidence
-        How probable it must be that a real run reaches the goal. R replications can show up to R / (R + 1): 19 show 0.95.
+        Probability that a real run reaches the goal. R replications resolve at most R / (R + 1): 19 resolve 0.95.
     prefer
-        Which to choose of all that reach the goal; left out: the fastest if there is only a budget, else the cheapest.
+        Which to choose of all that reach the goal. Default: the cheapest; the fastest if there is only a budget.
     trainings_per_month
-        How often the samples are trained on, for the months after which machines that are bought, or better parts, have paid; left out:
-        as often as fills the price's share_in_use. It sets the price of an hour of bought and reserved nodes too.
+        Trainings per month, from which the hours in use of bought and reserved nodes follow. They set the price of an hour, and after
+        how many months a purchase has paid. Default: as many as fill the price's share_in_use.
     clusters
-        Clusters to choose from: names from ``paceline models list``, or files; left out: that of the scenario.
+        Clusters to choose from: names of ``paceline models list``, or files. Default: that of the scenario.
     strategies
-        Strategies to choose from: single, mirrored, ring, halving-doubling, tree, hierarchical, auto (the fastest all-reduce),
-        sync-ps, backup, async-ps, ssp. For models with layers also pipeline, tensor, zero1, zero2, fsdp and hybrid, each in all of
-        its degrees. Left out: that of the scenario, and for a model with layers all that cut it.
+        Strategies to choose from, such as ring,sync-ps,async-ps. All: single, mirrored, ring, halving-doubling, tree, hierarchical,
+        auto (the fastest all-reduce), sync-ps, backup, async-ps, ssp; for models with layers also pipeline, tensor, zero1, zero2, fsdp
+        and hybrid, each in all of its degrees. Default: that of the scenario; for a model with layers all that cut it.
 
         docs/plan.md says more of each.
     workers
-        Numbers of workers: a range such as ``1..64`` is searched, of a list such as ``1,2,4,8`` each is simulated; left out: ``1..64``.
+        Numbers of workers, such as ``1..64`` or ``1,2,4,8``. A range is searched; every value of a list is simulated. Default:
+        ``1..64``.
     servers
-        Numbers of parameter servers, such as ``1,2,4`` or ``1..4``; left out: that of the scenario.
+        Numbers of parameter servers, such as ``1,2,4`` or ``1..4``. Default: that of the scenario.
     scaling
-        What more workers do to the batch. weak: each replica keeps its own; strong: all together keep theirs; left out: as in the
+        What more workers do to the batch. weak: each replica keeps its batch; strong: the global batch is kept. Default: as in the
         scenario.
     batches
-        Batches to choose from: of a range such as ``16..512`` 16, 32, 64 and so on and its end, or a list; samples of each replica
-        with weak scaling, of all together with strong; left out: as in the scenario.
+        Batch sizes to choose from: a list, or a range such as ``16..512``, which is 16, 32, 64 and so on and its end. Per replica with
+        weak scaling, global with strong. Default: that of the scenario.
     runs_on
-        Take only what one of these runs as it comes: keras (Keras 3's fit on TensorFlow), tensorflow, horovod, pytorch, deepspeed,
-        megatron-lm, jax.
+        Only what one of these frameworks supports: keras, tensorflow, horovod, pytorch, deepspeed, megatron-lm, jax. keras is fit of
+        Keras 3 on TensorFlow.
     over
         Values of any other key to choose from.
     settings
-        Keys to change in all configurations, such as run.steps=200.
+        Change a key in all configurations, such as run.steps=200.
 
         Buckets are chosen by the plan, unless ``strategy.bucket_size`` is among these, or in ``over``.
     prices
         As for :func:`load`.
     out
-        Save every result here, and the plan beside it as ``FILE.plan.json``. After an interruption the same command goes on there.
+        Save every result here, and the plan as ``FILE.plan.json``. After an interruption run the same command again to resume.
 
         The plan takes the place of an earlier one; :func:`report` takes both files.
     force
-        Replace ``out`` and the files beside it, whatever they are; results of this plan are kept.
+        Replace ``out`` and the files next to it, whatever they are. Results of this plan are kept.
     jobs, backend, scheduler, agree
         As for :func:`sweep`.
     progress
@@ -657,25 +657,25 @@ def advise(
     scenario
         As for :func:`load`. Its strategy and its number of workers are what is varied.
     machines
-        Numbers of machines, those of parameter servers among them: of a range such as ``1..16`` 1, 2, 4 and so on and its end, of a
-        list each; left out: up to as many as the cluster has, else 8.
+        Numbers of machines, parameter servers included: a list, or a range such as ``1..16``, which is 1, 2, 4 and so on and its end.
+        Default: up to those of the cluster, else 8.
 
         Parameter servers have machines of their own among them, unless the scenario says otherwise; all devices of the others train.
     strategies
-        Strategies to compare, as for a plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, async-ps,
-        ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.
+        Strategies to compare, such as ring,sync-ps,async-ps. Default: one device, ring all-reduce, parameter servers (sync-ps, backup,
+        async-ps, ssp) and decentralised training; for a model with layers also fsdp, pipeline, tensor and hybrid.
     runs_on
         As for :func:`plan`.
     settings
-        Keys to change in all configurations, such as run.steps=200.
+        Change a key in all configurations, such as run.steps=200.
 
         Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
     prices
         As for :func:`load`.
     out
-        Save every result here. After an interruption the same command goes on there.
+        Save every result here. After an interruption run the same command again to resume.
     force
-        Replace ``out`` and the files beside it, whatever they are; results of this advice are kept.
+        Replace ``out`` and the files next to it, whatever they are. Results of this advice are kept.
     jobs, backend, scheduler, progress, agree
         As for :func:`sweep`.
 
@@ -742,36 +742,37 @@ def report(
     Parameters
     ----------
     source
-        Results file of ``paceline sweep`` or ``paceline plan``; give several to compare them.
+        Results file of ``paceline sweep`` or ``paceline plan``; several are compared.
 
         Also a result or several, a sweep, a plan, or what :func:`paceline.read_results` read.
     out
-        The page to write; left out: beside the first results file, with its name and ``.html``.
+        The page to write. Default: the name of the first results file, with ``.html``.
 
         Where there is no results file, ``report.html``. A report that is there is replaced.
     measured
-        Your own measurements, to be shown beside the predictions: a table with the columns ``workers`` and ``throughput``
-        (samples/s), and if you like ``servers``, ``staleness`` and ``batch``.
+        Table of your own measurements to show with the predictions. Columns: ``workers`` and ``throughput`` (samples/s); optional:
+        ``servers``, ``staleness`` and ``batch``.
     plan
-        Begin the page with the answer of a plan: ``paceline plan --out FILE.ndjson`` wrote it as ``FILE.plan.json``.
+        Begin the page with a plan: the ``FILE.plan.json`` of ``paceline plan --out FILE.ndjson``.
 
         Also the answer itself.
     learned
-        Also show what was learned with each way of training: ``paceline learn --out FILE.json`` wrote it.
+        Also show the answer of ``paceline learn --out FILE.json``.
 
         Also the answer itself, which alone makes a report too.
     title
-        Heading of the page; left out: the name of the workload.
+        Heading of the page. Default: the name of the workload.
     figures
-        Also write each figure as an image into this folder, in place of earlier ones; needs Chromium or Chrome.
+        Also write each figure as an image into this folder. Earlier images there are replaced. Needs Chromium or
+        Chrome.
     formats
         Formats of the images; needs ``figures``.
     tables
-        Also write each table as a CSV file into this folder, in place of tables of the same name and heading.
+        Also write each table as a CSV file into this folder. Tables of the same name and heading are replaced.
     card
-        Also write the answer as one picture (SVG) for a message or a wiki: throughput, interval, where to stop, cost, one caveat.
+        Also write the answer as one picture (SVG) for a message or a wiki.
     what_ifs
-        Whether to simulate the answer again, which takes some seconds, for a timeline and for what changes would bring.
+        Whether to simulate the answer again for a timeline and for what changes would bring. It takes some seconds.
     jobs
         Processes for these simulations; 0: one per core.
     force

@@ -81,8 +81,8 @@ def validate(
 
         What was measured; workers, servers and batch come from the points.
     measured
-        Your own measurements, a table with the columns ``workers`` and ``throughput``, and where they differ ``servers``, ``batch`` and
-        ``staleness`` (mean, in updates). A line for each run; lines with the same setting are repeats, which show the noise.
+        Table of your own measurements, one line per run. Columns: ``workers`` and ``throughput``; where they differ ``servers``,
+        ``batch`` and ``staleness`` (mean, in updates). Lines with the same setting are repeats, which show the noise.
     unit
         Unit of the throughput in that table.
     thresholds
@@ -94,13 +94,13 @@ def validate(
 
         One of a validation that is there is replaced.
     markdown
-        Put a section into a Markdown file; replaces the one of before.
+        Write the result into a section of a Markdown file; replaces an earlier one.
     rows
         Write the settings that took no part in a fit as rows that a discrepancy can be estimated from.
     tables
-        Write every setting and the longer tables as CSV files into this folder; ``markdown`` then links to them in their place.
+        Write every setting and the longer tables as CSV files into this folder. ``markdown`` then links to them.
     force
-        Replace files that are there and something else than what is written.
+        Replace files, whatever they are.
     agree
         As for :func:`simulate`.
     command
@@ -243,16 +243,16 @@ def read_matrix(
     Parameters
     ----------
     matrix
-        Which settings are measured on this machine, which of them fitted and which held out. A seed draws those held out at random.
+        Settings to measure: a name, a file, or a seed that draws them. The matrix says which are fitted and which held out.
 
         A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or ``"development"``; the path of a file; or
         ``"random:SEED"``, which draws settings from the space that docs/measure.md declares.
     count
-        How many settings ``random:SEED`` draws; left out: 12.
+        Settings that ``random:SEED`` draws. Default: 12.
     out_matrix
-        Write what ``random:SEED`` has drawn.
+        Write the settings that ``random:SEED`` has drawn.
     force
-        Replace ``out_matrix`` where it is there already.
+        Replace the file at ``out_matrix``.
 
     Returns
     -------
@@ -326,13 +326,13 @@ def validate_matrix(
 
         A matrix may also be what that returned.
     measurements
-        Folder of raw measurements; what is there already is not measured again.
+        Folder for raw measurements. Settings that are there are not measured again.
     platform
-        Write what the matrix has fitted.
+        Write the fitted parameters of this machine.
 
         A JSON file, which :func:`testbed_predict` takes.
     python
-        A Python that has TensorFlow; left out: the one that runs Paceline.
+        A Python that has TensorFlow. Default: the one that runs Paceline.
     timeout_s
         Seconds after which one run is given up.
     thresholds, out, markdown, rows, tables, force, agree, command, progress
@@ -449,23 +449,23 @@ def testbed(
     Parameters
     ----------
     setting
-        File with the keys of a setting; left out: the defaults.
+        File with the keys of a setting. Default: no file, all keys at their defaults.
 
         Or nested tables as such a file has them. The defaults are 4 asynchronous workers of ``ladder-1mb`` and a parameter server on
         links of 400 Mbit/s, with compute drawn from an exponential law of mean 100 ms.
     settings
-        Keys of the setting to change, such as workers=8 or link.bandwidth='1 Gbit/s'.
+        Change a key of the setting, such as workers=8 or link.bandwidth='1 Gbit/s'.
 
         They are those of :class:`calibrate.testbed.setting.TestbedSetting`, quantities text with a unit. ``link = "loopback"`` needs
         no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
     repeats
-        How often it is run; each repeat starts a new cluster.
+        How often it is run. Each repeat starts a new cluster.
     seed
         Seed of emulated compute and of staggered starts.
     timeout_s
         Seconds after which a repeat is given up.
     python
-        A Python that has TensorFlow; left out: the one that runs Paceline.
+        A Python that has TensorFlow. Default: the one that runs Paceline.
     measurements
         Folder for raw measurements; each run adds a file.
     progress
@@ -574,13 +574,13 @@ def testbed_fit(
     name
         Name of the machine.
     out
-        File to write the parameters to.
+        Write the parameters into this file.
 
         :func:`testbed_predict` reads it. One that is there is replaced; None writes none.
     seed
-        Seed of the draws that stand for what the fit leaves open.
+        Seed of the draws of parameters that the fit leaves open.
     force
-        Replace the file at ``out`` whatever it is.
+        Replace the file at ``out``, whatever it is.
     progress
         Called with the number of fits done and of all.
 
@@ -653,7 +653,7 @@ def testbed_predict(
     Parameters
     ----------
     platform
-        File of parameters that ``paceline testbed fit`` has written.
+        Parameters that ``paceline testbed fit`` has written.
 
         Or what :func:`testbed_fit` returned.
     setting, settings
@@ -667,7 +667,7 @@ def testbed_predict(
     seed
         Seed of the simulation.
     python
-        A Python that can build a model ``FILE.py:FUNCTION``; left out: the one that runs Paceline.
+        A Python that can build a model ``FILE.py:FUNCTION``. Default: the one that runs Paceline.
 
     Returns
     -------

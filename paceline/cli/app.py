@@ -32,6 +32,7 @@ from paceline.cli.commands.reporting import quickstart, report, serve
 from paceline.cli.commands.simulating import advise, memory, simulate, sweep
 from paceline.cli.commands.validating import validate, watch
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
+from paceline.cli.help import help_of
 from paceline.cli.options import with_options
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
@@ -57,13 +58,10 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)] = False,
 ) -> None:
-    """What happens to your TensorFlow training on 8, 64, 1,024 workers, and how sure is that?
+    """What happens to your TensorFlow training on 8, 64, 1,024 workers?
 
-    Calibrate a workload from real steps on one device, simulate it on a cluster that you
-    describe, and read throughput, staleness and bottleneck with their intervals.
-
-    Start with [bold]paceline quickstart[/bold]; with your own model and machines with [bold]paceline calibrate[/bold]
-    and [bold]paceline init[/bold].
+    Calibrate a workload from real steps on one device, simulate it on a cluster that you describe, and read throughput, staleness and
+    bottleneck with their intervals. Start with `paceline quickstart`; for your own model with `paceline calibrate` and `paceline init`.
     """
 
 
@@ -73,8 +71,12 @@ def _flowing(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-class _PlainFlags:
-    """Help in which a flag has no type beside it, which would look like a value to give."""
+class _Helping:
+    """A command or group that shows its help as :mod:`paceline.cli.help` has it, with no type next to a flag."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        formatter.write(help_of(self, ctx))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Options and arguments, ``--help`` among them."""
@@ -85,7 +87,7 @@ class _PlainFlags:
         return parameters
 
 
-class _Command(_PlainFlags, TyperCommand):
+class _Command(_Helping, TyperCommand):
     """A command that is known to messages while it runs, and whose options are read when they are asked for.
 
     A list of commands asks for none, and reading those of all commands takes longer than all else that a help does.
@@ -103,7 +105,7 @@ class _Command(_PlainFlags, TyperCommand):
 
     def __init__(self, function: Callable[..., None], panel: str | None = None) -> None:
         name = function.__name__.rstrip("_").replace("_", "-")
-        super().__init__(name, help=_flowing(function), rich_markup_mode="rich", rich_help_panel=panel)
+        super().__init__(name, help=_flowing(function), rich_help_panel=panel)
         self._function = function
         for attribute in self._READ:
             delattr(self, attribute)
@@ -113,7 +115,7 @@ class _Command(_PlainFlags, TyperCommand):
         if attribute not in self._READ:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
         info = CommandInfo(self.name, callback=with_options(self._function))
-        read = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode="rich")
+        read = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
         self.params, self.callback = read.params, read.callback
         parameters: list[Any] = read.params
         for parameter in parameters:
@@ -137,15 +139,15 @@ def _import_numpy() -> None:
     del os.environ[_THREADS]
 
 
-class _Group(_PlainFlags, TyperGroup):
+class _Group(_Helping, TyperGroup):
     """A command that has commands of its own."""
 
 
 def program(about: str, *functions: Callable[..., None], name: str | None = None, panel: str | None = None) -> Any:
     """A program that looks like this one, for :func:`main`, or a part of it: each function is a command of its name."""
     commands: dict[str, Any] = {str(command.name): command for command in map(_Command, functions)}
-    markup: dict[str, Any] = {"rich_markup_mode": "rich", "rich_help_panel": panel}
-    return _Group(name=name, help=about, commands=commands, no_args_is_help=True, context_settings=None if name else _HELP, **markup)
+    settings = None if name else _HELP
+    return _Group(name=name, help=about, commands=commands, no_args_is_help=True, context_settings=settings, rich_help_panel=panel)
 
 
 class _Commands(_Group):
@@ -170,7 +172,7 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings=_HELP,
 )
 app.callback(help=_flowing(_root))(_root)
@@ -316,7 +318,7 @@ def _explain(error: Any) -> int:
     """Tell of a command line that cannot be understood; return the exit code."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(error.format_message().strip(), end="", file=sys.stderr)  # typer has printed it to stdout
+        typer.echo(error.format_message())
     else:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         message = _with_what_was_meant(error).replace("Value error, ", "").replace("Input should", f"{_given(error)}must")

@@ -125,8 +125,8 @@ def _values(parameter: Any, of: str, begun: str) -> Iterable[Word]:
 
 
 def first_words(text: str | None) -> str:
-    """The beginning of a help, up to where it goes into details, without markup."""
-    plain = re.sub(r"\\(?=\[)|\[/?[a-z ]+\]", "", " ".join((text or "").split()))
+    """The beginning of a help, up to where it goes into details."""
+    plain = " ".join((text or "").split())
     first = re.split(r"(?<=.{20})(?:[.;:](?: |$)| \()", plain, maxsplit=1)[0].removesuffix(".")
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST].rpartition(' ')[0]}..."
 

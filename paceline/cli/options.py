@@ -21,20 +21,21 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_
 import typer
 
 from paceline.arguments import Amount, Argument, Typed, arguments_of
+from paceline.cli.help import HELP_ALL, show_all
 from paceline.ranges import numbers_in
 from simulator.base.errors import InputError, ScenarioError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
-Yes: TypeAlias = Annotated[bool, Typed(short="-y", text="Do not ask before simulating for a long time; go on.")]
+Yes: TypeAlias = Annotated[bool, Typed(short="-y", text="Skip the confirmation.")]
 """Whether to go on without a question."""
 
 Require: TypeAlias = Annotated[
     list[str] | None,
     Typed(
         metavar="'COLUMN>=VALUE'",
-        text="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. An estimate is compared by its mean; "
-        "'scaling_efficiency_low>=70%' takes the low end of its interval. Repeatable.",
+        text="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. The mean of an estimate is compared; "
+        "'scaling_efficiency_low>=70%' compares the low end of its interval. Repeatable.",
     ),
 ]
 """What a result must be."""
@@ -54,14 +55,19 @@ def _keys(
     replications
         Replications of each scenario. Short for --set run.replications=R.
     epochs
-        Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N.
+        Predict a whole job of N epochs; needs --dataset-size. Short for --set job.epochs=N.
     samples
-        Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N.
+        Predict a whole job of N samples. Replaces --epochs. Short for --set job.samples=N.
     dataset_size
-        Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N.
+        Samples in the data set, such as 1.28e6: one epoch. Short for --set job.dataset_size=N.
     """
 
 
+_HelpAll: TypeAlias = Annotated[
+    bool, typer.Option(HELP_ALL, is_eager=True, callback=show_all, help="Show every option with all that it means, and exit.")
+]
+_METAVARS = {bool: None, int: "N", float: "X", Path: "PATH"}
+"""What stands for a value of a type in the help."""
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
 _LONGEST_COUNT = 6
@@ -88,13 +94,13 @@ class Calls:
     optional
         Arguments that the library needs and the command does not, or not always.
     left_out
-        What holds without an option, in words, where the command has other defaults than the library.
-    panels
-        Headings in the help, each with the options below it.
+        Defaults, in words, where they differ from those of the library.
+    common
+        Options that ``--help`` shows, by heading; ``--help-all`` shows the others too. Empty: there are few, and it shows all.
     only
-        By functions, the option without which what only they take says nothing: ``{"refit": "With --refit"}``.
+        By functions, the option that what only they take needs: ``{"refit": "With --refit"}``.
     hints
-        What is to be said of an argument besides, by its name.
+        More on an argument, by its name.
     """
 
     functions: tuple[str, ...]
@@ -102,7 +108,7 @@ class Calls:
     without: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    common: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     only: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +136,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         given = [Given(context, arguments, typed, calls.keys)] if takes_given else []
         command(*given, **{name: typed[name] for name in own})
 
-    parameters = [_parameter(name, argument, calls) for name, argument in {**arguments, **own}.items()]
+    order = [name for names in calls.common.values() for name in names]
+    every = {**arguments, **own}
+    every = {name: every[name] for name in (*(name for name in every if name not in order), *order)}
+    parameters = [_parameter(name, argument, calls) for name, argument in every.items()]
+    if calls.common:
+        parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, annotation=_HelpAll, default=False))
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
@@ -147,7 +158,7 @@ def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
             if name in arguments or name in own or name in calls.without or argument.typed.reads == "nothing":
                 continue
             text = argument.text
-            if function in calls.only:
+            if f"--{name}" not in calls.only.get(function, f"--{name}"):
                 within = text[:1].lower() + text[1:] if re.match(r"[A-Z](?:[a-z]| )", text) else text
                 text = f"{calls.only[function]}: {within}"
             arguments[name] = replace(argument, text=text)
@@ -169,12 +180,12 @@ def _parameter(name: str, argument: Argument, calls: Calls) -> inspect.Parameter
     info = typer.Argument() if typed.place else typer.Option(typed.name or f"--{name.rstrip('_').replace('_', '-')}")
     if typed.short:
         info.param_decls = (typed.short,)
-    text = re.sub(r"\[(?=[a-z])", r"\\[", argument.text)  # which is no markup of rich
-    info.help = " ".join(filter(None, (text, reader and reader.hint, calls.hints.get(name))))
+    info.help = " ".join(filter(None, (argument.text, reader and reader.hint, calls.hints.get(name))))
     info.hidden = not info.help
     info.show_default = calls.left_out.get(name) or listed or not (default is None or default is False or default == "")
-    info.metavar = typed.metavar or (reader.metavar if reader else "") or None
-    info.rich_help_panel = next((panel for panel, names in calls.panels.items() if name in names), None)
+    usual = "|".join(get_args(kind)) if get_origin(kind) is Literal else _METAVARS.get(kind, "TEXT")
+    info.metavar = typed.metavar or (reader.metavar if reader else "") or usual
+    info.rich_help_panel = next((panel for panel, names in calls.common.items() if name in names), None)
     if kind is int:
         info.min, info.max = argument.must.least, argument.must.most
     if typed.reads == "amount":
@@ -238,7 +249,7 @@ class Given(dict[str, Any]):
         return source is not None and source.name == "COMMANDLINE"
 
     def needs(self, option: str, names: Collection[str]) -> None:
-        """Refuse options that say nothing without ``option``, which is not given.
+        """Refuse options that have no effect without ``option``, which is not given.
 
         Parameters
         ----------
@@ -256,9 +267,9 @@ class Given(dict[str, Any]):
             raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
 
     def useless(self, beside: str, names: Collection[str]) -> None:
-        """Refuse options that say nothing beside another, which is given; parameters and errors as for :meth:`needs`."""
+        """Refuse options that have no effect with another, which is given; parameters and errors as for :meth:`needs`."""
         if stray := self._first(names):
-            raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
+            raise InputError(f"{stray}: has no effect with {beside}; leave one of them out")
 
     def _first(self, names: Collection[str]) -> str | None:
         """The first of the parameters ``names`` that was typed, as it is typed."""
@@ -296,7 +307,7 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
     for name, value in more.items():
         key = f"{'run' if name == 'replications' else 'job'}.{name}"
         if key in dict(settings):
-            raise ScenarioError(f"--{name.replace('_', '-')} and --set {key}: say the same; leave one of them out")
+            raise ScenarioError(f"--{name.replace('_', '-')} and --set {key}: are the same; leave one of them out")
         settings.append((key, value))
     return settings
 
@@ -544,7 +555,7 @@ class Reader(NamedTuple):
     metavar
         What stands for the value in the help.
     hint
-        What the help says beside what the argument means.
+        What the help adds to the meaning of the argument.
     """
 
     kind: Any
@@ -554,15 +565,13 @@ class Reader(NamedTuple):
 
 
 READERS: Mapping[str, Reader] = {
-    "settings": Reader(list[str], settings_of, "KEY=VALUE", "KEY= without a value gives it its default back. Repeatable."),
-    "over": Reader(
-        list[str], over_of, "KEY=V1,V2,...", "Such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeatable."
-    ),
-    "prices": Reader(list[str], prices_of, "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
+    "settings": Reader(list[str], settings_of, "KEY=VALUE", "KEY= without a value restores its default. Repeatable."),
+    "over": Reader(list[str], over_of, "KEY=V1,V2,...", "Such as strategy.workers=1,4,16 or strategy.workers=1..8. Repeatable."),
+    "prices": Reader(list[str], prices_of, "[NAME=]PRICE", "Repeatable."),
     "by workers": Reader(list[str], by_workers_of, "N=VALUE", "Repeatable."),
     "run files": Reader(list[str], run_files_of, "[N=]FILE", "Repeatable."),
     "names": Reader(str, names_of, "A,B,..."),
-    "numbers": Reader(str, numbers_of),
+    "numbers": Reader(str, numbers_of, "N,N,..."),
     "decimals": Reader(str, decimals_of, "X,Y,..."),
     "amount": Reader(float),
     "text": Reader(str),

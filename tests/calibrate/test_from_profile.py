@@ -376,8 +376,8 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "REAL@64", "--checkpoint", "logs"], "--checkpoint logs: holds no checkpoint"),
         (["--from-profile", "REAL@64", "--checkpoint", "logs", "--variables", "x"], "--checkpoint and --variables: give one of them"),
         (["m.py:none", "--from-profile", "REAL@64"], "has no function 'none'; it has build"),
-        (["--step", "m.py:build", "--from-profile", "REAL@64"], "--step: says nothing with --from-profile"),
-        (["m.py:build", "--from-profile", "REAL@64", "--runs", "2"], "--runs: says nothing with --from-profile"),
+        (["--step", "m.py:build", "--from-profile", "REAL@64"], "--step: has no effect with --from-profile"),
+        (["m.py:build", "--from-profile", "REAL@64", "--runs", "2"], "--runs: has no effect with --from-profile"),
         (["m.py:build", "--checkpoint", "logs"], "--checkpoint: goes with --from-profile; add that"),
     ],
 )

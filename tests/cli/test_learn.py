@@ -41,7 +41,7 @@ def test_bad_input_is_refused_in_one_line(refusal, folder, options, names):
 
 def test_options_of_a_target_need_one(paceline):
     refused(paceline("plan", "ring", "--problem", "digits-mlp", "--samples", "1e6", "--deadline", "1h"), "--problem", "--target")
-    refused(paceline("plan", "ring", "--target", "accuracy=0.9", "--samples", "1e6"), "--samples", "says nothing with --target")
+    refused(paceline("plan", "ring", "--target", "accuracy=0.9", "--samples", "1e6"), "--samples", "has no effect with --target")
 
 
 @pytest.mark.slow

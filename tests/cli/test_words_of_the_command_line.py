@@ -212,5 +212,5 @@ def test_a_listed_function_is_a_sub_command(tmp_path: Path) -> None:
     assert run("things", "one") == "one\n"
     assert "Say it again." in run("say-it", "--help")
     shown = run("--help")
-    assert shown.index("│ say-it") < shown.index("│ quickstart")
+    assert shown.index("  say-it") < shown.index("  quickstart")
     assert shown.index("schema") < shown.index("things")

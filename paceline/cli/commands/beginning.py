@@ -61,25 +61,26 @@ _SHOWN = {
     "new_scenario",
     left_out={"out": "scenario.toml"},
     hints={
-        "strategy": "; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in COMMON.items())
+        "strategy": "Strategies: "
+        + "; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in COMMON.items())
         + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait for the "
         "slowest)."
     },
-    panels={
-        "The model": ("workload", "step_time", "parameters", "batch", "tensors", "measured_with"),
-        "The machines": ("cluster", "nodes", "devices", "bandwidth", "latency", "sort", "price"),
-        "The training": ("strategy", "workers", "servers", "epochs", "dataset_size"),
+    common={
+        "Model": ("workload", "step_time", "parameters", "batch"),
+        "Machines": ("cluster", "nodes", "devices", "bandwidth", "latency", "price"),
+        "Training": ("strategy", "workers", "servers", "epochs", "dataset_size"),
+        "Output": ("out", "force"),
     },
 )
 def init(given: Given) -> None:
-    """Write a scenario of your own, with a comment on each key.
+    """Write your own scenario, with a comment on each key.
 
-    Without options it asks a few questions. With options it asks nothing, and takes for what
-    is left out what is usual.
+    Example: `paceline init --workload mine --nodes 4 --bandwidth '25 Gbit/s'`
 
-    Example: [bold]paceline init --workload mine --nodes 4 --bandwidth '25 Gbit/s'[/bold]
+    Example: `paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml`
 
-    Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
+    Without options it asks a few questions. With options it asks nothing and uses defaults for the rest.
     """
     from paceline import api
     from simulator.base.files import EDITED, Output
@@ -132,26 +133,25 @@ def _counts(scenario: Scenario) -> list[int]:
     "new_scenario",
     optional=("scenario",),
     without=("out", "force", "epochs", "price", "workers"),
-    panels={
-        "What was seen": _SEEN,
-        "In place of a scenario": _OWN,
+    common={
+        "Measurements": ("step", "throughput", "run", "settings"),
+        "In place of a scenario": ("workload", "step_time", "parameters", "batch", "cluster", "devices", "bandwidth", "strategy"),
+        "Output": ("details", "json"),
     },
     left_out={"strategy": "ring"},
 )
 def why(given: Given, *, details: bool = False, json: bool = False) -> None:
-    """Say why a training on several workers is no faster: causes, what each costs, what would help, what to measure next.
+    """Find out why training on several workers is no faster.
 
-    Give what you have seen: the time of a step on one device and on several, or files in which
-    steps were recorded. And what was trained: a scenario, or a few options, or nothing at all,
-    and you are asked.
+    Example: `paceline why my.toml --step 1=60ms --step 8=170ms`
 
-    Example: [bold]paceline why my.toml --step 1=60ms --step 8=170ms[/bold]
+    Example: `paceline why my.toml --run 1=one.ndjson --run 8=worker0.ndjson --run 8=worker1.ndjson`
 
-    Example: [bold]paceline why my.toml --run 1=one.ndjson --run 8=worker0.ndjson --run 8=worker1.ndjson[/bold]
+    Example: `paceline why --parameters 25.6e6 --strategy mirrored --devices 8 --step 1=60ms,8=170ms`
 
-    Example: [bold]paceline why --parameters 25.6e6 --strategy mirrored --devices 8 --step 1=60ms,8=170ms[/bold]
-
-    Several causes may explain the same runs; then each has a probability.
+    Give the time of a step on one device and on several, or files in which steps were recorded; and a scenario, or options in its
+    place, or nothing: then you are asked. The answer lists causes, what each costs, what would help, and what to measure next. A cause
+    has a probability below 100% if others explain the measurements as well.
 
     Parameters
     ----------

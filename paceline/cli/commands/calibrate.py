@@ -37,10 +37,15 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
     left_out={"out": "models/workloads/NAME.toml; NAME-scenario.toml"},
     only={"calibrate_profile": "With --from-profile", "scenario_of_tf_config": "With --from-tf-config"},
     hints={
-        "model": "With --from-profile the model is not run, and only tells the sizes of its variables.",
+        "model": "With --from-profile it only gives the sizes of its variables, and is not run.",
         "batches": "With --from-profile: that of each profile. With --noise-scale alone one is enough.",
         "out": "With --from-tf-config the scenario file.",
-        "noise_scale": "Without MODEL.py:FUNCTION, --step or --from-measurements, it is added to the workload NAME that is there.",
+        "noise_scale": "Without MODEL.py:FUNCTION, --step or --from-measurements, it is added to the existing workload NAME.",
+    },
+    common={
+        "What to measure": ("name", "batches", "layers", "noise_scale", "step", "python"),
+        "In place of measuring": ("from_measurements", "profiles", "tf_config"),
+        "Output": ("out", "force", "json"),
     },
 )  # fmt: skip
 def calibrate(
@@ -50,42 +55,37 @@ def calibrate(
     tf_config: Annotated[str | None, Typed("--from-tf-config", metavar="FILE|JSON|env")] = None,
     json: bool = False,
 ) -> None:
-    """Measure your model's training step on this machine, and write a workload file.
+    """Measure your model's steps, and write a workload file.
 
-    Example: [bold]paceline calibrate my_model.py:build --name mine --batch 16,32,64[/bold],
-    then [bold]paceline simulate ring --set workload.use=mine[/bold]
+    Example: `paceline calibrate my_model.py:build --name mine --batch 16,32,64`,
+    then `paceline simulate ring --set workload.use=mine`
 
-    It runs your model in your own Python, in a process of its own. It times steps at each batch
-    size, splits them into forward pass, backward pass and update, and sees when each gradient
-    becomes ready. The batch lies on the device already, so preparing input is not measured
-    ([bold]paceline calibrate-input[/bold] does that). It also times start-up, tracing, and a few
-    checkpoints, which it writes into the folder of --measurements.
+    Example: `paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32 --checkpoint ckpt/
+    --from-tf-config env --out mine.toml`
 
-    [bold]KERAS_BACKEND=torch paceline calibrate my_model.py:build --name mine[/bold] measures the same model
-    under PyTorch, or under JAX with jax (--keras-backend says it too), if --python has that installed.
+    Your model runs in its own process, in your own Python. Steps are timed at each batch size and split into forward pass, backward
+    pass and update, and the time at which each gradient is ready is measured. The batch is on the device already:
+    `paceline calibrate-input` measures the input pipeline. Start-up, tracing and a few checkpoints are timed too; these are written
+    into the folder of --measurements.
 
-    What other processes disturb is measured again. If too little is left undisturbed, nothing is
-    fitted; the measurements are kept, and --from-measurements fits them (with --accept-disturbed).
+    Measurements that other processes disturb are repeated. If too few are undisturbed, nothing is fitted; the measurements are kept,
+    and --from-measurements fits them with --accept-disturbed.
 
-    [bold]--noise-scale[/bold] also trains a model with its data, and measures the noise of its gradients:
-    how far larger batches save steps. Without MODEL.py:FUNCTION it adds that to a workload that is there:
+    `--noise-scale` also trains a model with its data, and measures the noise of its gradients: how far larger batches save steps.
+    Without MODEL.py:FUNCTION it adds that to a workload:
 
-    Example: [bold]paceline calibrate --noise-scale my_model.py:with_data --name mine --batch 32[/bold]
+    Example: `paceline calibrate --noise-scale my_model.py:with_data --name mine --batch 32`
 
-    Without measuring, [bold]--from-profile[/bold] fits what the profiler wrote during a training of
-    yours, and [bold]--from-tf-config[/bold] writes a scenario of your cluster:
-
-    Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
-    --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]
+    `--from-profile` fits what the profiler wrote during a training of yours. `--from-tf-config` writes a scenario of your cluster.
 
     Parameters
     ----------
     profiles
-        Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback wrote. BATCH is the
-        samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.
+        Fit log directories of tf.profiler or the TensorBoard callback, without measuring. Also .xplane.pb files. BATCH is the samples of
+        a step. Give one for each batch size: from a single one, all time counts as time per sample.
     tf_config
-        Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes; env reads the variable TF_CONFIG. Its workload is
-        NAME, which the same call fits or which is there already.
+        Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes. With env it is read from the variable TF_CONFIG. The
+        workload is NAME, which the same call fits or which exists already.
     json
         Print what was fitted as JSON.
     """

@@ -19,20 +19,23 @@ _EXAMPLE = (161, 102e6)
 """Tensors and bytes of the model that the summary of a server counts with: ResNet-50."""
 
 
-@calling("calibrate_input", left_out={"out": "models/inputs/NAME.toml"})
+@calling(
+    "calibrate_input",
+    left_out={"out": "models/inputs/NAME.toml"},
+    common={"What to measure": ("name", "batches", "calls", "python"), "Output": ("measurements", "out", "force", "json")},
+)
 def calibrate_input(given: Given, *, json: bool = False) -> None:
     """Time your tf.data pipeline, and write an input file.
 
-    Example: [bold]paceline calibrate-input train.py:images --name images[/bold], then
-    [bold]paceline simulate ring --set input.use=images --set input.prefetch=4[/bold]
+    Example: `paceline calibrate-input train.py:images --name images`, then
+    `paceline simulate ring --set input.use=images --set input.prefetch=4`
 
-    Your file runs in a process of its own, which takes batches as fast as they come, with 1, 2, 4...
-    parallel calls. A function such as images(num_parallel_calls=4, batch=32) lets batch sizes and
-    calls be varied; of a finished tf.data.Dataset only the threads are. A pipeline that caches is
-    measured in whole epochs: use take(1000) of a large data set.
+    Your file runs in its own process, which takes batches as fast as they come, with 1, 2, 4... parallel calls. A function such as
+    images(num_parallel_calls=4, batch=32) lets batch sizes and calls vary; for a finished tf.data.Dataset only the threads vary. A
+    pipeline that caches is measured in whole epochs: use take(1000) of a large data set.
 
-    The input file says how the time of a batch depends on calls and batch size, in the first epoch
-    and in later ones. A scenario can then change input.parallel_calls, input.prefetch and the batch.
+    The input file has the time of a batch by calls and batch size, in the first epoch and in later ones. A scenario can then change
+    input.parallel_calls, input.prefetch and the batch.
 
     Parameters
     ----------
@@ -79,26 +82,29 @@ def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline)
         say(f"  {label:<13}reads    {format_bytes(work.read_bytes_per_sample):>10} a sample")
 
 
-@calling("calibrate_link", optional=("name",), left_out={"out": "models/clusters/NAME.toml"})
+@calling(
+    "calibrate_link",
+    optional=("name",),
+    left_out={"out": "models/clusters/NAME.toml"},
+    common={"What to measure": ("name", "peer", "address", "from_table", "carrier", "python"), "Output": ("out", "force", "json")},
+)
 def calibrate_link(
     given: Given, *, address: Annotated[str | None, Typed("--serve", metavar="HOST:PORT")] = None, json: bool = False
 ) -> None:
-    """Measure the network between two hosts with TensorFlow or PyTorch, and write a cluster file.
+    """Measure the network, and write a cluster file.
 
-    Example: [bold]paceline calibrate-link --serve 10.0.0.2:2222[/bold] on one host, then
-    [bold]paceline calibrate-link --peer 10.0.0.2:2222 --name lab[/bold] on the other, then
-    [bold]paceline simulate ring --set cluster.use=lab[/bold]
+    Example: `paceline calibrate-link --serve 10.0.0.2:2222` on one host, then
+    `paceline calibrate-link --peer 10.0.0.2:2222 --name lab` on the other, then
+    `paceline simulate ring --set cluster.use=lab`
 
-    It sends messages through TensorFlow's own gRPC transport, and fits latency and bandwidth.
-    Without --peer it measures between two processes of this machine, in a network namespace that
-    nobody else can reach; on a machine with GPUs also copies between host and device, and all-reduce.
-    With --from it reads what nccl-tests, OSU micro-benchmarks, gloo's benchmark or iperf3 printed.
-    With --carrier gloo, on both hosts, it all-reduces over PyTorch's gloo instead, as DDP on CPUs does.
+    It sends messages between two hosts through TensorFlow's gRPC, and fits latency and bandwidth. Without --peer it measures between two
+    processes of this machine, in a network namespace that nobody else can reach; with GPUs also copies between host and device, and
+    all-reduce. With --carrier gloo, on both hosts, it all-reduces over PyTorch's gloo, as DDP on CPUs does.
 
     Parameters
     ----------
     address
-        Be the other end: wait at this address of this host until Ctrl-C. TensorFlow's server listens on all interfaces, and whoever
+        Be the other end: serve at this address of this host until Ctrl-C. TensorFlow's server listens on all interfaces, and whoever
         reaches it can run code here: use it only in a network that you trust.
     json
         Print what was fitted as JSON.
@@ -146,15 +152,19 @@ def _serve(address: str, python: str | None, carrier: Carrying) -> None:
         api.serve_link(address, python=python, carrier=carrier, ready=lambda: note(f"ready: on the other host run {then}"))
 
 
-@calling("calibrate_server", left_out={"out": "models/clusters/NAME.toml"})
+@calling(
+    "calibrate_server",
+    left_out={"out": "models/clusters/NAME.toml"},
+    common={"What to measure": ("name", "cluster", "peer", "python"), "Output": ("measurements", "out", "force", "json")},
+)
 def calibrate_server(given: Given, *, json: bool = False) -> None:
-    """Measure what each tensor and byte costs a parameter server's host, and write that into a cluster file.
+    """Measure what messages cost a parameter server's host.
 
-    Example: [bold]paceline calibrate-server --name lab --cluster ethernet-10g[/bold], then
-    [bold]paceline simulate async-ps --set cluster.use=lab[/bold]
+    Example: `paceline calibrate-server --name lab --cluster ethernet-10g`, then
+    `paceline simulate async-ps --set cluster.use=lab`
 
-    A worker pulls variables from a server and pushes gradients to it, through TensorFlow's own gRPC, for some
-    half a minute. Without --peer both are processes of this machine, in a network namespace that
+    The cost of each tensor and byte is written into a cluster file. For about half a minute a worker pulls variables from a server and
+    pushes gradients to it, through TensorFlow's gRPC. Without --peer both are processes of this machine, in a network namespace that
     nobody else can reach. The link is that of --cluster, or what calibrate-link wrote under this name.
 
     Parameters

@@ -22,7 +22,7 @@ _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|
 _MOST = 12
 """Entries that such a list is shown with."""
 
-ABOUT_MODELS = "List and show what a scenario can name: workloads, clusters, input pipelines, devices, faults; list example scenarios."
+ABOUT_MODELS = "List and show what a scenario can name."
 
 
 @calling()
@@ -31,7 +31,7 @@ def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = 
 
     Your own are the files in ./models, where calibrations write them.
 
-    Example: [bold]paceline models list workloads[/bold]
+    Example: `paceline models list workloads`
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = 
 def show(*, name: Annotated[str, Typed(place=True, metavar="NAME")], json: bool = False) -> None:
     """Show one workload, cluster, device, input pipeline or file of faults: its file, or all of it as JSON.
 
-    Example: [bold]paceline models show ethernet-25g[/bold]
+    Example: `paceline models show ethernet-25g`
 
     Parameters
     ----------
@@ -158,12 +158,11 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
 
 @calling("schema", hints={"format": "scenario, workload, cluster, device, input, result or testbed-setting."})
 def schema(given: Given, *, json: bool = True) -> None:  # noqa: ARG001 - the output is JSON in any case
-    """Print the JSON Schema of scenario, workload, cluster, device, input and result.
+    """Print the JSON Schema of a file format.
 
-    A quantity may be given as text with a unit under its short name (latency = "20 us")
-    or as a number under its full name (latency_s = 2e-5).
+    Example: `paceline schema scenario > scenario.schema.json`
 
-    Example: [bold]paceline schema scenario > scenario.schema.json[/bold]
+    A quantity may be text with a unit under its short name (latency = "20 us"), or a number under its full name (latency_s = 2e-5).
     """
     from paceline import api
 

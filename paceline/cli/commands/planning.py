@@ -26,7 +26,7 @@ _OF_RATES = (
     "target_throughput", "samples", "dataset_size", "confidence", "prefer", "trainings_per_month", "scaling", "runs_on", "backend",
     "scheduler",
 )  # fmt: skip
-"""Options that say nothing with --target."""
+"""Options that have no effect with --target."""
 _COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")
 """Columns of ``learn`` that a terminal has room for; --json and --curves have all."""
 
@@ -37,17 +37,10 @@ _COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "
     optional=("target",),
     only={"plan_to_target": "With --target"},
     hints={"force": "Replaces --report too."},
-    panels={
-        "Goal: give one kind": (
-            "target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer", "trainings_per_month",
-        ),
-        "Goal: or a model that is good enough": ("target", *_OF_TARGET),
-        "What to choose from": (
-            "clusters", "strategies", "workers", "servers", "scaling", "batches", "runs_on", "over", "settings", "prices",
-        ),
-        "How to work and what to write": (
-            "replications", "out", "force", "jobs", "backend", "scheduler", "report", "details", "yes", "json",
-        ),
+    common={
+        "Goal": ("target_throughput", "samples", "deadline", "budget", "target", "problem"),
+        "Choose from": ("clusters", "strategies", "workers", "prices", "settings"),
+        "Output": ("report", "details", "yes", "json"),
     },
 )  # fmt: skip
 def plan(
@@ -58,30 +51,24 @@ def plan(
     yes: Yes = False,
     json: bool = False,
 ) -> None:
-    """Find the cluster, the strategy and the number of workers that reach a goal.
+    """Find cluster, strategy and workers that reach a goal.
 
-    The goal is a throughput, or a data set to train on within a deadline, a budget, or both.
-    The answer says how sure it is, and which configurations come next. --details adds cost against
-    time, how many parameter servers are enough, where more workers stop paying, and what would help most.
+    Example: `paceline plan ring --samples 1e9 --deadline 12h --clusters ethernet-10g,ethernet-25g --price 0.40/h`
 
-    Example: [bold]paceline plan ring --samples 1e9 --deadline 12h
-    --clusters ethernet-10g,ethernet-25g --price 0.40/h[/bold]
+    Example: `paceline plan ring --target accuracy=0.95 --problem digits-mlp --strategies ring,async-ps --workers 1..16`
 
-    Or it is a model that is good enough: the fastest and the cheapest way there, with what of the answer is simulated, measured and
-    assumed. [bold]paceline plan ring --target accuracy=0.95 --problem digits-mlp --strategies ring,async-ps --workers 1..16[/bold]
+    Example: `paceline plan ring --target-throughput '20000 samples/s' --strategies ring,sync-ps,async-ps --workers 1..64`
 
-    Example: [bold]paceline plan ring --target-throughput '20000 samples/s'
-    --strategies ring,sync-ps,async-ps --workers 1..64[/bold]
-
-    The exit code is 0 if the goal can be reached. It is 3 if it cannot; then the nearest
-    configuration is shown. docs/plan.md defines every word of the answer.
+    The goal is a throughput; or samples to train on within a deadline, a budget, or both; or, with --target, a model that is good
+    enough. The exit code is 3 if the goal cannot be reached; then the nearest configuration is shown. docs/plan.md defines the
+    words of the answer.
 
     Parameters
     ----------
     report
         Also write a report that begins with the plan.
     details
-        Also print the best on each cluster and of each way of training, cost against time, what improvements bring, and notes.
+        Also print the best on each cluster and of each strategy. And cost against time, what improvements bring, and notes.
     json
         Print the plan as JSON.
     """
@@ -144,19 +131,25 @@ def _plan_to_target(given: Given, report: Path | None, *, details: bool, json: b
         raise typer.Exit(MISSED)
 
 
-@calling("learn")
+@calling(
+    "learn",
+    common={
+        "What to compare": ("problem", "target", "strategies", "batch", "over", "settings", "prices"),
+        "Replay": ("epochs", "seeds", "rates"),
+        "Output": ("details", "curves", "out", "json"),
+    },
+)
 def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
-    """Predict how long a model learns until it is good enough, and what that costs.
+    """Predict time and cost until a model is good enough.
 
-    Asynchronous training makes more updates a second and learns less from each; this says which wins. It simulates who reads which
-    version of the model and when each gradient is applied, and replays that with real gradients, in processes with TensorFlow.
+    Example: `paceline learn async-ps --strategies sync-ps,async-ps,ssp,backup --batch 8 --target accuracy=0.95`
 
-    Example: [bold]paceline learn async-ps --strategies sync-ps,async-ps,ssp,backup --batch 8 --target accuracy=0.95[/bold]
+    Asynchronous training makes more updates per second and learns less from each. This command shows which effect wins: it simulates
+    which version of the model each gradient is computed from and when it is applied, and replays that with real gradients in
+    TensorFlow.
 
-    Your own model and data: [bold]--problem my_model.py:build[/bold], where build() returns (model, (x, y), (x, y)).
-
-    What was replayed is kept in --measurements: the same command goes on where it was stopped, and another target needs no new replay.
-    Exits with 3 where no way always reaches the target.
+    Finished replays are kept in --measurements: run the command again to resume; another target needs no new replay. The exit code is
+    3 if no strategy always reaches the target.
 
     Parameters
     ----------

@@ -26,21 +26,26 @@ _WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 _BATCHES = (16, 32, 64)
 
 
-@calling("report")
+@calling(
+    "report",
+    common={
+        "What to show": ("measured", "plan", "learned", "title"),
+        "Output": ("out", "card", "figures", "formats", "tables", "force", "open_", "json"),
+    },
+)
 def report(given: Given, *, open_: bool = False, json: bool = False) -> None:
-    """Write a scaling report: one HTML file that opens offline.
+    """Write a scaling report: one HTML file.
 
-    Give several results files to compare them, and your own measurements to see them beside
-    the predictions.
+    Example: `paceline report results.ndjson -o reports/resnet50.html --open`
 
-    Example: paceline report results.ndjson -o reports/resnet50.html --open
+    The file opens offline. Several results files are compared.
 
     Parameters
     ----------
     open_
         Open the page in your browser when it is written.
     json
-        Print as JSON which files were written.
+        Print the names of the written files as JSON.
     """
     from paceline import api
     from paceline.cli.ending import StoppedError
@@ -104,17 +109,14 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
 
 @calling("serve")
 def serve(given: Given, *, open_: bool = False) -> None:
-    """Explore live: change a scenario in the browser, and see at once what it does.
+    """Change a scenario in the browser and see the effect.
 
-    Move sliders, choose strategies and clusters, or edit the scenario in a form or as TOML. Bounds come
-    first, then a first look, then the figures and words of the report, better while you look. What you
-    find can be saved as a scenario or as a report, planned from, or copied as a link.
+    Example: `paceline serve ring --open`
 
-    Nobody but this machine reaches the page, and the link opens it once. Ctrl-C ends it.
+    Example: `paceline serve mine.toml --set strategy.workers=64 --port 8050`
 
-    Example: [bold]paceline serve ring --open[/bold]
-
-    Example: [bold]paceline serve mine.toml --set strategy.workers=64 --port 8050[/bold]
+    Move sliders, choose strategies and clusters, or edit the scenario in a form or as TOML. The answer can be saved as a scenario or a
+    report, planned from, or copied as a link. Only this machine reaches the page, and the link opens it once. Ctrl-C ends it.
 
     Parameters
     ----------
@@ -151,31 +153,29 @@ def quickstart(
     force: Force = False,
     json: bool = False,
 ) -> None:
-    """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
+    """Measure a small model here, predict it on 1 to 256 workers.
 
-    It takes about a minute, and needs TensorFlow. It times training steps of a small
-    convolutional network on this machine and fits a workload to them. Then it simulates ring
-    all-reduce and synchronous and asynchronous parameter servers on an assumed network of
-    25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
-    [bold]paceline calibrate[/bold] would refuse.
+    It takes about a minute, and needs TensorFlow. It times training steps of a small Keras model, a convolutional network, on this
+    machine and fits a workload. Then it simulates ring all-reduce and synchronous and asynchronous parameter servers on an assumed
+    network of 25 Gbit/s, prints a table and writes a report. On a busy machine it warns and goes on, where `paceline calibrate` would
+    refuse.
 
-    Beside the report it writes the workload and the results. What an earlier quickstart wrote there is
-    replaced; anything else needs --force.
+    The workload and the results are written next to the report. Files of an earlier quickstart are replaced; others need --force.
 
-    Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
+    Example: `paceline quickstart --out reports/quickstart.html`
 
     Parameters
     ----------
     out
         The report to write.
     python
-        Python that has TensorFlow; left out: the one that runs paceline.
+        A Python that has TensorFlow. Default: the one that runs Paceline.
     jobs
         Processes that simulate; 0: one per core.
     force
-        Replace the report, and what is written beside it, even if no quickstart wrote it.
+        Replace the report and the files next to it, even if no quickstart wrote them.
     json
-        Print each result as a line of JSON, in place of a table.
+        Print each result as a line of JSON, not as a table.
     """
     from paceline import api
     from paceline.cli.ending import keeping

@@ -31,7 +31,15 @@ _OF_EACH_END = 20
 _JOB_KEYS = ("epochs", "samples", "dataset_size", "replications")
 
 
-@calling("observe", keys=_JOB_KEYS, hints={"audit": "Exit 1 if it breaks one."})
+@calling(
+    "observe",
+    keys=_JOB_KEYS,
+    hints={"audit": "Exit 1 if one is broken."},
+    common={
+        "What to simulate": ("settings", "epochs", "samples", "dataset_size", "prices"),
+        "Output": ("details", "assumptions", "trace", "tensorboard", "require", "yes", "json"),
+    },
+)
 def simulate(
     given: Given,
     *,
@@ -42,24 +50,23 @@ def simulate(
     yes: Yes = False,
     json: bool = False,
 ) -> None:
-    """Predict one training: throughput with its interval, and what limits it.
+    """Predict the throughput of a training, and what limits it.
 
-    Also prints scaling efficiency, staleness of gradients, and where the time of a step goes.
-    With --epochs or --samples it predicts a whole job: time, cost, and where they go.
+    Example: `paceline simulate async-ps --set strategy.workers=64`
 
-    Example: [bold]paceline simulate async-ps --set strategy.workers=64[/bold]
+    Example: `paceline simulate ring --epochs 90 --dataset-size 1.28e6`
 
-    A whole job: [bold]paceline simulate ring --epochs 90 --dataset-size 1.28e6[/bold]
+    Each figure has its 90% interval. Also prints scaling efficiency, staleness, and the parts of a step. With --epochs or --samples it
+    predicts time and cost of a whole job.
 
     Parameters
     ----------
     program
-        Simulate nothing. Print what would be simulated: links, ranks, operations of a step, and rules; with --json all of it, one row
-        per line.
+        Print what would be simulated, without simulating it: links, ranks, operations of a step, rules. --json prints every row.
     assumptions
-        Also show every value that the scenario leaves out, what was taken in its place, and why.
+        Also show each value that the scenario leaves out, what is assumed, and why.
     details
-        Also show warnings in full, where a step's time goes, what the interval is made of, and what would narrow it.
+        Also show all warnings in full, what the interval is made of, and what narrows it. And the parts of a step.
     json
         Print the result as JSON.
     """
@@ -101,14 +108,13 @@ def simulate(
 
 @calling("memory")
 def memory(given: Given, *, json: bool = False) -> None:
-    """Does the model fit into a device? Shows what it holds while it trains, part by part.
+    """Show what a device holds, and whether the model fits.
 
-    Nothing is simulated. A pipeline has a row for each stage. The exit code is 3 if it does not
-    fit. If something is not known, such as the memory of the device, it says so.
+    Example: `paceline memory fsdp --set training.recompute=full`
 
-    Example: [bold]paceline memory fsdp --set training.recompute=full[/bold]
+    Example: `paceline memory ring --set cluster.use=p3.16xlarge`
 
-    Example: [bold]paceline memory ring --set cluster.use=p3.16xlarge[/bold]
+    Nothing is simulated. A pipeline has a row for each stage. The exit code is 3 if the model does not fit.
 
     Parameters
     ----------
@@ -128,32 +134,38 @@ def memory(given: Given, *, json: bool = False) -> None:
         raise typer.Exit(MISSED)
 
 
-@calling("sweep", keys=_JOB_KEYS, left_out={"out": "the scenario's name, ending in .ndjson"})
+@calling(
+    "sweep",
+    keys=_JOB_KEYS,
+    left_out={"out": "the scenario's name, ending in .ndjson"},
+    common={
+        "What to simulate": ("over", "settings", "epochs", "dataset_size", "replications", "prices"),
+        "How": ("jobs", "backend", "scheduler", "yes"),
+        "Output": ("out", "force", "require", "json"),
+    },
+)
 def sweep(given: Given, *, require: Require = None, yes: Yes = False, json: bool = False) -> None:
-    """Simulate every combination of some values, such as 1, 4 and 16 workers.
+    """Simulate every combination of some values.
 
-    Example: [bold]paceline sweep async-ps --over strategy.workers=1,4,16,64
-    --over strategy.mode=sync,async --out results.ndjson[/bold], then
-    [bold]paceline report results.ndjson --open[/bold]
+    Example: `paceline sweep async-ps --over strategy.workers=1,4,16,64
+    --over strategy.mode=sync,async --out results.ndjson`, then
+    `paceline report results.ndjson --open`
 
-    Each result is saved as soon as it is there. You may stop the sweep at any moment, even with
-    kill -9: the same command goes on where it was, and ends with the same file, byte for byte.
-    If the scenario has changed meanwhile, it says so.
+    Each result is saved at once. You may stop the sweep at any moment, even with kill -9: run the command again to resume. The file
+    ends up the same, byte for byte. It is refused if the scenario has changed.
 
-    If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1.
-    The same command keeps the failure; --retry-failed simulates it again.
-    With --require the exit code is 3 if any result does not meet it.
+    If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1. --retry-failed simulates it again.
+    With --require the exit code is 3 if a result does not meet the requirement.
 
-    On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
-    --scheduler auto[/bold]. Its workers need this version of Paceline, and the same versions of Python, numpy and
-    what else results depend on: one that differs is refused, since bytes could. A Dask or Ray cluster runs
-    whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own
-    network, with ports that others cannot reach.
+    On a cluster: `--backend dask --scheduler tcp://10.0.0.5:8786`, or `--backend ray --scheduler auto`. Its workers need the same
+    versions of Paceline, Python, numpy and other packages that results depend on; others are refused. A Dask or Ray cluster runs
+    whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own network, with ports that others
+    cannot reach.
 
     Parameters
     ----------
     json
-        Print the lines of the results file in place of a table.
+        Print the lines of the results file, not a table.
     """
     from paceline import api
     from paceline.cli.ending import keeping_results
@@ -199,16 +211,20 @@ def _show_sweep(swept: Sweep) -> None:
         note(f"shown are the first and the last {_OF_EACH_END} of {len(swept):,} scenarios; all are in {swept.path}")
 
 
-@calling("advise")
+@calling(
+    "advise",
+    common={
+        "What to compare": ("machines", "strategies", "runs_on", "settings", "prices"),
+        "Output": ("out", "details", "yes", "json"),
+    },
+)
 def advise(given: Given, *, details: bool = False, yes: Yes = False, json: bool = False) -> None:
-    """Compare ways of training on 1 to N machines, without a goal.
+    """Compare strategies on 1 to N machines, without a goal.
 
-    One table has the throughput of each, with the size of buckets that is best for it. The advice
-    is the fastest of what beats one machine for certain, and one machine where nothing does.
+    Example: `paceline advise ring --machines 1..8`
 
-    Example: [bold]paceline advise ring --machines 1..8[/bold]
-
-    With a deadline, a budget or a throughput to reach, ask plan.
+    Each strategy has its best bucket size. The advice is the fastest that certainly beats one machine, else one machine. With a
+    deadline, a budget or a throughput to reach, use `paceline plan`.
 
     Parameters
     ----------
@@ -242,7 +258,7 @@ def _show_laws(seen: Observation) -> None:
     tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
     lines = Table.grid(padding=(0, 1, 0, 0))
     for name, says in seen.laws.items():
-        lines.add_row(f"[green]{tick}[/green]", f"[bold]{name}[/bold]\n{says}")
+        lines.add_row(f"[green]{tick}[/green]", f"`{name}`\n{says}")
     console.print(f"audit of the first replication: {', '.join(f'{count:,} {kind}' for kind, count in seen.records.items())}")
     console.print(lines)
 

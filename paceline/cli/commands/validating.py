@@ -44,6 +44,11 @@ _MOST_EVENTS = 8
     optional=("scenario", "measured"),
     only={"refit": "With --refit", "validate_matrix": "Without a scenario"},
     hints={"scenario": "Needs --measured."},
+    common={
+        "Your own runs": ("measured", "settings", "refit", "out_scenario"),
+        "New measurements on this machine": ("matrix", "count", "list_"),
+        "Output": ("out", "max_median", "min_coverage", "yes", "json"),
+    },
 )  # fmt: skip
 def validate(
     given: Given,
@@ -58,40 +63,36 @@ def validate(
     yes: Yes = False,
     json: bool = False,
 ) -> None:
-    """Compare predictions with measurements: your own, or new ones made here.
+    """Compare predictions with measurements.
 
-    [bold]Your own runs[/bold]: give a scenario and --measured. You see the signed error of each
-    prediction, and whether each run lies inside its 90% interval. [bold]--refit[/bold] fits the
-    scenario to your runs and predicts each run from the others, so that the fit cannot flatter itself.
+    Example: `paceline validate my.toml --measured points.csv --out validation.html`
 
-    [bold]New measurements[/bold]: without any of these, real TensorFlow clusters run on this machine.
-    Small ones are fitted; larger and different ones are predicted, measured and compared.
-    [bold]--matrix[/bold] names the settings: quick (some minutes); random:SEED, drawn at random as
-    docs/measure.md describes; headline, first and development, which a person chose and Paceline was
-    developed on; or a file of yours. The whole matrix is checked before anything is measured.
+    Example: `paceline validate --matrix quick --out validation.html`
 
-    Exit code 3 if any group of settings misses a threshold.
+    Your own runs: give a scenario and --measured. The answer has the signed error of each prediction, and whether each run is inside its
+    90% interval. --refit fits the scenario to your runs and predicts each run from the others. POINTS.csv has a heading such as
+    `workers,servers,throughput` and a line for each run, such as `8,2,1234.5`.
 
-    POINTS.csv looks like this: [bold]workers,servers,throughput[/bold] and below it a line
-    for each run, such as [bold]8,2,1234.5[/bold].
+    New measurements: without a scenario, real TensorFlow clusters run on this machine. Small ones are fitted; larger and different ones
+    are predicted, measured and compared. --matrix is quick (some minutes); random:SEED, drawn at random as docs/measure.md describes;
+    headline, first or development, on which Paceline was developed; or a file of yours. The whole matrix is checked before anything is
+    measured.
 
-    Example: [bold]paceline validate async-ps --measured points.csv --out validation.html[/bold]
+    Example: `paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml`
 
-    Example: [bold]paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml[/bold]
+    Example: `paceline validate --matrix random:1 --count 12 --list`
 
-    Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
-
-    Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
+    The exit code is 3 if any group of settings misses a threshold.
 
     Parameters
     ----------
     refit
-        Fit compute, link and server cost of the scenario to the points; shows what moved, from what to what, which points determine it
-        and what they leave open, and predicts each point from the others.
+        Fit compute, link and server cost of the scenario to the points, and predict each point from the others. Shows old and new
+        values, which points determine them, and what they leave open.
     list_
-        Only show the settings of the matrix, and about how long they take; nothing is measured, and no file of a model run.
+        Only list the settings of the matrix, and about how long they take. Nothing is measured, and no file of a model is run.
     max_median
-        Threshold: median size of the error of throughput, such as 2%.
+        Threshold: median absolute error of throughput, such as 2%.
     max_worst
         Threshold: largest error of throughput, such as 6%.
     max_staleness
@@ -99,9 +100,9 @@ def validate(
     max_distance
         Threshold: largest distance between distributions of staleness, 0 to 1.
     min_coverage
-        Threshold: least share of runs inside the 90% interval, such as 80%.
+        Threshold: smallest share of runs inside the 90% interval, such as 80%.
     yes
-        Do not ask before simulating or measuring for a long time; go on.
+        Skip the confirmation.
     json
         Print every setting and the scores as JSON.
     """
@@ -175,29 +176,34 @@ def _kept(measurements: Path) -> str:
     return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""
 
 
-@calling("watch", keys=("replications",))
+@calling(
+    "watch",
+    keys=("replications",),
+    common={
+        "What to watch": ("settings", "once", "until_steps", "every", "pattern"),
+        "Output": ("out_scenario", "force", "yes", "json"),
+    },
+)
 def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
-    """Follow a running training beside its prediction: since when and why it is not as predicted.
+    """Compare a running training with its prediction.
 
-    STEPS are files that record steps while it trains: a line in your script writes one,
-    [bold]model.fit(..., callbacks=[RecordSteps("run.ndjson")])[/bold] with
-    [bold]from paceline.keras_callback import RecordSteps[/bold]. TensorBoard's folder, a log with step times,
-    a table (CSV) and a profile can be watched too.
+    Example: `paceline watch mine.toml run.ndjson`
 
-    The watch ends with the training, or with Ctrl-C. It may be stopped and begun again.
+    Example: `paceline watch mine.toml run.ndjson --once --out-scenario refitted.toml`
 
-    Exit code 3 if the run left its interval, or became slower within it.
+    Example: `paceline watch mine.toml worker0.log worker1.log --pattern 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'`
 
-    Example: [bold]paceline watch mine.toml run.ndjson[/bold]
+    It reports when and why the training is not as predicted. STEPS are files that record steps while it trains. A line in your script
+    writes one: `model.fit(..., callbacks=[RecordSteps("run.ndjson")])` with `from paceline.keras_callback import RecordSteps`.
+    TensorBoard's folder, a log with step times, a table (CSV) and a profile can be watched too.
 
-    Example: [bold]paceline watch mine.toml run.ndjson --once --out-scenario refitted.toml[/bold]
-
-    Example: [bold]paceline watch mine.toml worker0.log worker1.log --pattern 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'[/bold]
+    The watch ends with the training, or with Ctrl-C. It may be stopped and started again. The exit code is 3 if the run left its
+    interval, or became slower within it.
 
     Parameters
     ----------
     json
-        Print how it stands as JSON, one line per look that has new steps.
+        Print the state as JSON, one line for each look with new steps.
     """
     from paceline import api
     from paceline.cli.ending import Interrupted, Terminated
@@ -282,54 +288,54 @@ def _screen(update: Watched, events: list[str]) -> Group:
     return Group(*lines)
 
 
-ABOUT_TESTBED = "Run a real TensorFlow cluster on this machine, measure it, and predict larger ones."
+ABOUT_TESTBED = "Run a real TensorFlow cluster on this machine."
 
 Json: TypeAlias = Annotated[bool, Typed(text="Print as JSON.")]
 """Whether the answer is printed as JSON."""
 
 
-@calling("testbed")
+@calling(
+    "testbed",
+    common={"What to run": ("settings", "repeats", "seed", "python"), "Output": ("measurements", "json")},
+)
 def run(given: Given, *, json: Json = False) -> None:
     """Run a real TensorFlow cluster on this machine and measure it.
 
-    Without options it runs 4 asynchronous workers and a parameter server on links of 400 Mbit/s, for
-    about a minute. It prints updates/s and samples/s of each repeat and the 90% interval for the next,
-    staleness, where the time of a step goes, and bytes and CPU time of each job.
+    Without options it runs 4 asynchronous workers and a parameter server on links of 400 Mbit/s, for about a minute. It prints
+    updates/s and samples/s of each repeat and the 90% interval of the next, staleness, the parts of a step, and bytes and CPU time of
+    each job. Workers and servers are processes in network namespaces that nobody else can reach; nothing is left behind.
 
-    Workers and servers are processes in network namespaces that nobody else can reach.
-    Nothing is left behind, however it ends.
+    Keys of the setting, for --set and for a file (`paceline schema testbed-setting` has all of them):
 
-    Keys of the setting, for --set and for a file ([bold]paceline schema testbed-setting[/bold] has all of them):
-
-    [bold]mode[/bold] is one of these. [bold]async[/bold]: ParameterServerStrategy with a ClusterCoordinator: one process hands out
-    steps, updates are applied as they come. [bold]between-graph[/bold]: the same without a coordinator, in sessions of
-    tf.compat.v1: every worker drives itself. [bold]sync[/bold]: SyncReplicasOptimizer: servers average the
-    gradients of all workers, or of all but backup_workers, before they update. [bold]ring[/bold]:
-    MultiWorkerMirroredStrategy: all-reduce over a ring, no servers. [bold]mirrored[/bold]: MirroredStrategy:
-    replicas on logical devices of one process, no network. [bold]apart[/bold]: processes that compute at the same time
+    `mode` is one of these. `async`: ParameterServerStrategy with a ClusterCoordinator: one process hands out
+    steps, updates are applied as they come. `between-graph`: the same without a coordinator, in sessions of
+    tf.compat.v1: every worker drives itself. `sync`: SyncReplicasOptimizer: servers average the
+    gradients of all workers, or of all but backup_workers, before they update. `ring`:
+    MultiWorkerMirroredStrategy: all-reduce over a ring, no servers. `mirrored`: MirroredStrategy:
+    replicas on logical devices of one process, no network. `apart`: processes that compute at the same time
     and exchange nothing: what busy cores cost.
 
-    [bold]workers[/bold], [bold]servers[/bold], [bold]backup_workers[/bold], [bold]threads[/bold] (of TensorFlow in each process).
+    `workers`, `servers`, `backup_workers`, `threads` (of TensorFlow in each process).
 
-    [bold]link[/bold]=loopback, which needs no root; or [bold]link.bandwidth[/bold]='1 Gbit/s' of each host, each way,
-    [bold]link.sharing[/bold]=fair (one queue per peer) or tcp (as TCP decides), [bold]link.buffer[/bold]='20 ms',
-    [bold]link.congestion[/bold]=cubic.
+    `link`=loopback, which needs no root; or `link.bandwidth`='1 Gbit/s' of each host, each way,
+    `link.sharing`=fair (one queue per peer) or tcp (as TCP decides), `link.buffer`='20 ms',
+    `link.congestion`=cubic.
 
-    [bold]model[/bold]: ladder-1mb, -4mb, -16mb or -64mb (with /16 in 16 variables), FILE.py:FUNCTION as for paceline
+    `model`: ladder-1mb, -4mb, -16mb or -64mb (with /16 in 16 variables), FILE.py:FUNCTION as for paceline
     calibrate, or a workload of paceline models list.
 
-    [bold]compute.mean[/bold]='50 ms' with [bold]compute.law.kind[/bold]=constant, exponential, gamma ([bold]compute.law.shape[/bold])
-    or lognormal ([bold]compute.law.sigma[/bold]): a sleep drawn from that law. [bold]compute.kind[/bold]=real: the model's own
-    passes. [bold]batch[/bold]: samples of a worker's step. [bold]overlap[/bold]=true: layers pull, compute and push one by one.
+    `compute.mean`='50 ms' with `compute.law.kind`=constant, exponential, gamma (`compute.law.shape`) or lognormal
+    (`compute.law.sigma`): a sleep drawn from that distribution. `compute.kind`=real: the model's own passes. `batch`: samples of a
+    worker's step. `overlap`=true: layers pull, compute and push one by one.
 
-    [bold]steps[/bold] and [bold]warm_up[/bold] of each worker; [bold]start_spread[/bold]='1 s' within which asynchronous workers start.
+    `steps` and `warm_up` of each worker; `start_spread`='1 s' within which asynchronous workers start.
 
-    [bold]checkpoint_every[/bold]=20 steps, and in a file [bold]faults[/bold]: workers or servers that are killed and come back
+    `checkpoint_every`=20 steps, and in a file `faults`: workers or servers that are killed and come back
     (docs/jobs.md).
 
-    Example: [bold]paceline testbed run --set workers=8 --set servers=2 --set model=ladder-4mb --set compute.mean='50 ms'[/bold]
+    Example: `paceline testbed run --set workers=8 --set servers=2 --set model=ladder-4mb --set compute.mean='50 ms'`
 
-    Example: [bold]paceline testbed run mine.toml --set link=loopback --repeats 5 --json[/bold]
+    Example: `paceline testbed run mine.toml --set link=loopback --repeats 5 --json`
     """
     from paceline.api import testbed
     from paceline.cli.terminal import show_json
@@ -344,11 +350,11 @@ def run(given: Given, *, json: Json = False) -> None:
 
 @calling()
 def show(*, files: Annotated[list[Path], Typed(place=True, metavar="FILE...")], json: bool = False) -> None:
-    """Show again what `paceline testbed run` has measured.
+    """Show measurements of `paceline testbed run` again.
 
-    Of a run that failed or was stopped, its whole repeats are shown.
+    Example: `paceline testbed show measurements/*-testbed-*.ndjson`
 
-    Example: [bold]paceline testbed show measurements/*-testbed-*.ndjson[/bold]
+    If a run failed or was stopped, its complete repeats are shown.
 
     Parameters
     ----------
@@ -369,15 +375,13 @@ def show(*, files: Annotated[list[Path], Typed(place=True, metavar="FILE...")], 
 
 @calling("testbed_fit", left_out={"out": "testbed.json"})
 def fit(given: Given, *, json: bool = False) -> None:
-    """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs.
+    """Fit the overheads of this machine and of TensorFlow from small runs.
 
-    Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no
-    run determines keeps a documented prior, and is marked.
+    Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no run determines keeps a documented
+    prior, and is marked. You need at least `paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb`,
+    and the same with `--set model=ladder-1mb/16`; for rings one with mode=ring and 2 workers.
 
-    You need at least [bold]paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb[/bold],
-    and the same with [bold]--set model=ladder-1mb/16[/bold]; for rings one with mode=ring and 2 workers.
-
-    Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
+    Example: `paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json`
 
     Parameters
     ----------
@@ -401,9 +405,9 @@ def fit(given: Given, *, json: bool = False) -> None:
 def predict(given: Given, *, json: Json = False) -> None:
     """Predict what `paceline testbed run` would measure in a setting, without running it.
 
-    Keys of the setting are those of [bold]paceline testbed run[/bold]; compute must be emulated.
+    Example: `paceline testbed predict machine.json --set workers=16 --set servers=2 --set compute.mean='400 ms'`
 
-    Example: [bold]paceline testbed predict machine.json --set workers=16 --set servers=2 --set compute.mean='400 ms'[/bold]
+    Keys of the setting are those of `paceline testbed run`; compute must be emulated.
     """
     from paceline.api import testbed_predict
     from paceline.cli.terminal import display, say, show_json
