@@ -118,7 +118,7 @@ STAGE_COLUMNS = (
     Column("staleness", "count", "Staleness", "updates by which its gradients are late"),
 )
 EXCHANGE_COLUMNS = (
-    Column("among", "text", "Among", "who takes part (docs/ways-of-training.md)"),
+    Column("among", "text", "Among", "who takes part (docs/strategies.md)"),
     Column("does", "text", "What", "the collective, or what stages hand on"),
     Column("devices", "count", "Devices", "that take part in one"),
     Column("links", "text", "Links", "which links it has to cross"),

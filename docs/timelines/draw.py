@@ -172,11 +172,6 @@ PICTURES: dict[str, Picture] = {
     "zero-3": Picture("Four copies that share parameters too", _hybrid(shard="parameters")),
     "input-bound": Picture("No batch is prepared ahead", _fed(prefetch=0)),
     "prefetch": Picture("Two batches ahead", _fed(prefetch=2)),
-    "pipeline": Picture("Four stages, eight micro-batches, one forward one backward", file="pipeline"),
-    "pipedream": Picture("Four stages that are never flushed", file="pipedream"),
-    "tensor-pipeline": Picture("Two stages of four devices each", file="tensor-pipeline"),
-    "fsdp": Picture("Sixteen copies that share parameters", file="fsdp"),
-    "experts": Picture("Eight experts on eight devices, twice", file="experts"),
     "neighbours": Picture("Messages of the same size take 4, 8 and 16 ms", NEIGHBOURS, connections=True),
 }
 

@@ -164,7 +164,7 @@ class _Transfers:
 
 
 class _Queues:
-    """How long messages wait behind what TCP has queued before the links of their two hosts (docs/network.md, "One queue")."""
+    """How long messages wait behind what TCP has queued before the links of their two hosts (docs/network.md)."""
 
     def __init__(self, clock: Clock, own_s: float, most_s: float, requests: int) -> None:
         self._clock, self._own_s, self._most_s, self._requests = clock, own_s, most_s, requests
