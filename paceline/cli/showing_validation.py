@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calibrate.validation.validation import Validation
-from paceline.cli.terminal import Styled, display
-from paceline.reporting.validation.content import rows_table, scores_table, summary
+from paceline.cli.terminal import Styled, display, display_answer
+from paceline.reporting.validation.content import answer_of_validation, rows_table, scores_table, summary
 from simulator.base.table import Cell, Table
 from simulator.base.text import clean, written
 
@@ -28,8 +28,19 @@ _MOST_IN_ALL, _FEW_ROWS = 120, 6
 _LONG_TABLE = 24
 
 
-def show_validation(validation: Validation) -> None:
-    """Print what a person needs at the terminal; the page and the JSON have the rest."""
+def show_validation(validation: Validation, *, details: bool = False) -> None:
+    """How good predictions are, and the settings with the largest errors; with ``details`` every score, table and note."""
+    if not details:
+        group = validation.score.group if validation.score is not None and validation.score.group in validation.groups else None
+        predicted = (row for row in validation.rows if not row.fitted and group in (None, row.group))
+        rows = sorted(predicted, key=lambda row: -abs(row.error))[:_FEW_ROWS]
+        unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
+        table = replace(rows_table(Validation("", "", tuple(rows), ())).narrow(*_NARROW), title=f"Largest errors{unit}")
+        moved = [_narrow(table) for table in validation.tables if {*_BELOW} <= {column.name for column in table.columns}]
+        display_answer(
+            answer_of_validation(validation), *moved, *([table] if rows else []), footer="Details: --details   Page: --out FILE.html"
+        )
+        return
     display(Styled(clean(validation.title), "bold"), " ".join(summary(validation)), "")
     if validation.scores:
         display(_scores(validation))

@@ -60,6 +60,7 @@ def validate(
     max_staleness: Annotated[Limit, Typed(metavar="UPDATES")] = None,
     max_distance: Limit = None,
     min_coverage: Limit = None,
+    details: bool = False,
     yes: Yes = False,
     json: bool = False,
 ) -> None:
@@ -101,6 +102,8 @@ def validate(
         Threshold: largest distance between distributions of staleness, 0 to 1.
     min_coverage
         Threshold: smallest share of runs inside the 90% interval, such as 80%.
+    details
+        Also show every score, setting, table and note.
     yes
         Skip the confirmation.
     json
@@ -147,7 +150,7 @@ def validate(
         with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
             measuring: dict[str, Any] = {**given.of(api.validate_matrix), "matrix": chosen, "count": None}
             validation = api.validate_matrix(**measuring, progress=lambda done, total, _: advance(done, total), **common)
-    show_json(as_data(validation)) if json else show_validation(validation)
+    show_json(as_data(validation)) if json else show_validation(validation, details=details)
     for name in ("out_matrix", "platform", "out_scenario", "out", "markdown", "rows", "tables"):
         if name in given:
             note(f"wrote {given[name]}" + (f"; use it with: paceline simulate {given[name]}" if name == "out_scenario" else ""))

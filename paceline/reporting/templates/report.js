@@ -24,10 +24,7 @@ document.querySelectorAll(".legend button").forEach((button) => {
   });
 });
 
-// what a link leads to, and on paper what is short, is open
-document.querySelectorAll(".contents a").forEach((link) => {
-  link.addEventListener("click", () => { document.querySelector(link.getAttribute("href")).open = true; });
-});
+// on paper what is short is open
 window.addEventListener("beforeprint", () => {
   document.querySelectorAll("details[data-paper]").forEach((part) => { part.open = true; });
 });

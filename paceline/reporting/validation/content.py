@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
+from paceline.answers import Answer, Figure
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
 from simulator.base.text import clean, digits, format_interval, format_number, format_share, written
@@ -28,6 +29,41 @@ _MOST_ACROSS = 10
 """Groups that a table of scores has side by side; more stand one below the other."""
 _BEGIN = re.compile(r"<!-- begin paceline validate: (.{1,80}?) -->")
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+
+
+def answer_of_validation(validation: Validation) -> Answer:
+    """How good predictions are, how wide their intervals, and what to do about a bias."""
+    if not validation.headlines:
+        return Answer(headline="Every setting took part in the fit: nothing here was predicted.")
+    what, score = validation.headlines[0]
+    settings = f"{score.settings:,} setting{'s' if score.settings != 1 else ''}"
+    of = f" of {what}" if what else ""
+    figures = [
+        Figure("median error", format_share(score.median_absolute_error), note=f"bias {written(score.median_error, 'error')}"),
+        Figure("worst error", written(score.worst_error, "error"), note=clean(score.worst_setting)),
+        Figure("inside", format_share(score.inside), note="of runs, in the 90% interval"),
+        Figure("width", format_share(score.median_relative_width), note="of the interval, of what was measured"),
+    ]
+    if score.noise_floor is not None:
+        figures.append(Figure("noise", format_share(score.noise_floor), note="scatter of repeats"))
+    if score.median_absolute_staleness_error is not None:
+        error = written(score.median_absolute_staleness_error, "updates")
+        figures.append(Figure("staleness", error, note="updates, median error"))
+    rules = ", ".join(f"{name} {format_share(error)}" for name, error in sorted(score.baselines.items(), key=lambda rule: rule[1])[:2])
+    biased = abs(score.median_error) > (score.noise_floor or 0.0) and score.settings > 1
+    refitted = any(column.name == "factor_without" for table in validation.tables for column in table.columns)
+    next_step = "`--refit` fits the scenario to these runs" if biased else ""
+    next_step = "`--out-scenario FILE.toml` writes the refitted scenario" if refitted else next_step
+    missed = [f"threshold missed: {line}" for line in validation.missed]
+    return Answer(
+        headline=f"{settings} predicted{of}: median error {format_share(score.median_absolute_error)}, "
+        f"{format_share(score.inside)} of runs inside the 90% interval.",
+        figures=tuple(figures),
+        confidence=f"median error of simpler rules: {rules}" if rules else "",
+        watch_out="; ".join([*missed, *(note.rstrip(".") for note in validation.notes)][:2]),
+        next=next_step,
+        met=not validation.missed if validation.wanted else None,
+    )
 
 
 def summary(validation: Validation) -> list[str]:

@@ -43,11 +43,11 @@ from paceline.reporting.axes import (
 )
 from paceline.reporting.render import environment
 from paceline.reporting.validation.content import (
+    answer_of_validation,
     brief_tables,
     check_document,
     csv_tables,
     details_file,
-    paragraphs,
     place_section,
     rows_table,
     scores_table,
@@ -87,7 +87,7 @@ def render_validation(validation: Validation) -> str:
         .get_template("validation.html")
         .render(
             validation=validation,
-            paragraphs=paragraphs(validation),
+            answer=answer_of_validation(validation),
             titles=_titles(validation, lines) if rows else {},
             tables=brief_tables(validation),
             details=[_detail(validation, table) for table in validation.details if table.rows],
