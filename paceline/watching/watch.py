@@ -17,6 +17,7 @@ from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, LEAST_CHANGE
+from paceline.answers import Answer, Figure
 from paceline.diagnosing import Seen, diagnose
 from paceline.diagnosing.seen import LEAST_ERROR, measured_in
 from paceline.sweeping import Runner, Simulations
@@ -135,6 +136,25 @@ class Watched(Short):
         who = f"{_who(worst, self.verdicts)}: " if len(worst) < len(self.verdicts) else ""
         text = f"{who}{format_seconds(_mean_s(worst))} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"
         return f"{text}; {_how(worst[0], self.predicted)}{because}"
+
+    @property
+    def answer(self) -> Answer:
+        """How the training compares with its prediction, and why."""
+        reasons = list(dict.fromkeys(reason for reasons in self.reasons.values() for reason in reasons))
+        remarks = dict.fromkeys(text for verdict in self.verdicts for text in (*verdict.run.remarks, *verdict.steadiness.remarks))
+        predicted = self.predicted
+        figures = [
+            Figure("step, predicted", format_seconds(predicted.mean_s), format_interval(predicted.low_s, predicted.high_s, "seconds"))
+        ]
+        if not math.isnan(self.mean_s):
+            figures.insert(0, Figure("step, measured", format_seconds(self.mean_s)))
+        return Answer(
+            headline=f"{self.sentence[:1].upper()}{self.sentence[1:]}.",
+            figures=tuple(figures),
+            limit="; ".join(reason.text for reason in reasons),
+            watch_out="; ".join(remarks),
+            next="; ".join(dict.fromkeys(reason.remedy for reason in reasons)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For a line of JSON."""

@@ -210,7 +210,7 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
     """
     from paceline import api
     from paceline.cli.ending import Interrupted, Terminated
-    from paceline.cli.terminal import asking, note, say
+    from paceline.cli.terminal import asking, display_answer, note
 
     def in_order(error: Any) -> bool:
         if isinstance(error, Interrupted) and not isinstance(error, Terminated):
@@ -226,7 +226,7 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
     if json:
         typer.echo(dumps({**seen.to_dict(), "final": True}, allow_nan=False))
     else:
-        say(f"{seen.sentence}.")
+        display_answer(seen.answer)
     if "out_scenario" in given:
         note(f"wrote {given['out_scenario']}; use it with: paceline simulate {given['out_scenario']}")
     if seen.left:
@@ -248,7 +248,7 @@ def _as_json() -> Callable[[Watched], None]:
 
 
 def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
-    """One screen where there is a terminal; else what is new, a line each, and the figures once at the end."""
+    """One screen where there is a terminal; else what is new, a line each."""
     from paceline.cli.terminal import note, printer
 
     console = printer(highlight=False)
@@ -264,14 +264,9 @@ def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
 
         return tell
 
-    last: list[Watched] = []
-
     def tell_lines(update: Watched) -> None:
         for event in update.events:
             note(event)
-        if not last:
-            shown.callback(lambda: console.print(_screen(last[0], [])))
-        last[:] = [update]
 
     return tell_lines
 
