@@ -7,7 +7,7 @@ Only the order of the calls is here, for ``paceline.api.calibrating`` and studie
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -16,10 +16,12 @@ from calibrate.fit.step import fit_workload
 from calibrate.learning import target_of
 from calibrate.measurements import MeasurementsError, read_measurements
 from calibrate.profiling import (
+    FEWEST_STEPS,
     Running,
     StepOptions,
     counting,
     obstacle_to_at_once,
+    plan_in,
     profile_at_once,
     profile_noise_scale,
     profile_runs,
@@ -37,6 +39,7 @@ def calibrate_step(
     at_once: int = 1,
     launches: int = 5,
     accept_disturbed: bool = False,
+    remark: Callable[[str], None] | None = None,
     **options: Unpack[StepOptions],
 ) -> Workload:
     """Time steps in separate runs, and then in several processes at once where that is asked for and possible, and fit a workload.
@@ -51,12 +54,18 @@ def calibrate_step(
         What made it, for the provenance.
     at_once, launches
         Processes at the same time, and how often they are started, as for :func:`calibrate.profiling.profile_at_once`; 1 measures none.
+        A ``budget`` is that of the runs before them.
     accept_disturbed
         As for :func:`calibrate.fit.step.fit_workload`.
+    remark
+        As for :func:`calibrate.profiling.profile_runs`.
     """
     progress = options.get("progress")
     options["progress"] = counting("steps", progress)
-    files = profile_runs(target, name, runs=runs, **options)
+    of_runs: StepOptions = {**options, "accept": accept_disturbed}
+    files = profile_runs(target, name, runs=runs, remark=remark, **of_runs)
+    if options.pop("budget", None) is not None and at_once > 1 and (plan := plan_in(files[0])) is not None:
+        options |= {"rounds": plan.rounds, "steps": max(plan.steps, FEWEST_STEPS)}
     options.pop("layers", None)  # which are those of the runs
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)

@@ -177,6 +177,18 @@ class StepTime(Record, kind="step", timed=True):
     cpu_s: NotNegative | None = None
 
 
+class Plan(Record, kind="plan"):
+    """What the budget of a calibration had time for: processes from this one on, rounds of each, steps of a batch size.
+
+    ``whole``: everything that was asked for.
+    """
+
+    processes: Several
+    rounds: Several
+    steps: Several
+    whole: bool
+
+
 class Load(Record, kind="load"):
     """What else the machine did in a stretch of time: before the first step, in a round, or in all rounds that count.
 

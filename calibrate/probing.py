@@ -28,6 +28,9 @@ from simulator.base.text import listed
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
 
+Heard: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""Called with what a probe tells while it measures: ``event``, and more."""
+
 PROBES = Path(__file__).parent / "probes"
 _PROGRESS_PREFIX = "@probe "
 _EXIT_NOT_INSTALLED = 4
@@ -42,6 +45,7 @@ def run_probe(
     python: str | None = None,
     timeout_s: float | None = None,
     progress: Progress | None = None,
+    heard: Heard | None = None,
 ) -> None:
     """Run a probe until it has written its measurements into ``out``, which must not exist yet.
 
@@ -63,7 +67,7 @@ def run_probe(
     KeyboardInterrupt
         Ctrl-C; the child is stopped first, and what was measured is in ``out``.
     """
-    run_probes(probe, [(arguments, out)], python, timeout_s, progress)
+    run_probes(probe, [(arguments, out)], python, timeout_s, progress, heard)
 
 
 def run_probes(
@@ -72,8 +76,9 @@ def run_probes(
     python: str | None = None,
     timeout_s: float | None = None,
     progress: Progress | None = None,
+    heard: Heard | None = None,
 ) -> None:
-    """Do as :func:`run_probe` for several processes at once: arguments and measurement file of each; progress is that of the first.
+    """Do as :func:`run_probe` for several processes at once: arguments and measurement file of each; the first one's progress is passed on.
 
     Where one of them fails, all are stopped.
     """
@@ -87,7 +92,7 @@ def run_probes(
                 started.enter_context(_child(probe, [*arguments, "--out", str(out)], python, environment, stderr=printed))
                 for (arguments, out), printed in zip(runs, errors, strict=True)
             ]
-            timed_out = _follow(children, timeout_s, progress)
+            timed_out = _follow(children, timeout_s, progress, heard)
             failed = [child.poll() not in (0, None) for child in children]
         if timed_out:
             raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (`timeout_s`); {kept_in(*(out for _, out in runs))}")
@@ -204,12 +209,13 @@ def _last_line(text: bytes, otherwise: str) -> str:
     return printed[-1] if printed else otherwise
 
 
-def _follow(children: Sequence[subprocess.Popen[bytes]], timeout_s: float | None, progress: Progress | None) -> bool:
-    """Pass progress of the first on until all have ended, or one has failed; True if they ran out of time."""
+def _follow(children: Sequence[subprocess.Popen[bytes]], timeout_s: float | None, progress: Progress | None, heard: Heard | None) -> bool:
+    """Pass on what the first one tells until all have ended, or one has failed; True if they ran out of time."""
     readers = []
     for number, child in enumerate(children):
         assert child.stdout is not None
-        readers.append(threading.Thread(target=_relay, args=(child.stdout, None if number else progress), daemon=True))
+        told = (None, None) if number else (progress, heard)
+        readers.append(threading.Thread(target=_relay, args=(child.stdout, *told), daemon=True))
         readers[-1].start()
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while any(child.poll() is None for child in children):
@@ -223,14 +229,17 @@ def _follow(children: Sequence[subprocess.Popen[bytes]], timeout_s: float | None
     return False
 
 
-def _relay(stream: IO[bytes], progress: Progress | None) -> None:
+def _relay(stream: IO[bytes], progress: Progress | None, heard: Heard | None) -> None:
     for raw in stream:  # read to the end even if nobody wants it: a full pipe would stop the child
         line = raw.decode("utf-8", "replace")
-        if progress is None or not line.startswith(_PROGRESS_PREFIX):
+        if not line.startswith(_PROGRESS_PREFIX):
             continue
         with contextlib.suppress(ValueError, KeyError):
-            event = json.loads(line.removeprefix(_PROGRESS_PREFIX))
-            progress(int(event["done"]), int(event["total"]), str(event["what"]))
+            told = json.loads(line.removeprefix(_PROGRESS_PREFIX))
+            if "event" not in told and progress is not None:
+                progress(int(told["done"]), int(told["total"]), str(told["what"]))
+            elif "event" in told and heard is not None:
+                heard(told)
 
 
 def stop(child: subprocess.Popen[Any]) -> None:

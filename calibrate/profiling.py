@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
 
-from calibrate.measurements import new_file
-from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
+from calibrate.measurements import Plan, new_file, read_measurements
+from calibrate.probing import Heard, Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.process import scratch
-from simulator.base.text import did_you_mean, format_bytes, no_such_file
+from simulator.base.text import counted, did_you_mean, format_bytes, format_rough_seconds, format_seconds, listed, no_such_file
 from simulator.base.validation_errors import quoted
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -28,6 +29,10 @@ DEFAULT_TENSORS = (1, 4, 16, 64)
 """How many variables are pulled and pushed at once."""
 DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
 """Bytes of each of these variables: 256 B to 1 MiB."""
+FEWEST_RUNS = 2
+"""Processes that a budget leaves, since one does not show how processes differ."""
+FEWEST_STEPS = 5
+"""Timed steps of a batch size that may be asked for."""
 MEASUREMENTS = Path("measurements")
 _MOST_BYTES = 2**30
 """Of all variables that a server holds while it is measured; the worker has as many gradients."""
@@ -48,6 +53,8 @@ class Running(TypedDict, total=False):
         The measurement file itself, which must not exist yet; None makes up a new name.
     progress
         Called while measuring.
+    heard
+        Called with what the probe tells.
     """
 
     python: str | None
@@ -55,6 +62,7 @@ class Running(TypedDict, total=False):
     folder: Path
     out: Path | None
     progress: Progress | None
+    heard: Heard | None
 
 
 class StepOptions(Running, total=False):
@@ -84,6 +92,12 @@ class StepOptions(Running, total=False):
         Compile the step with XLA.
     layers
         Measure each layer of a Keras model too; without XLA, which knows no clocks.
+    budget
+        Seconds for this process and those after it, ``runs_left`` with it; None takes as long as it takes.
+    plain
+        Measure nothing but times of steps.
+    accept
+        Do not wait for calm rounds within the budget: disturbed ones are fitted too.
     """
 
     custom: bool
@@ -96,6 +110,10 @@ class StepOptions(Running, total=False):
     precision: str
     jit: bool
     layers: bool
+    budget: float | None
+    runs_left: int
+    plain: bool
+    accept: bool
 
 
 def profile_step(target: str, name: str, **options: Unpack[StepOptions]) -> Path:
@@ -128,7 +146,7 @@ def _step_arguments(target: str, options: StepOptions) -> list[str]:
             raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
         if not _different(batches):
             raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
-    if asked.get("steps", 5) < 5:
+    if asked.get("steps", FEWEST_STEPS) < FEWEST_STEPS:
         raise InputError(f"`steps={asked['steps']}`: must be at least 5, better 50")
     if custom and asked.get("layers"):
         raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
@@ -155,21 +173,90 @@ def _different(values: Sequence[int]) -> bool:
     return len(values) > 1 and len(set(values)) == len(values)
 
 
-def profile_runs(target: str, name: str, *, runs: int = 3, **options: Unpack[StepOptions]) -> list[Path]:
+def profile_runs(
+    target: str, name: str, *, runs: int = 3, remark: Callable[[str], None] | None = None, **options: Unpack[StepOptions]
+) -> list[Path]:
     """Time steps several times, each in a process of its own; returns a file for each, of which ``out`` is the first.
 
     Two processes on the same device differ in speed by more than the rounds of one do
     (memory layout, clocks, neighbours); without repeating, the fit cannot know.
+
+    With a ``budget``, the first process plans what there is time for (``calibrate/probes/pacing.py``), which may be fewer processes;
+    the third and later ones are left out where less than half the time of the one before is left. ``remark`` is called with the plan,
+    and with what disturbs, in words.
     """
     if runs < 1:
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
-    first, progress = _first(name, options), options.get("progress")
-    paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
+    first, progress, budget_s = _first(name, options), options.get("progress"), options.get("budget")
+    heard = None if remark is None or budget_s is None else Remarks(remark, _asked_for(target, options, runs, budget_s))
+    paths, began = [first], time.monotonic()
     with keeping(first):
-        for number, path in enumerate(paths):
-            own: StepOptions = {**options, "out": path, "progress": None if progress is None else _part(progress, number, runs)}
+        while True:
+            number, started = len(paths) - 1, time.monotonic()
+            own: StepOptions = {**options, "out": paths[-1], "progress": None if progress is None else _part(progress, number, runs)}
+            if budget_s is not None:
+                left_s = max(budget_s - (started - began), 1.0)
+                own |= {"budget": left_s, "runs_left": runs - number, "heard": heard}
             profile_step(target, name, **own)
-    return paths
+            if number == 0 and (plan := plan_in(first)) is not None:
+                runs, options = plan.processes, {**options, "plain": not plan.whole}
+            now = time.monotonic()
+            over = budget_s is not None and len(paths) >= FEWEST_RUNS and budget_s - (now - began) < (now - started) / 2
+            if len(paths) >= runs or over:
+                return paths
+            paths.append(first.with_name(f"{first.stem}-run{len(paths) + 1}{first.suffix}"))
+
+
+def plan_in(path: Path) -> Plan | None:
+    """What the budget had time for, by the file of a first process; None where it had none."""
+    return next(iter(read_measurements(path, "step").of(Plan)), None)
+
+
+def _asked_for(target: str, options: StepOptions, runs: int, budget_s: float) -> str:
+    """In words, what is to be measured, before anything is known of the steps."""
+    sizes, rounds = options.get("batches", (16, 32, 64)), min(options.get("rounds", 10), options.get("steps", 50) // 2)
+    asked = f"{counted(len(sizes), 'batch size')}, {counted(runs, 'run')} of {counted(rounds, 'round')}"
+    return f"measuring {target} for up to {format_rough_seconds(budget_s)} (`budget`): {asked}"
+
+
+class Remarks:
+    """Says in words, and once, what a probe of steps tells: how long it takes and why, and that something disturbs.
+
+    Parameters
+    ----------
+    say
+        Called with each remark.
+    begun
+        The first of them, said when the model has been built.
+    """
+
+    def __init__(self, say: Callable[[str], None], begun: str = "") -> None:
+        self._say, self._begun, self._said = say, begun, set[str]()
+
+    def __call__(self, told: Mapping[str, Any]) -> None:
+        """Hear an event."""
+        event = told["event"]
+        if event not in self._said:
+            self._said.add(event)
+            self._say(self._begun if event == "begun" else self._planned(**told) if event == "plan" else self._disturbed(**told))
+
+    @staticmethod
+    def _planned(
+        *, processes: int, rounds: int, whole: bool, begun_s: float, total_s: float, everything_s: float, steps_s: Mapping[str, float],
+        fits: bool, **_: Any,
+    ) -> str:  # fmt: skip
+        seen = f"steps of batch {listed(list(steps_s))} take {listed([format_seconds(seconds, 2) for seconds in steps_s.values()])}"
+        left = f"about {format_rough_seconds(total_s - begun_s)} left"
+        if whole:
+            return f"{seen}; {left}"
+        less = f"{counted(processes, 'run')} of {counted(rounds, 'round')}"
+        if not fits:
+            return f"{seen}; even {less} take longer than the budget, {left}; smaller batch sizes take less"
+        return f"{seen}; {less} fit, {left}; `budget={format_rough_seconds(1.1 * everything_s)!r}` fits all"
+
+    @staticmethod
+    def _disturbed(*, when: str, why: str, **_: Any) -> str:
+        return f"{when} is disturbed: {why}; stop what else runs here, and rounds are repeated within the budget"
 
 
 def _first(name: str, options: StepOptions) -> Path:
@@ -361,7 +448,7 @@ def profile_noise_scale(
 def _measured(probe: str, kind: str, arguments: list[str], name: str, **running: Unpack[Running]) -> Path:
     path = _made(running.get("out") or new_file(running.get("folder", MEASUREMENTS), name, kind))
     with keeping(path):
-        run_probe(probe, arguments, path, running.get("python"), running.get("timeout_s"), running.get("progress"))
+        run_probe(probe, arguments, path, running.get("python"), running.get("timeout_s"), running.get("progress"), running.get("heard"))
     return path
 
 

@@ -240,6 +240,9 @@ Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a functi
 Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function"), NOT_TYPED]
 """Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
 
+Remarks: TypeAlias = Annotated[Callable[[str], None] | None, MustBe("a function"), NOT_TYPED]
+"""Called with each remark while measuring, such as how long it takes."""
+
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`"), NOT_TYPED]
 """Receives every record of the first replication."""
 

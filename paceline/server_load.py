@@ -97,12 +97,8 @@ class ServerLoad:
 
     @property
     def against_network(self) -> str:
-        """The host's work beside the link's, as a sentence without its full stop."""
-        return (
-            f"with parameter servers over gRPC a server's host takes {format_seconds(self.host_s)} for a step of one worker "
-            f"({self._size}), a link of {format_rate(RATE_BYTES_PER_S)} {format_seconds(self.wire_s)}: "
-            f"hosts limit first, at about {_per_second(self.updates_per_s)} a server"
-        )
+        """What limits a server first, as a part of a sentence."""
+        return f"hosts limit before a link of {format_rate(RATE_BYTES_PER_S)}, at about {_per_second(self.updates_per_s)} a server"
 
     @property
     def _size(self) -> str:

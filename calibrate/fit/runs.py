@@ -16,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from scipy import stats
 
 from calibrate.fit.estimators import Z90
 from calibrate.fit.step_times import StepTable
-from calibrate.measurements import Load, Measurements, StepTime
+from calibrate.measurements import Load, Measurements, Plan, StepTime
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_interval, format_share
 
@@ -33,7 +34,17 @@ Array = NDArray[np.float64]
 
 
 class DisturbedError(CalibrationError):
-    """Measurements are whole, but not to be trusted: no bad input, since what they were taken beside is at fault."""
+    """Measurements are whole, but not to be trusted: no bad input, since what else ran is at fault.
+
+    Attributes
+    ----------
+    files
+        The measurements, which ``accept_disturbed`` fits as they are.
+    """
+
+    def __init__(self, message: str, files: Sequence[Path] = ()) -> None:
+        super().__init__(message)
+        self.files = tuple(files)
 
 
 LEVELS_APART = 1.25
@@ -42,8 +53,6 @@ LEVELS_APART = 1.25
 _STANDARD_ERRORS = 3.0
 _FEWEST_ROUNDS, _FEWEST_STEPS = 2, 30
 _FEWEST_SHARE = 1 / 3
-
-_ACCEPT = "`accept_disturbed=True` fits them as they are, with a warning"
 
 
 def choose_rounds(runs: Sequence[Measurements], accept: bool, facts: dict[str, str]) -> frozenset[tuple[int, int]]:
@@ -69,13 +78,18 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool, facts: dict[str, s
     whole = {number for number, _ in everything}
     fault = f"{len(reasons)} of {len(everything)} rounds were disturbed ({load or next(iter(reasons.values()))})"
     steps = sum((number, record.round) in calm for number, run in enumerate(runs) for record in run.of(StepTime))
-    rounds_enough = len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and steps >= _FEWEST_STEPS
+    # rounds are repeated as long as a budget lasts, and may be many; of few that it had time for, steps are few
+    plans = [plan for run in runs for plan in run.of(Plan)]
+    rounds = math.fsum(plan.rounds for plan in plans) if len(plans) == len(runs) else len(everything)
+    sizes = len({record.batch for run in runs for record in run.of(StepTime)})
+    fewest = min([_FEWEST_STEPS, *(plan.steps * sizes for plan in plans)])
+    rounds_enough = len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * rounds) and steps >= fewest
     if rounds_enough and len({number for number, _ in calm}) >= min(len(whole), 2):
         facts["left_out"] = f"{fault} and are left out"
         return frozenset(reasons)
     if not accept:
-        raise DisturbedError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
-    facts["disturbed"] = f"{fault}; they are fitted as they are: times may be too long and too uneven"
+        raise DisturbedError(f"{fault}; stop what else runs here and measure again")
+    facts["disturbed"] = f"{fault}, and are fitted: times may be too long"
     return frozenset()
 
 
@@ -103,10 +117,8 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
         f"{'the other run' if len(means) == 2 else 'the other runs'}, which their own scatter does not explain"
     )
     if accept:
-        return f"{fault}; they are fitted together, so the level is not known better than that"
-    raise DisturbedError(
-        f"{fault}; find out what differed and measure again, fit one level alone with `from_measurements`, or take all: {_ACCEPT}"
-    )
+        return f"{fault}; they are fitted together"
+    raise DisturbedError(f"{fault}; find out what differed and measure again")
 
 
 def _apart(*levels: Array) -> bool:

@@ -34,6 +34,7 @@ from calibrate.measurements import (
     Measurements,
     MeasurementsError,
     Memory,
+    Plan,
     Ready,
     RecordT,
     Rows,
@@ -46,7 +47,7 @@ from calibrate.measurements import (
     read_measurements,
 )
 from simulator.base.errors import CalibrationError
-from simulator.base.text import digits, format_change
+from simulator.base.text import counted, digits, format_change
 from simulator.base.validation_errors import fault_of
 from simulator.job.costs import longest_wait_s
 from simulator.spec.job import Duration, IteratorEnds, Overheads
@@ -118,18 +119,18 @@ def fit_workload(
         beside = [run for run in runs if is_concurrent(run)]
         together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
+        if (plan := next(iter(alone[0].of(Plan)), None)) is not None and not plan.whole:
+            facts["budget"] = f"time for {counted(plan.processes, 'run')} of {counted(plan.rounds, 'round')}; a longer `budget` tells more"
         return _fitted(alone, table, together, name, facts)
     except ValidationError as error:
         kind = MeasurementsError if stored else CalibrationError
         raise kind(f"{measurements}: gives no valid workload ({fault_of(error)}); measure again") from None
     except CalibrationError as error:
+        if isinstance(error, DisturbedError):
+            raise DisturbedError(str(error), files) from None
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
-        kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
-        kept = ""
-        if isinstance(error, DisturbedError) and not stored:
-            again = " ".join(f"`from_measurements={str(file)!r}`" for file in files)
-            kept = f"; nothing has to be measured again for that: leave out what is measured and give {again}"
-        raise kind(f"{prefix}{error}{kept}") from None
+        kind = MeasurementsError if stored else CalibrationError
+        raise kind(f"{prefix}{error}") from None
 
 
 def _fitted(
@@ -137,7 +138,7 @@ def _fitted(
 ) -> Workload:
     measured = runs[0]
     rng = np.random.default_rng(0)
-    times = fit_steps(table, rng)
+    times = fit_steps(table, rng, few_runs=bool(measured.of(Plan)))
     assert times.draws is not None
     names, draws = list(times.parameters), times.draws
     intervals = intervals_90(names, draws)

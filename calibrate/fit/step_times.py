@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.optimize import lsq_linear
 
 from calibrate.fit.estimators import (
@@ -45,6 +46,8 @@ _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
 _INTERRUPTED = 1.5
 _DISTRIBUTIONS_DRAWN = 50
+_RUNS = 3
+"""Of a calibration whose draws are left as they are."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,24 @@ class StepTable:
         return float(np.sqrt(within + across))
 
 
+def widened(draws: Sequence[Sequence[float]], levels: Sequence[float], runs: int) -> list[list[float]]:
+    """Draws of fewer runs than three, as far apart as so few runs leave their mean open.
+
+    Two runs drawn with replacement are apart by what two happen to differ. For the mean of R normal values a 90% interval has the
+    half-width t s / sqrt(R), with Student's t of R - 1 degrees of freedom, and draws of R runs scatter by s sqrt((R - 1) / R) / sqrt(R):
+    the level of each draw, a common factor of its costs, is raised to the power t(2) sqrt(2 / 1) over t(3) sqrt(3 / 2), which is 2.5.
+    One run says nothing of others, and its draws stay.
+    """
+    if not 1 < runs < _RUNS:
+        return [list(draw) for draw in draws]
+    power = _openness(runs) / _openness(_RUNS)
+    return [[value * level ** (power - 1.0) for value in draw] for draw, level in zip(draws, levels, strict=True)]
+
+
+def _openness(runs: int) -> float:
+    return float(stats.t.ppf(0.95, runs - 1)) * math.sqrt(runs / (runs - 1))
+
+
 class StepCost(NamedTuple):
     """Forward and backward as affine functions of the batch, and apply, which does not depend on it.
 
@@ -225,6 +246,14 @@ class StepCost(NamedTuple):
     backward: Line
     apply_s: float
     relative_residual: float = 0.0
+
+    def level(self, usual: StepCost, batches: Sequence[int]) -> float:
+        """Times as long as another that steps take, mean over batch sizes."""
+        return float(np.mean([self.seconds(batch) / usual.seconds(batch) for batch in batches]))
+
+    def seconds(self, batch: int) -> float:
+        """A whole step's."""
+        return self.forward(batch) + self.backward(batch) + self.apply_s
 
 
 def step_cost(table: StepTable) -> StepCost:
@@ -291,11 +320,11 @@ class StepFit(NamedTuple):
     quality: dict[str, Any]
 
 
-def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False) -> StepFit:
+def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False, few_runs: bool = False) -> StepFit:
     """Fit the steps of one batch size or more.
 
-    With ``few_steps`` few are taken as well, as a profile has them: from fewer than 10 the distribution is constant,
-    and from one round alone nothing is drawn.
+    With ``few_runs`` draws of two runs are :func:`widened`. With ``few_steps`` few are taken as well, as a profile has them: from
+    fewer than 10 the distribution is constant, and from one round alone nothing is drawn.
 
     Raises
     ------
@@ -304,7 +333,10 @@ def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = F
     """
     cost, count = step_cost(table), len(table.batches)
     copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not few_steps else []
-    draws = [list(_parameters(step_cost(copy), count).values()) for copy in copies]
+    costs = [step_cost(copy) for copy in copies]
+    draws = [list(_parameters(drawn_cost, count).values()) for drawn_cost in costs]
+    if few_runs:
+        draws = widened(draws, [drawn_cost.level(cost, table.batches) for drawn_cost in costs], len(set(table.runs)))
     persistence = persistence_of(table.stretches())
     factors = table.factors(persistence)
     fitted = Fitted(Constant(), None) if few_steps and len(factors) < FEWEST_FACTORS else distribution_of(factors)

@@ -288,6 +288,11 @@ def taken(seen: dict[str, Any], limit: float, sigmas: float = SIGMAS) -> float |
     return lost / capacity if lost > limit * capacity + sigmas * _resolution_s(seen) else None
 
 
+def others_took(share: float) -> str:
+    """Return what others took, in words."""
+    return f"others took {share:.0%} of the processor's time"
+
+
 class Judge:
     """Tells disturbed rounds from others, by what was seen of them and of the rounds before."""
 
@@ -325,14 +330,14 @@ class Judge:
     def _why(self, seen: dict[str, Any], mean: float, clock: float | None) -> str:
         share = taken(seen, LIMIT)
         if share is not None:
-            return f"others took {share:.0%} of the processor's time"
+            return others_took(share)
         if clock is not None and clock < CLOCK * statistics.median(self._clocks):
             return f"the clock fell to {clock / 1e9:.2f} GHz"
         slow = mean / statistics.median(self._means)
         if slow > SLOW:
             share = taken(seen, NOTICED, sigmas=1.0)
             if share is not None:
-                return f"others took {share:.0%} of the processor's time, and steps took {slow:.2f} times as long as in other rounds"
+                return f"{others_took(share)}, and steps took {slow:.2f} times as long as in other rounds"
             if seen["throttled"]:
                 return f"the processor was throttled, and steps took {slow:.2f} times as long as in other rounds"
         return ""
@@ -347,5 +352,5 @@ class Judge:
         total["cores"] = self._calm[0]["cores"]
         total["clock_hz"] = statistics.median(self._clocks) if self._clocks else None
         share = taken(total, LIMIT)
-        total["why"] = "" if share is None else f"others took {share:.0%} of the processor's time in all rounds together"
+        total["why"] = "" if share is None else f"{others_took(share)} in all rounds together"
         return total

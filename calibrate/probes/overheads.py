@@ -70,6 +70,10 @@ class StartUp:
         """Until now."""
         return (self._at_first or 0.0) + time.perf_counter() - self._began - self._own_s
 
+    def elapsed_s(self) -> float:
+        """Seconds since the start of the process, with everything in it."""
+        return (self._at_first or 0.0) + time.perf_counter() - self._began
+
     @property
     def of_process(self) -> bool:
         """Tell whether the interpreter's own start is in it."""

@@ -48,8 +48,17 @@ class Recorder:
 
 def progress(done: int, total: int, what: str) -> None:
     """Tell the parent process how far the probe is."""
+    _to_parent(done=done, total=total, what=what)
+
+
+def tell(event: str, **fields: Any) -> None:
+    """Tell the parent process what happened, for the person who waits."""
+    _to_parent(event=event, **fields)
+
+
+def _to_parent(**fields: Any) -> None:
     try:
-        sys.__stdout__.write(PROGRESS_PREFIX + json.dumps({"done": done, "total": total, "what": what}) + "\n")
+        sys.__stdout__.write(PROGRESS_PREFIX + json.dumps(fields) + "\n")
         sys.__stdout__.flush()
     except (OSError, ValueError, AttributeError):  # nobody listens any more: the measurement goes on
         pass

@@ -28,16 +28,20 @@ import statistics
 import time
 from typing import Any
 
-from . import machine, overheads, recording, training
-from .recording import Recorder, UsageError, progress
+from . import machine, overheads, pacing, recording, training
+from .recording import Recorder, UsageError, progress, tell
 from .training import Step
 
-WINDOW = 5
 WARM_UP_WINDOWS = 12
 WARM_UP_AGREEMENT = 0.05
 WARM_UP_LIMIT_S = 60.0
-FIRST_PAUSE_S = 0.1
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+OTHERS_S = 10.0
+"""About what is measured besides steps, where steps are short."""
+INSTRUMENTED = 1.3
+"""About how much longer a step with clocks inside takes."""
 TOGETHER_LIMIT_S = 300.0
+SPLIT_WARM_UP = 3
 LACKING = "the cost of parameter servers, ends of tf.data iterators and counts of operations are measured under TensorFlow alone"
 
 
@@ -47,6 +51,9 @@ class Timing:
     def __init__(self, arguments: Any, recorder: Any, on: Any) -> None:
         self.arguments, self.recorder, self.on = arguments, recorder, on
         self.batches = [int(part) for part in arguments.batches.split(",")]
+        self.first_s: dict[int, float] = {}
+        self.usual_s: dict[int, float] = {}
+        self.disturbed = False
 
     def timed(self, step: Step) -> float:
         """Seconds of a step."""
@@ -58,41 +65,53 @@ class Timing:
         self.on.wait(step())
         return time.perf_counter() - start, time.process_time() - used
 
-    def warm_up(self, batch: int, step: Step) -> None:
-        """Step until the medians of two windows in a row agree; the first step traces or compiles."""
-        began = time.perf_counter()
-        previous = None
-        for window in range(WARM_UP_WINDOWS + 1):
-            times = [self.timed(step) for _ in range(1 if window == 0 else WINDOW)]
-            for seconds in times:
-                self.recorder.write("warmup", batch=batch, seconds=seconds)
-            if window == 0:
-                continue
-            median = statistics.median(times)
+    def warm_up(self, batch: int, step: Step, limit_s: float | None = None) -> None:
+        """Step until the medians of two windows in a row agree, or ``limit_s`` is over; the first step traces or compiles."""
+        self.first_s[batch] = self._warm(batch, step)
+        began, size, previous = time.perf_counter(), pacing.WINDOW, None
+        for window in range(WARM_UP_WINDOWS):
+            times = [self._warm(batch, step)]
+            if limit_s is not None and window == 0:
+                size = pacing.window_of(times[0], limit_s)
+            times += [self._warm(batch, step) for _ in range(size - 1)]
+            self.usual_s[batch] = median = statistics.median(times)
             if previous is not None and abs(median - previous) <= WARM_UP_AGREEMENT * previous:
                 return
-            if time.perf_counter() - began > WARM_UP_LIMIT_S:
+            if time.perf_counter() - began > (WARM_UP_LIMIT_S if limit_s is None else limit_s):
                 return
             previous = median
 
-    def time_plain(self, steps: dict[int, Step], total: int) -> None:
+    def _warm(self, batch: int, step: Step) -> float:
+        seconds = self.timed(step)
+        self.recorder.write("warmup", batch=batch, seconds=seconds)
+        return seconds
+
+    def time_plain(self, steps: dict[int, Step], total: int, left_s: float | None = None) -> None:
         """Rounds over all batch sizes, so that a drift of the machine touches all alike.
 
         A round that something else disturbed is measured again, later and later, since what
-        disturbs often passes; both are kept.
+        disturbs often passes; both are kept. With ``left_s`` seconds for all rounds, no round begins that would end later,
+        the first ones excepted, and disturbed rounds are measured again as long as that allows.
         """
         rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
         repeats = min(self.arguments.repeats, (rounds + 1) // 2)
-        judge = machine.Judge(self.recorder)
+        patient = left_s is not None and not self.arguments.accept
+        judge, began, longest_s = machine.Judge(self.recorder), time.perf_counter(), 0.0
         done = turn = repeated = wanted = 0
         while wanted < rounds:
+            begun = time.perf_counter()
+            if left_s is not None and turn >= pacing.FEWEST_ROUNDS and begun - began + longest_s > left_s:
+                break
             share = self.arguments.steps * (wanted + 1) // rounds - self.arguments.steps * wanted // rounds
             judge.begin()
             why = judge.end(turn, {batch: self._round_of(batch, step, turn, share) for batch, step in steps.items()})
+            longest_s = max(longest_s, time.perf_counter() - begun)
             turn += 1
-            if why and repeated < repeats:
+            if why:
+                self.say_disturbed(f"round {turn}", why)
+            if why and (patient or repeated < repeats):
                 progress(done, total, "measured again: " + why)
-                time.sleep(FIRST_PAUSE_S * 2**repeated)
+                time.sleep(min(FIRST_PAUSE_S * 2**repeated, LONGEST_PAUSE_S))
                 repeated += 1
                 continue
             wanted += 1
@@ -101,6 +120,12 @@ class Timing:
         together = judge.all_rounds()
         if together is not None:
             self.recorder.write("load", stage="rounds", **together)
+
+    def say_disturbed(self, when: str, why: str) -> None:
+        """Tell the parent at once, and once, that something else disturbs."""
+        if not self.disturbed:
+            tell("disturbed", when=when, why=why)
+        self.disturbed = True
 
     def _round_of(self, batch: int, step: Step, turn: int, count: int) -> float:
         """Time some steps of one batch size; returns their mean."""
@@ -121,7 +146,13 @@ class Probe(Timing):
         self.start_up = start_up
         self.made: Any = None
         self.split_steps = max(10, min(20, arguments.steps))
-        self.done, self.total = 0, len(self.batches) * (arguments.steps + self.split_steps * (2 if arguments.layers else 1))
+        self.split_warm_up = SPLIT_WARM_UP
+        self._count()
+
+    def _count(self) -> None:
+        """Count the steps that are timed, for the progress."""
+        kinds = 0 if self.arguments.plain else 2 if self.arguments.layers else 1
+        self.done, self.total = 0, len(self.batches) * (self.arguments.steps + self.split_steps * kinds)
 
     def plain_steps(self) -> dict[int, Step]:
         """The step as the user wrote it, for each batch size."""
@@ -142,6 +173,34 @@ class Probe(Timing):
                 layers.cut(self.made.model)  # what cannot be cut is refused before anything is measured
         return {batch: on.step_of(self.made, batch) for batch in self.batches}
 
+    def make_plan(self) -> pacing.Plan | None:
+        """Say what the budget has time for, and take it for what was asked; None without a budget."""
+        arguments, once_s, split_steps = self.arguments, sum(self.usual_s.values()), self.split_steps
+        if arguments.budget is None:
+            return None
+
+        def rest_s(steps: int) -> float:
+            kinds = 2 if arguments.layers else 1
+            return OTHERS_S + (1 + kinds) * sum(self.first_s.values()) + kinds * steps * INSTRUMENTED * once_s
+
+        costs = pacing.Costs(
+            self.start_up.elapsed_s(), once_s, rest_s(SPLIT_WARM_UP + split_steps), rest_s(pacing.SPLIT_WARM_UP + pacing.SPLIT_STEPS)
+        )
+        rounds = max(1, min(arguments.rounds, arguments.steps // 2))
+        everything = pacing.planned(costs, arguments.runs_left, rounds, arguments.steps)
+        plan = pacing.plan_of(costs, arguments.budget, arguments.runs_left, rounds, arguments.steps, plain=arguments.plain)
+        self.recorder.write("plan", processes=plan.processes, rounds=plan.rounds, steps=plan.steps, whole=plan.whole)
+        steps_s = {str(batch): seconds for batch, seconds in self.usual_s.items()}
+        tell(
+            "plan", **plan._asdict(), begun_s=costs.begun_s, steps_s=steps_s, everything_s=everything.total_s,
+            fits=plan.total_s <= arguments.budget,
+        )  # fmt: skip
+        arguments.rounds, arguments.steps = plan.rounds, plan.steps
+        if not plan.whole:
+            self.split_steps, self.split_warm_up = pacing.SPLIT_STEPS, pacing.SPLIT_WARM_UP
+        self._count()
+        return plan
+
     def run(self) -> None:
         """Everything, the most valuable first."""
         arguments, recorder = self.arguments, self.recorder
@@ -149,12 +208,19 @@ class Probe(Timing):
         steps = self.plain_steps()
         if not arguments.together:
             recorder.write("startup", seconds=self.start_up.seconds(), of_process=self.start_up.of_process)
+            tell("begun")
+        limit_s = None if arguments.budget is None else pacing.warm_up_limit_s(arguments.budget, arguments.runs_left, len(steps))
+        watch = machine.Watch()
         for batch, step in steps.items():
-            self.warm_up(batch, step)
+            self.warm_up(batch, step, limit_s)
+        if (share := machine.taken(watch.end(), machine.LIMIT)) is not None and limit_s is not None:
+            self.say_disturbed("the warm-up", machine.others_took(share))
         if arguments.together:
             wait_for_all(arguments.together)
-        self.time_plain(steps, self.total)
-        if arguments.together:
+        plan = self.make_plan()
+        self.time_plain(steps, self.total, None if plan is None else plan.until_s - self.start_up.elapsed_s())
+        if arguments.together or arguments.plain:
+            progress(self.total, self.total, "rounds")
             return
         for batch, step in steps.items():
             if (peak := self.on.peak_bytes(step)) is not None:
@@ -177,7 +243,7 @@ class Probe(Timing):
     def split(self, steps: dict[int, Step]) -> int:
         """How forward, backward and update share the time, and when gradients are ready. Returns the largest variable's bytes."""
         parts = {batch: self.on.split_of(self.made, batch, step) for batch, step in steps.items()}
-        for index in range(-3, self.split_steps):
+        for index in range(-self.split_warm_up, self.split_steps):
             for batch, part in parts.items():
                 for kind, fields in part.once():
                     if index >= 0:
@@ -201,7 +267,7 @@ class Probe(Timing):
         passes = layers.Passes(self.on.tf, self.made)
         passes.write_sizes(self.recorder, self.batches)
         timed = {batch: passes.timed(batch, self.on.place, stamps[batch]) for batch in self.batches}
-        for index in range(-3, self.split_steps):
+        for index in range(-self.split_warm_up, self.split_steps):
             for batch, step in timed.items():
                 stamps[batch].reset()
                 self.on.wait(step())
@@ -296,7 +362,11 @@ def main() -> int:
         batches="16,32,64",
         steps=50,
         rounds=10,
-        repeats=5,  # disturbed rounds that are measured again, at most
+        repeats=5,  # disturbed rounds that are measured again, at most, without a budget
+        budget=float,  # seconds for this process and those after it
+        runs_left=1,  # this one and those after it
+        plain=False,  # only time steps
+        accept=False,  # disturbed rounds are fitted too: no time is spent on waiting for calm ones
         together=None,  # FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only
         launch=int,  # number of this launch of several processes at once
         cores=None,  # numbers of the cores to run on

@@ -30,6 +30,8 @@ from paceline.arguments import (
     ProfilePlaces,
     Profiles,
     Python,
+    Quantity,
+    Remarks,
     Stages,
     Text,
     Timeout,
@@ -37,7 +39,7 @@ from paceline.arguments import (
     checked,
     path_of,
 )
-from simulator.base.errors import InputError
+from simulator.base.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
@@ -50,7 +52,7 @@ FittedT = TypeVar("FittedT", "Workload", "InputPipeline", "Cluster")
 
 _HINTS = {
     "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
-    "disturbed": "stop what else runs here, and calibrate again",
+    "disturbed": "stop what else runs here and calibrate again",
     "weak": "badly determined: measure more `rounds`, on a quiet machine",
     "no_latency": "give cluster.inter_node.latency, half of what `ping` shows, or take a table of message sizes, such as osu_latency's",
     "unmeasured": "the workload has none of it; a scenario may give it in [job]",
@@ -70,6 +72,7 @@ def calibrate(
     runs: Count = 3,
     at_once: Annotated[int, MustBe("a whole number from 1 on", least=1)] = 1,
     launches: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 5,
+    budget: Annotated[Quantity, MustBe("a number of seconds, or text with a unit, such as '3 min'"), Typed(metavar="TIME")] = "3 min",
     accept_disturbed: bool = False,
     python: Python = None,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
@@ -85,6 +88,7 @@ def calibrate(
     force: Force = False,
     command: Command = "",
     progress: Stages = None,
+    remark: Remarks = None,
 ) -> Workload:
     """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
 
@@ -117,6 +121,10 @@ def calibrate(
         1 measures none. Elsewhere than on CPUs it is left out, with a warning.
     launches
         How often the processes of ``at_once`` are started. Fewer than 5 tell little.
+    budget
+        Wall time for the runs. Long steps leave time for fewer rounds, so intervals widen. Disturbed rounds are repeated within it.
+
+        Processes of ``at_once`` and ``noise_scale`` come on top.
     accept_disturbed
         Fit measurements that other processes disturbed, or whose processes differ too much. A warning replaces the refusal.
 
@@ -158,6 +166,8 @@ def calibrate(
         What made the workload, for ``provenance["command"]``; empty: this call.
     progress
         Called with the number done, the number of all, and what is counted: steps, then launches at once.
+    remark
+        Called with how long it takes and why, as soon as that is known, and with what disturbs, after the first disturbed round.
 
     Returns
     -------
@@ -186,6 +196,8 @@ def calibrate(
     simulator.base.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
     from calibrate.calibration import calibrate_again, calibrate_noise_scale, calibrate_step, with_noise_scale
+    from calibrate.fit.runs import DisturbedError
+    from paceline.scenario_text import quantity_of
     from simulator.base.validation_errors import quoted
 
     target = step if model is None else model
@@ -201,6 +213,7 @@ def calibrate(
         raise InputError(
             f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
         )
+    budget_s = quantity_of(budget, "time", "budget")
     output = _target(out, "workload", force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
     known = _known_workload(name, output) if not sources else None
@@ -210,16 +223,22 @@ def calibrate(
             noise_scale, name, batch=min(batches), epochs=epochs, device=device, python=python, timeout_s=timeout_s,
             folder=Path(measurements), progress=progress,
         )  # fmt: skip
-    if known is not None:
-        workload = known.model_copy(update={"provenance": {"command": made_by, **known.provenance}})
-    elif target is None:
-        workload = calibrate_again([Path(file) for file in from_measurements], name, made_by, accept_disturbed=accept_disturbed)
-    else:
-        workload = calibrate_step(
-            target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
-            launches=launches, accept_disturbed=accept_disturbed, device=device, keras_backend=backend, precision=precision, jit=jit,
-            layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
-        )  # fmt: skip
+    try:
+        if known is not None:
+            workload = known.model_copy(update={"provenance": {"command": made_by, **known.provenance}})
+        elif target is None:
+            workload = calibrate_again([Path(file) for file in from_measurements], name, made_by, accept_disturbed=accept_disturbed)
+        else:
+            workload = calibrate_step(
+                target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
+                launches=launches, accept_disturbed=accept_disturbed, device=device, keras_backend=backend, precision=precision, jit=jit,
+                layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), budget=budget_s, progress=progress,
+                remark=remark,
+            )  # fmt: skip
+    except DisturbedError as error:
+        refusal = CalibrationError(f"{error}, or accept what was measured:")
+        refusal.copyable = _accepting(error.files, name, out, as_command=bool(command))
+        raise refusal from None
     workload = workload if noise is None else with_noise_scale(workload, noise)
     return _written(workload, output)
 
@@ -661,6 +680,19 @@ def serve_link(
     from calibrate.profiling import serve_link as serve
 
     serve(address, python, ready, carrier)
+
+
+def _accepting(files: Sequence[Path], name: str, out: str | Path | None, *, as_command: bool) -> str:
+    """The call, or the command to copy, that fits disturbed measurements as they are."""
+    import shlex
+
+    if not as_command:
+        more = "" if out is None else f", out={str(out)!r}"
+        return f"paceline.calibrate(name={name!r}, from_measurements={[str(file) for file in files]!r}, accept_disturbed=True{more})"
+    given = [("--name", name), *(("--from-measurements", file) for file in files)]
+    if out is not None and Path(out) != Path(f"models/workloads/{name}.toml"):
+        given.append(("--out", out))
+    return " ".join(["paceline calibrate", *(f"{option} {shlex.quote(str(value))}" for option, value in given), "--accept-disturbed"])
 
 
 def _target(out: str | Path | None, kind: str, *, force: bool) -> Output | None:

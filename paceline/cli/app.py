@@ -293,8 +293,13 @@ def _run(ending: Ending, run: Callable[..., Any], name: str) -> tuple[int, str]:
     try:
         code = ending.during(lambda: run(prog_name=name, standalone_mode=False))
     except PacelineError as error:
-        for problem in error.problems if isinstance(error, ScenarioError) else (str(error) or type(error).__name__,):
+        message = str(error).removesuffix(error.copyable) or type(error).__name__
+        for problem in error.problems if isinstance(error, ScenarioError) else (message,):
             _say(in_options(problem))
+        if error.copyable:
+            from simulator.base.text import printable
+
+            print(f"  {printable(error.copyable)}", file=sys.stderr)
         code = error.exit_code
     except _UsageError as error:
         code = _explain(error)

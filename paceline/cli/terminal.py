@@ -47,6 +47,13 @@ def note(message: str) -> None:
     print(printable(message), file=sys.stderr)
 
 
+def remark(message: str) -> None:
+    """A remark of the library's, with arguments as options."""
+    from paceline.cli.app import in_options
+
+    note(in_options(message))
+
+
 def say(text: str = "", *, end: str = "\n") -> None:
     """Text for a person, on stdout; names that a user has given are escaped."""
     print(printable(text), end=end)

@@ -10,9 +10,19 @@ from typing import ClassVar
 
 
 class PacelineError(Exception):
-    """Base of every error that is the input's or the run's fault, not a bug."""
+    """Base of every error that is the input's or the run's fault, not a bug.
+
+    Attributes
+    ----------
+    copyable
+        What to type next, shown on a line of its own.
+    """
 
     exit_code: ClassVar[int] = 1
+    copyable: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (super().__str__(), self.copyable)))
 
 
 class InputError(PacelineError):

@@ -107,8 +107,8 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
             "free-apply", load.name, "neither workload.server nor training.optimizer says how long a parameter server takes to apply a "
             "gradient, so that takes no time",
         )  # fmt: skip
-    if disturbed := load.provenance.get("disturbed"):
-        yield Warned.of("disturbed-calibration", load.name, f"the workload was calibrated on a disturbed machine: {disturbed}")
+    if "disturbed" in load.provenance:
+        yield Warned.of("disturbed-calibration", load.name, f"{load.name!r} was calibrated on a busy machine")
     if load.overridden:
         yield _overridden("workload", load.overridden, load.uncertainty, _on_the_spread(load))
     seen, awaited = load.steps_seen, scenario.strategy.pace.awaited(scenario.replicas)

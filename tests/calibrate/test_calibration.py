@@ -31,11 +31,17 @@ def test_stored_measurements_are_fitted_again(tmp_path: Path) -> None:
     assert paceline.calibrate(name="cnn", from_measurements=RUNS[:1], command="by hand").provenance["command"] == "by hand"
 
 
-def test_what_was_accepted_though_disturbed_is_warned_about(synthetic: Any) -> None:
+def test_what_was_accepted_though_disturbed_is_warned_about(synthetic: Any, tmp_path: Path) -> None:
     quick, slow = (synthetic.steps(synthetic.Truth(apply_s=apply_s), name=f"{apply_s}.ndjson") for apply_s in (1e-3, 9e-3))
-    with pytest.raises(CalibrationError, match=r"`accept_disturbed=True` fits them as they are"):
+    with pytest.raises(CalibrationError, match=r"the runs are at different levels.*, or accept what was measured:\n") as refusal:
         paceline.calibrate(name="both", from_measurements=[quick, slow])
-    with pytest.warns(CalibrationWarning, match=r"the runs are at different levels.*; stop what else runs here, and calibrate again"):
+    files = [str(quick), str(slow)]
+    assert refusal.value.copyable == f"paceline.calibrate(name='both', from_measurements={files!r}, accept_disturbed=True)"
+    with pytest.raises(CalibrationError) as refusal:
+        paceline.calibrate(name="both", from_measurements=files, out=tmp_path / "b.toml", command="paceline calibrate")
+    given = " ".join(f"--from-measurements {file}" for file in files)
+    assert refusal.value.copyable == f"paceline calibrate --name both {given} --out {tmp_path / 'b.toml'} --accept-disturbed"
+    with pytest.warns(CalibrationWarning, match=r"the runs are at different levels.*; stop what else runs here and calibrate again"):
         workload = paceline.calibrate(name="both", from_measurements=[quick, slow], accept_disturbed=True)
     assert "different levels" in workload.provenance["disturbed"]
 

@@ -64,12 +64,8 @@ def test_disturbed_rounds_are_left_out(synthetic: Any) -> None:
 
 def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: Any) -> None:
     path = _disturbed(synthetic, set(range(8)))
-    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*`accept_disturbed=True`") as refusal:
+    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*; stop what") as refusal:
         fit_workload(path, "refused")
-    assert str(refusal.value).startswith(f"{path}: ")
-    assert str(refusal.value).endswith(
-        f"; nothing has to be measured again for that: leave out what is measured and give `from_measurements='{path}'`"
-    )
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 1
     workload = fit_workload(path, "accepted", accept_disturbed=True)
@@ -102,7 +98,7 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
     files[1] = synthetic.lines([{**row, "seconds": 1.75 * row["seconds"]} if row["kind"] == "step" else row for row in rows], "two.ndjson")
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other runs") as refusal:
         fit_workload(files, "apart")
-    assert "`accept_disturbed=True`" in str(refusal.value)
+    assert "measure again" in str(refusal.value)
     accepted = fit_workload(files, "apart", accept_disturbed=True)
     assert "two.ndjson took 1.7" in accepted.provenance["disturbed"]
     assert accepted.run_to_run_cv > 0.2

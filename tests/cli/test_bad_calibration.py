@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,10 @@ def test_a_disturbed_run_is_refused_and_nothing_written(folder: Path, paceline: 
     step_file(folder, Truth(), 1.75, name="two.ndjson")
     files = ("--from-measurements", "one.ndjson", "--from-measurements", "two.ndjson")
     before = contents(folder)
-    refused(paceline("calibrate", "--name", "x", *files), "two.ndjson", "1.75 times", "--accept-disturbed", code=1)
+    answer = paceline("calibrate", "--name", "x", *files)
+    reason, command = answer.stderr.splitlines()
+    refused(replace(answer, stderr=f"{reason}\n"), "two.ndjson", "1.75 times", code=1)
+    assert command == f"  paceline calibrate --name x {' '.join(files)} --accept-disturbed"
     assert contents(folder) == before
     accepted = paceline("calibrate", "--name", "x", *files, "--accept-disturbed")
     assert accepted.code == 0, accepted

@@ -6,7 +6,7 @@ provenance that ``calibrate/fit/profile.py`` writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.spec.training import NoiseScale
     from simulator.spec.workload import Workload
 
-_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "keras_backend", "layers", "measurements")
+_OF_RUNS = ("step", "steps", "runs", "budget", "at_once", "launches", "device", "keras_backend", "layers", "measurements")
 """Parameters that say how steps are run."""
 
 _OF_GRADIENTS = ("device", "keras_backend", "measurements", "batches", "timeout_s")
@@ -68,8 +68,9 @@ def calibrate(
     `paceline calibrate-input` measures the input pipeline. Start-up, tracing and a few checkpoints are timed too; these are written
     into the folder of --measurements.
 
-    Measurements that other processes disturb are repeated. If too few are undisturbed, nothing is fitted; the measurements are kept,
-    and --from-measurements fits them with --accept-disturbed.
+    It takes at most --budget. Where steps are long, it measures fewer rounds, and intervals are wider. Rounds that other processes
+    disturb are repeated within the budget. If too few are undisturbed, nothing is fitted: the measurements are kept, and a command to
+    copy accepts them.
 
     `--noise-scale` also trains a model with its data, and measures the noise of its gradients: how far larger batches save steps.
     Without MODEL.py:FUNCTION it adds that to a workload:
@@ -90,7 +91,7 @@ def calibrate(
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.terminal import measuring, note, warning_loudly
+    from paceline.cli.terminal import measuring, note, remark, warning_loudly
     from simulator.base.files import EDITED, Output
 
     model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
@@ -137,7 +138,7 @@ def calibrate(
         raw = next(iter(places.values()))[0]
     elif any(sources):
         with warning_loudly() if from_measurements else measuring() as progress:
-            workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
+            workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress, remark=remark)
         if from_measurements:
             raw = from_measurements[0]
         elif measured:
@@ -223,36 +224,40 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     if as_json:
         print_fitted(workload, path, raw, exclude_none=False, parameter_server=ServerLoad.of(workload).to_dict())
         return
-    intervals = workload.fit.intervals_90 if workload.fit else {}
+    fitted = workload.fit
+    intervals = fitted.intervals_90 if fitted else {}
     parts = {
         "forward.base_s": ("forward, per step", workload.forward.base_s),
         "forward.per_sample_s": ("forward, per sample", workload.forward.per_sample_s),
         "backward.base_s": ("backward, per step", workload.backward.base_s),
         "backward.per_sample_s": ("backward, per sample", workload.backward.per_sample_s),
-        "apply_s": ("apply, per step", workload.apply_s),
+        "apply_s": ("update, per step", workload.apply_s),
     }
     columns = (
-        Column("part", "text"),
-        Column("fitted_s", "seconds", "fitted"),
+        Column("part", "text", "part of a step"),
+        Column("fitted_s", "seconds", "time"),
         Column("low_s", "seconds", "90% from"),
         Column("high_s", "seconds", "to"),
     )
     rows = tuple((label, value, *intervals.get(key, (None, None))) for key, (label, value) in parts.items())
-    say(f"{workload.name}: {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
+    for line in _measured_steps(workload):
+        say(line)
+    say()
+    say(f"fitted: {workload.name}, {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
     display(Table("", columns, rows))
     if intervals and len(intervals.keys() & parts) < len(parts):
         say("  –: what was measured does not determine it")
-    residual = workload.fit.relative_residual if workload.fit else 0.0
-    alone = "the parts of one profile" if "profiles" in workload.provenance else "the rounds of one run (--runs 3 would show more)"
+    alone = "parts of one profile" if "profiles" in workload.provenance else "rounds of one run (--runs 3 shows more)"
     between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
-    spread = f"spread between {between} {format_share(workload.run_to_run_cv)}"
     stays = getattr(workload.jitter, "persistence", 0.0)
-    jitter = workload.jitter.kind + (f", and of steps {format_share(stays)} take what the one before took" if stays else "")
-    say(f"  step-time law: {jitter}; {spread}; largest distance from the curve {format_share(residual)}")
+    jitter = workload.jitter.kind + (f", {format_share(stays)} of steps repeat the one before" if stays else "")
+    say(f"  scatter: {jitter}; between {between} {format_share(workload.run_to_run_cv)}")
+    if fitted:
+        say(f"  fit: the line misses the means above by {format_share(fitted.relative_residual)} at most")
     if "load" in workload.provenance:
         say(f"  load: {workload.provenance['load']}")
     if workload.overheads is not None:
-        say(f"  beside steps: {_beside_steps(workload.overheads)}")
+        say(f"  besides steps: {_besides_steps(workload.overheads)}")
     if workload.layers:
         say(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
     if workload.noise_scale is not None:
@@ -261,11 +266,28 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     for key in filter(workload.provenance.__contains__, ("lacking", "split") if workload.backend != "tensorflow" else ()):
         say(f"  {key}: {workload.provenance[key]}")
     if workload.backend == "tensorflow" and (load := ServerLoad.of(workload)).hosts_limit:
-        say(f"  {load.against_network}; measure yours with paceline calibrate-server")
+        say(f"  parameter servers: {load.against_network} (measure yours: paceline calibrate-server)")
     if with_scenario:
         note(f"wrote {path}; {beside}")
     else:
         note_of_file(path, "workload", beside=beside)
+
+
+def _measured_steps(workload: Workload) -> Iterator[str]:
+    """Each batch size in words: its mean step, samples per second, and half the 90% interval of that mean."""
+    import numpy as np
+
+    from simulator.base.text import format_seconds, format_share, format_throughput
+
+    known = workload.uncertainty
+    drawn = [workload.replaced(dict(zip(known.parameters, draw, strict=True))) for draw in known.draws] if known else []
+    for point in workload.fit.points if workload.fit else ():
+        mean_s = float(point.mean_s)
+        words = f"batch {point.batch}: {format_seconds(mean_s)}, {format_throughput(point.batch / mean_s)} samples/s"
+        if drawn:
+            low_s, high_s = np.quantile([load.compute_s(point.batch) + load.apply_s for load in drawn], [0.05, 0.95]).tolist()
+            words += f", ±{format_share((high_s - low_s) / 2 / mean_s)}"
+        yield words
 
 
 def _noise_scale(scale: NoiseScale, provenance: Mapping[str, str]) -> str:
@@ -289,8 +311,8 @@ def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) ->
     note(f"wrote {path}")
 
 
-def _beside_steps(overheads: Overheads) -> str:
-    """In words, what a job spends besides."""
+def _besides_steps(overheads: Overheads) -> str:
+    """In words, what a job spends besides steps."""
     from simulator.base.text import format_bytes, format_rate, format_seconds
 
     durations = {

@@ -180,7 +180,7 @@ def quickstart(
     from paceline import api
     from paceline.cli.ending import keeping
     from paceline.cli.showing_results import show_table
-    from paceline.cli.terminal import measuring, note, note_of_measurements, progress_bar, stages_bar
+    from paceline.cli.terminal import measuring, note, note_of_measurements, progress_bar, remark, stages_bar
     from simulator.base import catalog
     from simulator.catalogue.loading import load_workload
 
@@ -198,7 +198,7 @@ def quickstart(
             # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
             workload = api.calibrate(
                 builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, force=force,
-                command=_COMMAND, progress=profiled,
+                command=_COMMAND, progress=profiled, remark=remark,
             )  # fmt: skip
     note_of_measurements(workload.provenance)
 
