@@ -189,11 +189,11 @@ def profile_runs(
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first, progress, budget_s = _first(name, options), options.get("progress"), options.get("budget")
     heard = None if remark is None or budget_s is None else Remarks(remark, _asked_for(target, options, runs, budget_s))
-    paths, began = [first], time.monotonic()
+    paths, began, parts = [first], time.monotonic(), None if progress is None else _Parts(progress)
     with keeping(first):
         while True:
             number, started = len(paths) - 1, time.monotonic()
-            own: StepOptions = {**options, "out": paths[-1], "progress": None if progress is None else _part(progress, number, runs)}
+            own: StepOptions = {**options, "out": paths[-1], "progress": None if parts is None else parts.of_run(runs - number)}
             if budget_s is not None:
                 left_s = max(budget_s - (started - began), 1.0)
                 own |= {"budget": left_s, "runs_left": runs - number, "heard": heard}
@@ -306,9 +306,21 @@ def counting(things: str, progress: Progress | None) -> Progress | None:
     return None if progress is None else lambda done, total, _: progress(done, total, things)
 
 
-def _part(progress: Progress, number: int, runs: int) -> Progress:
-    """Progress of run number ``number`` (from 0 on) among several, as a part of all of them."""
-    return lambda done, total, what: progress(number * total + done, runs * total, what)
+class _Parts:
+    """Progress of runs one after the other, as parts of all of them; those to come count as much as the one that runs."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._before, self._total = progress, 0, 0
+
+    def of_run(self, left: int) -> Progress:
+        """The progress of the next run, where that many are left with it."""
+        self._before, self._total = self._before + self._total, 0
+
+        def advance(done: int, total: int, what: str) -> None:
+            self._total = total
+            self._progress(self._before + done, self._before + left * total, what)
+
+        return advance
 
 
 def profile_link(

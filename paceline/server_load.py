@@ -91,8 +91,8 @@ class ServerLoad:
     def as_rate(self) -> str:
         """What the host's work means for a training, as a sentence without its full stop."""
         return (
-            f"a model of {self._size}: a server's host works {format_seconds(self.host_s)} on one worker's pull and push, "
-            f"so at most about {_per_second(self.updates_per_s)}, however fast the network"
+            f"{self._size}: a server works {format_seconds(self.host_s)} on one worker's pull and push, "
+            f"at most about {_per_second(self.updates_per_s)}"
         )
 
     @property

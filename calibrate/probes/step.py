@@ -204,7 +204,8 @@ class Probe(Timing):
     def run(self) -> None:
         """Everything, the most valuable first."""
         arguments, recorder = self.arguments, self.recorder
-        progress(0, self.total, "build and warm up")
+        if arguments.budget is None:  # else the plan says how many steps there are
+            progress(0, self.total, "build and warm up")
         steps = self.plain_steps()
         if not arguments.together:
             recorder.write("startup", seconds=self.start_up.seconds(), of_process=self.start_up.of_process)
@@ -218,6 +219,7 @@ class Probe(Timing):
         if arguments.together:
             wait_for_all(arguments.together)
         plan = self.make_plan()
+        progress(0, self.total, "rounds")
         self.time_plain(steps, self.total, None if plan is None else plan.until_s - self.start_up.elapsed_s())
         if arguments.together or arguments.plain:
             progress(self.total, self.total, "rounds")

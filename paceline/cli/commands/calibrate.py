@@ -215,10 +215,10 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
-    from paceline.cli.terminal import display, note, note_of_file, note_of_measurements, print_fitted, say
+    from paceline.cli.terminal import display, labelled, note, note_of_file, note_of_measurements, print_fitted, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
-    from simulator.base.text import format_bytes, format_share
+    from simulator.base.text import format_bytes
 
     note_of_measurements(workload.provenance)
     if as_json:
@@ -247,30 +247,42 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     display(Table("", columns, rows))
     if intervals and len(intervals.keys() & parts) < len(parts):
         say("  –: what was measured does not determine it")
-    alone = "parts of one profile" if "profiles" in workload.provenance else "rounds of one run (--runs 3 shows more)"
-    between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
-    stays = getattr(workload.jitter, "persistence", 0.0)
-    jitter = workload.jitter.kind + (f", {format_share(stays)} of steps repeat the one before" if stays else "")
-    say(f"  scatter: {jitter}; between {between} {format_share(workload.run_to_run_cv)}")
-    if fitted:
-        say(f"  fit: the line misses the means above by {format_share(fitted.relative_residual)} at most")
-    if "load" in workload.provenance:
-        say(f"  load: {workload.provenance['load']}")
-    if workload.overheads is not None:
-        say(f"  besides steps: {_besides_steps(workload.overheads)}")
-    if workload.layers:
-        say(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
-    if workload.noise_scale is not None:
-        say(f"  {_noise_scale(workload.noise_scale, workload.provenance)}")
+    display("", labelled(_remarks(workload)))
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
-    for key in filter(workload.provenance.__contains__, ("lacking", "split") if workload.backend != "tensorflow" else ()):
-        say(f"  {key}: {workload.provenance[key]}")
-    if workload.backend == "tensorflow" and (load := ServerLoad.of(workload)).hosts_limit:
-        say(f"  parameter servers: {load.against_network} (measure yours: paceline calibrate-server)")
     if with_scenario:
         note(f"wrote {path}; {beside}")
     else:
         note_of_file(path, "workload", beside=beside)
+
+
+def _remarks(workload: Workload) -> Iterator[tuple[str, str]]:
+    """What else was fitted, and what it rests on: labels with texts."""
+    from paceline.cli.app import in_options
+    from paceline.server_load import ServerLoad
+    from simulator.base.text import format_share
+
+    facts = workload.provenance
+    alone = "parts of one profile" if "profiles" in facts else "rounds of one run (--runs 3 shows more)"
+    between = "runs" if facts.get("runs", "1") != "1" else alone
+    stays = getattr(workload.jitter, "persistence", 0.0)
+    jitter = workload.jitter.kind + (f", {format_share(stays)} of steps repeat the one before" if stays else "")
+    yield "scatter", f"{jitter}; {format_share(workload.run_to_run_cv)} between {between}"
+    if workload.fit:
+        yield "fit", f"largest distance from the steps above {format_share(workload.fit.relative_residual)}"
+    if "load" in facts:
+        yield "load", facts["load"]
+    if "budget" in facts:
+        yield "budget", in_options(facts["budget"])
+    if workload.overheads is not None:
+        yield "besides steps", _besides_steps(workload.overheads)
+    if workload.layers:
+        yield f"{len(workload.layers)} layers", facts["layers"]
+    if workload.noise_scale is not None:
+        yield "noise scale", _noise_scale(workload.noise_scale, facts)
+    for key in filter(facts.__contains__, ("lacking", "split") if workload.backend != "tensorflow" else ()):
+        yield key, facts[key]
+    if workload.backend == "tensorflow" and (load := ServerLoad.of(workload)).hosts_limit:
+        yield "servers", f"{load.against_network}; measure yours with paceline calibrate-server"
 
 
 def _measured_steps(workload: Workload) -> Iterator[str]:
@@ -296,7 +308,7 @@ def _noise_scale(scale: NoiseScale, provenance: Mapping[str, str]) -> str:
 
     high = "without an upper end: all may be noise" if scale.high is None else f"to {format_number(scale.high)}"
     measured = f"; {provenance['noise_scale']}" if "noise_scale" in provenance else ""
-    return f"gradient noise scale: {format_number(scale.samples)} samples (90%: {format_number(scale.low)} {high}){measured}"
+    return f"{format_number(scale.samples)} samples (90%: {format_number(scale.low)} {high}){measured}"
 
 
 def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) -> None:
@@ -307,7 +319,7 @@ def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) ->
         noise, text = workload.noise_scale.model_dump(mode="json"), workload.provenance["noise_scale"]
         show_json({"name": workload.name, "noise_scale": noise, "measured": text, "file": str(path)})
         return
-    say(f"{workload.name}: {_noise_scale(workload.noise_scale, workload.provenance)}")
+    say(f"{workload.name}: gradient noise scale {_noise_scale(workload.noise_scale, workload.provenance)}")
     note(f"wrote {path}")
 
 

@@ -5,7 +5,8 @@ They call the functions of these names of ``paceline.api``, which fit an input p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from paceline.arguments import Typed
 from paceline.cli.options import Given, calling
@@ -14,6 +15,8 @@ from simulator.base.errors import InputError
 if TYPE_CHECKING:
     from paceline.arguments import Carrying
     from simulator.spec.input_pipeline import InputPipeline, InputWork
+
+PointT = TypeVar("PointT")
 
 _EXAMPLE = (161, 102e6)
 """Tensors and bytes of the model that the summary of a server counts with: ResNet-50."""
@@ -44,26 +47,34 @@ def calibrate_input(given: Given, *, json: bool = False) -> None:
     """
     from paceline import api
     from paceline.cli.terminal import note_of_file, note_of_measurements, print_fitted, run_measured, say
-    from simulator.base.text import format_seconds
+    from simulator.base.text import counted, format_seconds, format_throughput
 
     pipeline, path, raw = run_measured(api.calibrate_input, given, "inputs")
     note_of_measurements(pipeline.provenance)
     if json:
         print_fitted(pipeline, path, raw)
         return
-    say(f"{pipeline.name}: {pipeline.description}")
+    points = pipeline.fit.points if pipeline.fit is not None else ()
+    for epoch in ("first", "later"):
+        for batch in sorted({point.batch for point in points if point.epoch == epoch}):
+            best = min((point for point in points if (point.epoch, point.batch) == (epoch, batch)), key=lambda point: point.mean_s)
+            when = "" if pipeline.cached is None else f", {epoch} epoch{'s' if epoch == 'later' else ''}"
+            speed = f"{format_seconds(float(best.mean_s))}, {format_throughput(batch / float(best.mean_s))} samples/s"
+            say(f"batch {batch:g}{when}: {speed} with {counted(best.parallel_calls, 'parallel call')}")
+    say()
+    say(f"fitted: {pipeline.name}, {pipeline.description}")
     say(f"  {pipeline.provenance.get('pipeline', '')}")
     say(f"  parallel calls {pipeline.parallel_calls}, prefetch {pipeline.prefetch}, shuffle buffer {pipeline.shuffle_buffer:,} samples")
     _show_work("each epoch" if pipeline.cached is None else "first epoch", "work", pipeline.work, pipeline)
     if pipeline.cached is not None:
         _show_work("later epochs", "cached", pipeline.cached, pipeline)
-    if pipeline.fit is not None:
+    if points:
         say("  epoch  batch  calls    measured      fitted")
-        for point in pipeline.fit.points:
-            work = pipeline.cached if point.epoch == "later" and pipeline.cached is not None else pipeline.work
-            fitted_s = max(work.serial(point.batch), work.parallel(point.batch) / point.parallel_calls)
-            times = f"{format_seconds(float(point.mean_s)):>10}  {format_seconds(fitted_s):>10}"
-            say(f"  {point.epoch:<5}  {point.batch:>5g}  {point.parallel_calls:>5}  {times}")
+    for point in points:
+        work = pipeline.cached if point.epoch == "later" and pipeline.cached is not None else pipeline.work
+        fitted_s = max(work.serial(point.batch), work.parallel(point.batch) / point.parallel_calls)
+        times = f"{format_seconds(float(point.mean_s)):>10}  {format_seconds(fitted_s):>10}"
+        say(f"  {point.epoch:<5}  {point.batch:>5g}  {point.parallel_calls:>5}  {times}")
     note_of_file(path, "input", beside=f"raw measurements in {raw}", init=False)
 
 
@@ -111,7 +122,7 @@ def calibrate_link(
     """
     from paceline import api
     from paceline.cli.terminal import note_of_file, print_fitted, run_measured, say
-    from simulator.base.text import format_rate, format_seconds
+    from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 
     if address is not None:
         if "peer" in given:
@@ -125,7 +136,12 @@ def calibrate_link(
         print_fitted(cluster, path, raw)
         return
     intervals = cluster.fit.intervals_90 if cluster.fit else {}
-    say(f"{cluster.name}: {cluster.description}")
+    for point in _some(cluster.fit.points if cluster.fit else ()):
+        median_s, half = float(point.median_s), (float(point.p95_s) - float(point.p5_s)) / 2 / float(point.median_s)
+        rate = format_rate(point.size_bytes / median_s)
+        say(f"message of {format_bytes(point.size_bytes)}: {format_seconds(median_s)}, {rate}, 90% of messages ±{format_share(half)}")
+    say()
+    say(f"fitted: {cluster.name}, {cluster.description}")
     for label, key, value, written in (
         ("latency", "latency_s", cluster.inter_node.latency_s, format_seconds),
         ("bandwidth", "bandwidth_bytes_per_s", cluster.inter_node.bandwidth_bytes_per_s, format_rate),
@@ -133,6 +149,11 @@ def calibrate_link(
         low, high = intervals.get(f"inter_node.{key}", (value, value))
         say(f"  {label:<10} {written(value):>12}   90%: {written(low)} to {written(high)}")
     note_of_file(path, "cluster", beside=f"raw measurements in {raw}")
+
+
+def _some(points: Sequence[PointT]) -> Sequence[PointT]:
+    """The first, the middle and the last of many."""
+    return points if len(points) < 4 else [points[0], points[len(points) // 2], points[-1]]
 
 
 def _serve(address: str, python: str | None, carrier: Carrying) -> None:
@@ -173,7 +194,7 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
         Print what was fitted as JSON.
     """
     from paceline import api
-    from paceline.cli.terminal import display, note_of_file, note_of_measurements, print_fitted, run_measured, say
+    from paceline.cli.terminal import display, labelled, note_of_file, note_of_measurements, print_fitted, run_measured, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
     from simulator.base.text import format_number, format_share
@@ -189,10 +210,12 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
     if json:
         print_fitted(cluster, path, raw, parameter_server=load.to_dict())
         return
-    say(f"{cluster.name}: {cluster.description}")
+    say(f"ResNet-50, {load.as_rate}")
+    say()
+    say(f"fitted: {cluster.name}, {cluster.description}")
     columns = (
         Column("work", "text", "each host works"), Column("fitted", "text"), Column("interval", "text", "90%"),
-        Column("pull", "text"), Column("push", "text"), Column("practice", "text", "in practice"),
+        Column("pull", "text"), Column("push", "text"), Column("practice", "text", "usual"),
     )  # fmt: skip
 
     def row(label: str, key: str, factor: float, unit: str, *values: float | None) -> tuple[str, ...]:
@@ -211,13 +234,11 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
     )
     display(Table("", columns, rows))
     if not transport.copy_per_byte_s:
-        say(f"  –: {cluster.provenance['bytes']}")
+        say(f"–: {cluster.provenance['bytes']}")
     distances = sorted(abs(point.fitted_s / point.median_s - 1.0) for point in fit.points)
     half = distances[len(distances) // 2] if distances else 0.0
-    say(
-        f"  distance of pulls and pushes from the fit: {format_share(half)} for half of them, {format_share(fit.relative_residual)} at most"
-    )
-    say(f"  {load.as_rate}")
+    remarks = [("fit", f"misses pulls and pushes by {format_share(half)} in the median, {format_share(fit.relative_residual)} at most")]
     if "link" in cluster.provenance:
-        say(f"  link: {cluster.provenance['link']}")
+        remarks.append(("link", cluster.provenance["link"]))
+    display("", labelled(remarks))
     note_of_file(path, "cluster", beside=f"raw measurements in {raw}", scenario="async-ps")
