@@ -134,7 +134,7 @@ def test_each_kind_of_message(
 def test_a_command_has_the_arguments_of_the_library_under_their_names(command: str, functions: tuple[str, ...]) -> None:
     """Else a message could not name the option; what only a program gives, and thresholds with an option each, are left out."""
     its = {parameter.name for parameter in get_command(application.app).commands[command].params}  # type: ignore[attr-defined]
-    own = {"observer", "progress", "agree", "command", "thresholds"}
+    own = {"observer", "progress", "remark", "agree", "command", "thresholds"}
     assert {name for function in functions for name in inspect.signature(getattr(library, function)).parameters} - own <= its
 
 
