@@ -43,7 +43,7 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
         "noise_scale": "Without MODEL.py:FUNCTION, --step or --from-measurements, it is added to the existing workload NAME.",
     },
     common={
-        "What to measure": ("name", "batches", "layers", "noise_scale", "step", "python"),
+        "What to measure": ("name", "batches", "budget", "layers", "step", "python"),
         "In place of measuring": ("from_measurements", "profiles", "tf_config"),
         "Output": ("out", "force", "json"),
     },
