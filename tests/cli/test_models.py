@@ -37,10 +37,12 @@ def test_the_list_as_json_carries_devices_prices_and_figures(folder: Path, pacel
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_the_list_fits_the_terminal(folder: Path, paceline, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    lines = paceline("models", "list").stdout.splitlines()
+    kinds = ("workloads", "clusters", "devices")
+    tables = [paceline("models", "list", kind).stdout.splitlines() for kind in kinds]
+    assert tuple(table[0].strip() for table in tables) == kinds
+    lines = [line for table in tables for line in table]
     assert max(cell_len(line) for line in lines) <= width
     told = {line.split()[0]: line for line in lines if line.strip()}
-    assert {"workloads", "clusters", "devices"} <= set(told)
     assert "7.20" in told["p2.8xlarge"]
     assert "no price" in told["dgx-1-v100"]
     assert "no price" not in told["p2.8xlarge"]
@@ -49,6 +51,21 @@ def test_the_list_fits_the_terminal(folder: Path, paceline, monkeypatch: pytest.
     if width >= 100:
         assert "8 x Tesla V100-SXM2" in told["dgx-1-v100"]
     assert told["a100-sxm4-40gb"].split()[-5:] == ["40", "1,555", "19.5", "156", "312"]
+
+
+def test_the_list_of_all_kinds_has_their_names(folder: Path, paceline, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "models" / "clusters").mkdir(parents=True)
+    (folder / "models" / "clusters" / "mine.toml").write_text('name = "mine"\ninter_node = {bandwidth = "1 GB/s"}\n')
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = paceline("models", "list").stdout
+    lines = shown.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    rows = json.loads(paceline("models", "list", "--json").stdout)
+    assert {row["name"] for row in rows} <= set(shown.replace(",", " ").split())
+    assert f"{sum(row['kind'] == 'cluster' for row in rows)} clusters" in [line.strip() for line in lines]
+    assert "  mine *, a100-80gb-hdr4, " in shown
+    assert "* your own" in lines[-1]
 
 
 def test_a_device_is_shown_by_name_and_by_path(folder: Path, paceline) -> None:
@@ -66,7 +83,8 @@ def test_a_broken_device_is_listed_with_what_is_wrong(folder: Path, paceline) ->
     rows = _rows(paceline, "device")
     assert rows["broken"]["description"].startswith("cannot be used: models/devices/broken.toml: year: ")
     assert "t4" in rows
-    assert "cannot be used" in " ".join(paceline("models", "list").stdout.split())
+    assert "broken * (cannot be used)" in " ".join(paceline("models", "list").stdout.split())
+    assert "cannot be used" in " ".join(paceline("models", "list", "devices").stdout.split())
     answer = paceline("models", "show", "broken")
     assert (answer.code, answer.stdout) == (2, "")
     assert answer.stderr.startswith("paceline: models/devices/broken.toml: year: ")

@@ -27,42 +27,49 @@ ABOUT_MODELS = "List and show what a scenario can name."
 
 @calling()
 def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = None, json: bool = False) -> None:
-    """List every workload, cluster, device, input pipeline, file of faults and example scenario by name, your own first.
+    """List the names of all kinds, or describe those of one kind.
 
-    Your own are the files in ./models, where calibrations write them.
+    Example: `paceline models list`
 
-    Example: `paceline models list workloads`
+    Example: `paceline models list clusters`
+
+    Your own come first: the files in ./models, where calibrations write them.
 
     Parameters
     ----------
     kind
-        Of one kind only.
+        workloads, clusters, devices, inputs, faults or scenarios.
     json
-        Print as JSON.
+        Print as JSON, with descriptions.
     """
     from paceline import api
-    from paceline.cli.terminal import display
+    from paceline.cli.terminal import Styled, display
 
     chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
     rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
     if json:
         typer.echo(dumps(rows))
         return
+    if kind is not None:
+        display(_table(kind.removesuffix("s"), rows))
+        return
     for each in get_args(_Kind):
-        if of_kind := [row for row in rows if f"{row['kind']}s" == each]:
-            display(_table(each.removesuffix("s"), of_kind), "")
+        names = [_name(row) for row in rows if f"{row['kind']}s" == each]
+        display(f"{len(names)} {each}", Styled(", ".join(names), indent=2))
+    own = "* your own. " if any(row["own"] for row in rows) else ""
+    display("", f"{own}Tables: paceline models list KIND. Files: paceline models show NAME.")
 
 
 @calling()
 def show(*, name: Annotated[str, Typed(place=True, metavar="NAME")], json: bool = False) -> None:
-    """Show one workload, cluster, device, input pipeline or file of faults: its file, or all of it as JSON.
+    """Print one file, or all of it as JSON.
 
     Example: `paceline models show ethernet-25g`
 
     Parameters
     ----------
     name
-        Name of an entry, or a path to its file.
+        A name of `paceline models list`, or the path of a file.
     json
         Print as JSON, with every default filled in.
     """
@@ -87,6 +94,11 @@ def _left_out(long: re.Match[str]) -> str:
 
 
 Row: TypeAlias = Mapping[str, Any]
+
+
+def _name(row: Row) -> str:
+    broken = " (cannot be used)" if row["description"].startswith("cannot be used") else ""
+    return f"{row['name']}{' *' if row['own'] else ''}{broken}"
 
 
 def _table(kind: str, rows: Sequence[Row]) -> Table:
