@@ -234,7 +234,7 @@ class Improvement(Terse, only=("job_samples_per_s",)):
     months_high: float | None = Field(default=None, description="at the low end")
     nodes: int | None = Field(default=None, description="machines that are paid for; null where nothing was simulated")
     placement: str = Field(default="", description="what sits on which machines, in words")
-    bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
+    bottleneck: str = Field(default="", description="what limits then, in words; both where two limit together")
 
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:

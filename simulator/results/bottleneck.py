@@ -75,6 +75,8 @@ class Why(NamedTuple):
         What shows it besides the share of a step, as a few words in brackets.
     share
         Share of a step, where it is not that of one part.
+    waits
+        Whether what makes it faster shortens waiting for the slowest worker as well.
     """
 
     name: Limit
@@ -82,6 +84,7 @@ class Why(NamedTuple):
     remedy: str
     evidence: str = ""
     share: float | None = None
+    waits: bool = False
 
     @property
     def group(self) -> LimitGroup:
@@ -282,10 +285,11 @@ class _Simulated:
         first, second = sorted(pair, key=lambda part: -alone[part])
         share = self.shares[first]
         held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
-        one, other = self._why(first, within), self._why(second, within)
-        if (held_up or alone[second] >= alone[first] / CLOSE) and one.group != other.group:
-            return self._both((first, one), (second, other), gains, both if together else None)
-        return self._one(first, one, gains)
+        why, other = (limit if own == part == "input" else self._why(part, within) for part in (first, second))
+        if (held_up or alone[second] >= alone[first] / CLOSE) and why.group != other.group:
+            return self._both((first, why), (second, other), gains, both if together else None)
+        waits = first == "compute" and "waiting" in alone and alone[first] > CLOSE * share / (2.0 - share)
+        return self._one(first, why._replace(waits=waits), gains)
 
     def by_shares(self) -> Bottleneck:
         """The limit of the saturated resource, or else that of the largest part of a step."""
@@ -302,7 +306,7 @@ class _Simulated:
         cores = scenario.cluster.shared_cores
         if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
             remedy = "more cores, or less work on messages, servers and compute, would help"
-            detail, busy = f"contention for the {cores:g} cores that all nodes share", f"{format_share(use.cores)} busy"
+            detail, busy = f"contention for the {cores:g} cores that all nodes share", f"they are {format_share(use.cores)} busy"
             return Why("shared-cores", detail, remedy, busy), "compute", True
         if use.busiest_server >= _SATURATED:
             return self._why("server"), "server", True
@@ -320,18 +324,20 @@ class _Simulated:
 
     def _one(self, part: Part, why: Why, gains: Gains | None = None) -> Bottleneck:
         """One limit: its share of a step, or where another group takes more of it, both shares."""
-        share = why.share if why.share is not None else self.shares[part]
+        share = why.share if why.share is not None else self.shares[part] + (self.shares["waiting"] if why.waits else 0.0)
         largest, rival = max(self.shares, key=lambda each: self.shares[each]), None
         larger: dict[str, object] = {}
-        most, takes = self.shares[largest], self._takes(why)
+        most, takes = self.shares[largest], _TAKES[why.group]
         if why.group == "communication" and share < _LITTLE:
             text = f"Communication limits, though compute hides it{why.mostly}"
+        elif why.name == "shared-cores":
+            text = f"Compute limits, mostly {why.detail}: {why.evidence}"
         elif most > share and why.share is None and (other := self._why(largest)).group != why.group:
-            rival, takes, larger = largest, _TAKES[why.group], {"larger": other.group, "larger_share": most}
+            rival, larger = largest, {"larger": other.group, "larger_share": most}
             more = f"limits more than {_TAKES[other.group]} ({format_share(most)})"
             text = f"{_capital(takes)} ({format_share(share)} of a step) {more}{why.mostly}"
         else:
-            text = f"{_capital(takes)} takes {format_share(share)} of a step{why.mostly}"
+            text = f"{_capital(takes)} takes {format_share(share)} of a step{self._included(why)}{why.mostly}"
         remedy = why.remedy
         if why.group == "compute" and self.shares["waiting"] >= _LARGE and (bubble := self._of_stages()) is not None:
             remedy += f"; {_TAKES['pipeline']} takes {format_share(self.shares['waiting'])}: {bubble.remedy}"
@@ -339,12 +345,13 @@ class _Simulated:
         own = [trial for trial in tried if rival is not None and trial.change == CHANGES[rival].words]
         others = [trial for trial in tried if trial not in own and (trial.gain >= _LITTLE or trial is tried[0])]
         told = [*others[: _TRIALS - len(own)], *own]
-        return _limit(why, text, remedy, tried, told, share=share, **larger)
+        return _limit(why, text, remedy, tried, told, share=None if why.name == "shared-cores" else share, **larger)
 
-    def _takes(self, why: Why) -> str:
-        """What takes the share of a step; of compute, that the update is in it."""
+    def _included(self, why: Why) -> str:
+        """What the share of compute includes, as the end of a sentence."""
         updates = why.name == "compute" and not self.scenario.servers and self.parts.apply >= _LITTLE * self.parts.total
-        return _TAKES[why.group] + (" (update included)" if updates else "")
+        included = [*(["update"] if updates else []), *(["waiting for the slowest worker"] if why.waits else [])]
+        return f", {listed(included)} included" if included else ""
 
     def _both(self, first: tuple[Part, Why], second: tuple[Part, Why], gains: Gains | None = None, both: float | None = None) -> Bottleneck:
         """Two limits, of which neither alone is the limit."""
@@ -355,12 +362,12 @@ class _Simulated:
         detailed = next((each for each in (why, other) if each.group == "communication" and each.detail), None)
         if detailed is not None:
             text += f"; communication is mostly {detailed.detail}"
-        remedy = f"neither alone helps much: {why.remedy}; {other.remedy}"
+        remedy = f"neither alone helps much: {why.remedy}; {other.remedy}".replace(" would help most", " would help")
         tried = _trials(gains, why.group, together=True)
-        told = tried[:_TRIALS]
+        told = [trial for trial in tried if trial.change in (CHANGES[part].words, CHANGES[other_part].words)]
         if both is not None:
-            pair = Trial(change="both twice as fast", gain=both)
-            tried, told = sorted([*tried, pair], key=lambda trial: -trial.gain), [*tried[: _TRIALS - 1], pair]
+            pair = Trial(change="both", gain=both)
+            tried, told = sorted([*tried, pair], key=lambda trial: -trial.gain), [*told, pair]
         return _limit(why, text, remedy, tried, told, share=shares[0], balance=other.name, balance_share=shares[1])
 
     # -- what of a group -----------------------------------------------------------------
@@ -416,7 +423,7 @@ class _Simulated:
             return Why("slow-stage", f"stage {slowest}, which computes {times:.2f} times as long as the mean stage", bubble.evener)
         if bubble.share < share / 2 and not isinstance(self.scenario.workload.jitter, Constant):
             return None
-        return Why("pipeline-bubble", "the bubble of the pipeline", f"{bubble.fuller} would help", bubble.because)
+        return Why("pipeline-bubble", "the bubble of the pipeline", f"stages wait {bubble.because}: {bubble.fuller} would help")
 
     def _of_messages(self, within: Mapping[Component, float]) -> Why:
         """What of communication limits: the component that brings most, unless the use of links tells one that brings nearly as much."""

@@ -394,7 +394,7 @@ def limit(of: Answered) -> None:
         assert one.text.startswith(tuple(line for line in [one.text]))
         assert row["limit then"] == one.bottleneck
         assert (
-            f"{label}{'' if its.balance else ' limits'} before and after" in one.text
+            f"{label} limit{'' if its.balance else 's'} before and after" in one.text
             or f"moves from {label} to {one.bottleneck}" in one.text
         )
     if match := re.search(

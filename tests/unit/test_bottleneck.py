@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.scenarios import scenario_table
 
-from simulator import scenario_from_table, simulate
-from simulator.base.text import format_number
+from simulator import load_scenario, scenario_from_table, simulate
+from simulator.base.text import format_number, format_share
+from simulator.spec.figures import Bottleneck
 
 TENSORS = [{"name": f"v{i}", "size_bytes": 5e6 * (i + 1), "creation_index": 3 - i, "ready": (i + 1) / 4} for i in range(4)]
 WORKERS = {"kind": "parameter-server", "workers": 4, "mode": "async"}
@@ -58,6 +59,35 @@ def test_each_lever_gains_what_its_change_brings_and_the_largest_comes_first():
         gain = result.throughput_samples_per_s.mean / whole.throughput_samples_per_s.mean - 1
         assert tried[part] == pytest.approx(gain, rel=0.15)
     assert (whole.bottleneck.name, whole.bottleneck.balance) == ("compute", "stragglers")
+
+
+def test_communication_is_one_group_and_trials_say_what_of_it() -> None:
+    """Links carry little of 510 messages, one after the other; half the latency is what helps."""
+    settings = [("cluster.available", None), ("strategy.workers", 256), ("strategy.bucket_size", None), ("run.steps", 20)]
+    limit = simulate(load_scenario("ring", [*settings, ("run.replications", 2)])).bottleneck
+    assert (limit.group, limit.name, limit.label) == ("communication", "latency", "communication")
+    assert limit.detail == "latency of 510 messages"
+    assert limit.share is not None
+    assert limit.measured == f"Communication takes {format_share(limit.share)} of a step, mostly latency of 510 messages."
+    first, *others = limit.tried
+    assert first.change == "half the latency"
+    assert "links twice as fast" in [trial.change for trial in others]
+    assert limit.text.removeprefix(limit.measured).startswith(" Half the latency: +")
+
+
+def test_a_group_that_takes_more_of_a_step_and_limits_less_is_told() -> None:
+    limit = simulate(load_scenario("async-ps", [("run.steps", 20), ("run.replications", 2)])).bottleneck
+    assert (limit.group, limit.larger) == ("communication", "compute")
+    assert limit.share is not None
+    assert limit.larger_share is not None
+    assert limit.share < limit.larger_share
+    assert "limits more than compute" in limit.text
+    assert f"compute takes {format_share(limit.larger_share)}" in limit.in_words
+
+
+def test_a_limit_of_an_earlier_version_gets_its_group() -> None:
+    limit = Bottleneck.model_validate({"name": "host-cpu", "balance": "compute", "text": "Both.", "tried": "Each by itself: +1%."})
+    assert (limit.group, limit.label, limit.tried, limit.measured) == ("communication", "communication and compute", (), "Both.")
 
 
 @pytest.mark.parametrize(("sigma", "workers"), [(0.4, 16), (0.3, 32)])

@@ -163,7 +163,7 @@ SLOWER = {"bandwidth": "5 MB/s", "latency": "10 us"}
     [
         (hybrid(FOUR, 1), "pipeline-bubble", "1 micro-batch "),
         (hybrid({"workers": 8, "pipeline": 8}, 4), "pipeline-bubble", "zero-bubble"),
-        (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", "More micro-batches would help"),
+        (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", ": more micro-batches would help"),
         (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3, which computes 2.50 times"),
         (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "No cut of these layers"),
         (hybrid(FOUR, 32), "compute", "Compute"),
