@@ -24,7 +24,8 @@ def test_options_make_a_job(folder: Path, paceline: Paceline) -> None:
     result = json.loads(paceline("simulate", "s.toml", *length, *JOB, "--json").stdout)
     assert result["job"]["samples"] == 3e5
     assert result["scenario"]["job"]["epochs"] == 3
-    shown = paceline("simulate", "s.toml", *length, *JOB).stdout
+    assert "job time" in paceline("simulate", "s.toml", *length, *JOB).stdout
+    shown = paceline("simulate", "s.toml", *length, *JOB, "--details").stdout
     assert "300,000 samples in 3 epochs" in " ".join(shown.split())
     for part in ("The job", "Start-up", "Tracing", "Steps"):
         assert part in shown
@@ -103,7 +104,6 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
     assert (whole.chosen.time_s, whole.chosen.cost_usd) == (job.time_s, job.cost_usd)
     assert job.time_s.mean <= 80
     assert whole.chosen.result.replicas > steps.chosen.result.replicas  # 24 s are gone before the first step ends
-    assert len(steps.sentences) == 3
     assert all(candidate.job is not None for candidate in whole.workers)
     assert whole.workers_pay_until is not None
     assert steps.workers_pay_until is not None
@@ -114,7 +114,9 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
 def test_a_deadline_shorter_than_the_start_cannot_be_reached(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", "--dataset-size", "1e4", "--deadline", "22 s", "--workers", "1..4", *QUICK, *JOB, *LENGTH)
     assert answer.code == 3
-    assert "samples/s it needs" in " ".join(answer.stdout.split())
+    text = " ".join(answer.stdout.split())
+    assert text.startswith("Nothing reaches 10,000 samples in 22 s.")
+    assert "0% to meet the deadline" in text
 
 
 def test_a_plan_takes_its_length_from_the_scenario(folder: Path, paceline: Paceline) -> None:

@@ -211,7 +211,7 @@ def test_intervals_that_no_run_tested_quote_no_coverage(scenario) -> None:
     result = simulate(scenario(strategy=ASYNC, cluster={"basis": "published"}).model_copy(update={"discrepancy": None}))
     assert result.discrepancy.regime == Regime("asynchronous servers", "between nodes")
     assert result.discrepancy.checked is None
-    assert result.discrepancy.coverage_in_words == "no such interval was held against real runs"
+    assert result.discrepancy.coverage_in_words == "no such interval was compared with real runs"
     # every regime with a coverage has settings of its own
     assert all((known.checked is None) == known.about.startswith("0 settings") for known in regimes().values())
 

@@ -11,9 +11,10 @@ from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
+from paceline.planning.sentences import answer_of_plan
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.figures import pareto_figure
-from simulator.base.text import written
+from simulator.base.text import format_number, written
 from simulator.spec.figures import Bottleneck, Breakdown, Utilisation
 from simulator.spec.prices import parse_prices
 
@@ -113,11 +114,11 @@ def test_the_figures_of_the_answer_are_told_in_one_rounding_and_multiply(machine
     answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), price=["bare=0.526/h"], workers=[3])
     chosen = answer.chosen
     rate, time_s, cost = chosen.result.throughput_samples_per_s, chosen.time_s, chosen.cost_usd
-    trains, takes, costs = (
-        " (90% of runs: ".join((written(its.mean, kind) + unit, f"{written(its.low, kind)} to {written(its.high, kind)})"))
-        for its, kind, unit in ((rate, "throughput", " samples/s"), (time_s, "seconds", ""), (cost, "usd", ""))
-    )
-    assert f"It trains {trains}. The training takes {takes} and costs {costs}, for 3 nodes at $0.526 an hour." in answer.sentences[0]
+    said = {figure.what: figure for figure in answer_of_plan(answer).figures}
+    assert said["throughput"].mean == format_number(rate.mean)
+    assert (said["time"].mean, said["cost"].mean) == (written(time_s.mean, "seconds"), written(cost.mean, "usd"))
+    assert said["cost"].interval == f"{written(cost.low, 'usd')} to {written(cost.high, 'usd')}"
+    assert said["cost"].note == f"3 nodes x {written(time_s.mean, 'seconds')} x $0.526"
     assert chosen.usd_per_hour * time_s.mean / 3600 == pytest.approx(cost.mean)
 
 
@@ -152,7 +153,7 @@ def test_a_purchase_is_told_as_a_sum_beside_the_share_of_it(machines: dict[str, 
     assert int(said[2].replace(",", "")) == 4000 * best.nodes
     assert float(said[3]) == pytest.approx(best.cost_usd.mean, rel=5e-3)
     assert float(said[4]) == pytest.approx(best.time_s.mean / 60, rel=1e-4)
-    assert f" an hour ({said[0]}" in answer.sentences[0]
+    assert said[0] in " ".join(answer.sentences)
     assert "to buy" not in by_name(answer)["eight"].text
 
 
