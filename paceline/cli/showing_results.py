@@ -41,6 +41,7 @@ from simulator.base.text import (
     format_seconds,
     format_share,
     format_throughput,
+    listed,
     written,
 )
 from simulator.results.cost import placement_of
@@ -98,12 +99,32 @@ def show_table(results: Sequence[Result]) -> None:
     titles = [at.title_of(index) for index in range(len(shown))]
     if len(at.curves) == 1:  # whose name says nothing then
         titles = [title.removeprefix(f"{at.name_of(0)} · ") for title in titles]
-    tables: list[Part] = [_table(shown, titles)]
+    tables: list[Part] = [_table(shown, titles) if len(shown) <= _MOST_ROWS else _matrix(shown, titles)]
     if any(result.job is not None for result in shown):
         tables.append(jobs_table(shown, f"{thing_counted(shown)}s"))
     footnote = [Styled("* beyond what was measured", "dim")] if any(result.extrapolated for result in shown) else []
     display_answer(replace(content.decision, figures=()), *tables)
     display(*footnote)
+
+
+_MOST_ROWS = 12
+"""Results that have a row each; of more, a table has the throughput alone."""
+_MOST_COUNTS = 6
+
+
+def _matrix(results: Sequence[Result], names: Sequence[str]) -> Table:
+    """Samples/s, a row for each setting and a column for each number of workers, of many numbers some of them."""
+    counts = sorted({result.ranks for result in results})
+    step = (len(counts) - 1) / (_MOST_COUNTS - 1)
+    shown = counts if len(counts) <= _MOST_COUNTS else [counts[round(place * step)] for place in range(_MOST_COUNTS)]
+    rates: dict[str, dict[int, float]] = {}
+    for name, result in zip(names, results, strict=True):
+        rates.setdefault(name, {})[result.ranks] = result.throughput_samples_per_s.mean
+    thing = thing_counted(results)
+    columns = (Column("setting", "text"), *(Column(f"{count:,}", "compact") for count in shown))
+    left = listed([f"{count:,}" for count in counts if count not in shown])
+    more = f"not shown: {left} {thing}s (--json)" if left else ""
+    return Table(f"Samples/s by number of {thing}s", columns, tuple((name, *map(row.get, shown)) for name, row in rates.items()), more=more)
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
