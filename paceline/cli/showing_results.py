@@ -97,8 +97,9 @@ def show_table(results: Sequence[Result]) -> None:
     shown = content.results
     at = content.at
     titles = [at.title_of(index) for index in range(len(shown))]
-    if len(at.curves) == 1:  # whose name says nothing then
-        titles = [title.removeprefix(f"{at.name_of(0)} · ") for title in titles]
+    parts = [title.split(" · ") for title in titles]
+    shared = set(parts[0]).intersection(*parts[1:])  # which tells nothing apart
+    titles = [" · ".join(part for part in own if part not in shared) for own in parts]
     tables: list[Part] = [_table(shown, titles) if len(shown) <= _MOST_ROWS else _matrix(shown, titles)]
     if any(result.job is not None for result in shown):
         tables.append(jobs_table(shown, f"{thing_counted(shown)}s"))

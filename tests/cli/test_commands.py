@@ -231,7 +231,9 @@ def test_simulate_says_it_to_a_person_in_80_columns(paceline: Runner, snapshot: 
 
 def test_a_result_begins_with_the_answer_and_counts_what_was_assumed(paceline: Runner) -> None:
     short, details = paceline("simulate", "async-ps").stdout, paceline("simulate", "async-ps", "--details").stdout
-    places = [short.index(text) for text in ("90% interval", "\nLimit ", "\nConfidence ", "\nWatch out ", "\nNext ", "--details")]
+    places = [
+        short.index(text) for text in ("90% interval", "\nLimit ", "\nConfidence ", "\nWatch out ", "\nNext ", "\nDetails: --details")
+    ]
     assert places == sorted(places)
     assert len(short.splitlines()) <= 25
     assert len(short.splitlines()[0].split()) <= 20

@@ -79,7 +79,9 @@ def test_a_problem_that_fails_is_one_line(paceline, tmp_path, monkeypatch):
     unknown = paceline("learn", "ring", *QUICK, "--target", "f1=0.5")
     assert unknown.code == 2
     assert re.search("'f1'.* loss, accuracy", unknown.stderr.splitlines()[-1])
-    diverged = paceline("learn", "ring", *QUICK, "--problem", f"{PROBLEMS / 'models.py'}:diverging", "--set", "strategy.workers=2")
+    diverged = paceline(
+        "learn", "ring", *QUICK, "--problem", f"{PROBLEMS / 'models.py'}:diverging", "--set", "strategy.workers=2", "--details"
+    )
     assert diverged.code == 3
     assert "diverges in 2 of 2 runs" in " ".join(diverged.stdout.split())
 
@@ -126,7 +128,7 @@ def test_a_plan_to_a_target(paceline, tmp_path, monkeypatch):
     assert "What is learned" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     told = paceline(*ask, "--deadline", "1us")
     assert told.code == 3
-    assert told.stdout.startswith("No configuration ")
+    assert told.stdout.startswith("No replayed configuration ")
     beyond = paceline(*ask, "--target", "accuracy=0.999")
     assert beyond.code == 2
     assert re.search(r"0\.999 in 0 of 2 runs", beyond.stderr.splitlines()[-1])
