@@ -76,7 +76,7 @@ def test_communication_is_one_group_and_trials_say_what_of_it() -> None:
 
 
 def test_a_group_that_takes_more_of_a_step_and_limits_less_is_told() -> None:
-    limit = simulate(load_scenario("async-ps", [("run.steps", 20), ("run.replications", 2)])).bottleneck
+    limit = simulate(load_scenario("async-ps", [])).bottleneck
     assert (limit.group, limit.larger) == ("communication", "compute")
     assert limit.share is not None
     assert limit.larger_share is not None
