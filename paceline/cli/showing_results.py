@@ -144,7 +144,11 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
         replace(COLUMNS["staleness_mean"], kind="throughput", by=lambda result: result.staleness.mean or None),
         replace(COLUMNS["limit"], of="bottleneck.label"),
     )
-    return Table.reading("", columns, results).narrow(*(column.name for column in columns))
+    table = Table.reading("", columns, results).narrow(*(column.name for column in columns))
+    if len(set(names)) == 1:
+        return table
+    left_out = {"step_mean_s"} | ({"ranks"} if len({result.ranks for result in results}) == 1 else set())  # for the words need the room
+    return table.only(*(column.name for column in table.columns if column.name not in left_out))
 
 
 def _rate(result: Result) -> str:
