@@ -27,7 +27,7 @@ from paceline.sentences import (
 )
 from paceline.tables import width_table
 from simulator.base.table import Column, Table
-from simulator.base.text import counted, format_hourly, listed
+from simulator.base.text import counted, format_hourly, format_share, listed
 
 if TYPE_CHECKING:
     from paceline.planning.advice import Advice
@@ -84,6 +84,11 @@ def _alternatives(plan: Plan) -> Iterator[Part]:
     if plan.payments:
         table = next(table for table in plan_tables(plan) if table.name == "plan-payments")
         yield from _shown(replace(table, title="Ways to pay"), ("payment", "usd_per_hour", "cost_usd", "capital_usd", "confidence"))
+        above = [(pair.own, pair.rented, pair.pays_above) for pair in plan.break_even if pair.pays_above is not None]
+        yield from (
+            f"{own} pays if used more than {format_share(share)} of all hours, compared with {rented}" for own, rented, share in above
+        )
+        yield ""
     others = [candidate for candidate in (*_compared(plan)[1:], plan.fewest, plan.most) if candidate is not None]
     others = list({candidate.key: candidate for candidate in others if candidate.key != plan.chosen.key}.values())[:_MOST_ALTERNATIVES]
     if others:

@@ -100,10 +100,12 @@ def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
 
 
 def _product(candidate: Candidate) -> str:
-    """``16 nodes x 6.86 h x $0.40``, where that is what is paid."""
+    """``16 nodes x 6.86 h x $0.40``, or of machines that are bought ``of $285,000 to buy``; empty where neither is what is paid."""
     scenario = candidate.result.scenario
-    prices = paid_for(scenario)
-    if committed_usd(scenario) is not None or not bills_exactly(scenario) or len(prices) != 1 or candidate.time_s is None:
+    prices, committed = paid_for(scenario), committed_usd(scenario)
+    if committed is not None:
+        return f"of {format_usd(committed)} {for_what(scenario)}"
+    if not bills_exactly(scenario) or len(prices) != 1 or candidate.time_s is None:
         return ""
     (nodes, price), job = prices[0], candidate.result.job
     if price is None or (job is not None and job.away_node_s):
