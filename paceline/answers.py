@@ -24,10 +24,11 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import PARTS, Memory
+from simulator.results.bottleneck import first_of_all
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
-from simulator.spec.figures import Estimate, Warned
+from simulator.spec.figures import Estimate
 
 MOST_FIGURES = 6
 _MOST_WARNINGS = 2
@@ -169,10 +170,11 @@ def confidence_of(result: Result) -> str:
     return result.discrepancy.coverage_in_words
 
 
-def watch_out(warnings: Iterable[Warned], *, more: str = "--details") -> str:
-    """The warnings that question the figures most, each in a few words, and where the others are."""
-    unique = {warned.brief: warned for warned in warnings}
-    ordered = sorted(unique, key=lambda brief: not unique[brief].doubts)
+def watch_out(result: Result, *, more: str = "--details") -> str:
+    """What keeps workers from doing more together, the warnings that question the figures most, and where the others are."""
+    unique = {warned.brief: warned for warned in result.warnings}
+    first = (text[:1].lower() + text[1:] for text in first_of_all(result.scenario, result.speedup.mean))
+    ordered = [*first, *sorted(unique, key=lambda brief: not unique[brief].doubts)]
     shown, rest = ordered[:_MOST_WARNINGS], len(ordered) - _MOST_WARNINGS
     if rest > 0:
         shown.append(f"{rest} more: {more}")
@@ -199,7 +201,7 @@ def answer_of(result: Result) -> Answer:
         figures=figures_of(result),
         limit=limit_of(result),
         confidence=confidence_of(result),
-        watch_out=watch_out(result.warnings),
+        watch_out=watch_out(result),
         next=next_of(result),
     )
 

@@ -334,7 +334,7 @@ def answer_of_advice(advice: Advice) -> Answer:
         figures=figures_of(best.result),
         limit=limit_of(best.result),
         confidence="; ".join([*(clause(text)[:-1] for text in _doubtful(advice.rows, best, alone)), confidence_of(best.result)]),
-        watch_out="; ".join(filter(None, [*doubts, watch_out(best.result.warnings)])),
+        watch_out="; ".join(filter(None, [*doubts, watch_out(best.result)])),
         next=next_of(best.result),
     )
 

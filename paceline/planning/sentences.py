@@ -56,7 +56,7 @@ def answer_of_plan(plan: Plan) -> Answer:
         figures=tuple(_figures(best, plan.goal))[:MOST_FIGURES],
         limit=f"{limit}; {gain}" if gain else limit,
         confidence=_sureness(plan),
-        watch_out=watch_out(best.result.warnings),
+        watch_out=watch_out(best.result),
         next=next_of(best.result),
         met=plan.feasible,
     )

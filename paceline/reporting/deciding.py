@@ -46,7 +46,7 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
         figures=answer_of(result).figures,
         limit=limit_of(result),
         confidence=confidence,
-        watch_out=watch_out(result.warnings, more="in the report"),
+        watch_out=watch_out(result, more="in the report"),
         next=next_of(result),
     )
 

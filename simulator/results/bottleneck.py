@@ -171,24 +171,19 @@ def bottleneck(
     return simulated.by_shares() if gains is None else simulated.by_gains(gains)
 
 
-def first_of_all(scenario: Scenario, speedup: float) -> str:
-    """Return what must be known before any limit: that several devices do less than one, or that a slower node holds up the others.
+def first_of_all(scenario: Scenario, speedup: float) -> tuple[str, ...]:
+    """Return what must be known before any limit: that several devices do less than one, and that a slower node holds up the others.
 
     Parameters
     ----------
     scenario
         What was simulated.
     speedup
-        Mean throughput over that of one replica alone.
-
-    Returns
-    -------
-    str
-        Sentences that end in a space; empty where there is neither.
+        Mean throughput over that of the single-replica baseline.
     """
-    said = ""
+    said: list[str] = []
     if scenario.ranks > 1 and speedup < 1.0:
-        said = f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: do not distribute this as it is. "
+        said.append(f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: do not distribute this as it is")
     nodes = scenario.worker_nodes
     speeds = scenario.cluster.speeds_of(np.arange(nodes))
     slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
@@ -197,8 +192,8 @@ def first_of_all(scenario: Scenario, speedup: float) -> str:
         if len(slow) > 1:
             names, holds = f"Nodes {listed([str(node) for node in slow])} work", "hold"
         ends = dict.fromkeys(format_number(float(speed), 2) for speed in (speeds[slow].min(), speeds[slow].max()))
-        said += f"{names} at {' to '.join(ends)} of the speed and {holds} up {counted(nodes - len(slow), 'other')}. "
-    return said
+        said.append(f"{names} at {' to '.join(ends)} of the speed and {holds} up {counted(nodes - len(slow), 'other')}")
+    return tuple(said)
 
 
 FAMILY: Mapping[Part, frozenset[Limit]] = {

@@ -112,7 +112,7 @@ def summarise(
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     all_reduces = tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms)
     limit = bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains, all_reduces)
-    limit = limit_of_host(scenario, breakdown, limit)
+    limit, first = limit_of_host(scenario, breakdown, limit), first_of_all(achieved, math.fsum(speedups) / len(speedups))
     return Result(
         scenario_hash=asked.given.hash,
         scenario=asked.given,
@@ -141,7 +141,7 @@ def summarise(
         exchanges=exchanges,
         all_reduces=all_reduces,
         utilisation=utilisation,
-        bottleneck=limit.replaced({"text": first_of_all(achieved, math.fsum(speedups) / len(speedups)) + limit.text}),
+        bottleneck=limit.replaced({"text": " ".join([*(f"{each}." for each in first), limit.text])}),
         coverage=coverage(scenario),
         assumed=asked.assumed,
         warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),

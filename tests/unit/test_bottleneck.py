@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.scenarios import scenario_table
 
+from paceline.answers import watch_out
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.text import format_number, format_share
 from simulator.spec.figures import Bottleneck
@@ -105,8 +106,9 @@ def test_machines_that_are_slower_than_one_are_not_to_be_used():
     result = simulate(scenario_from_table(scenario_table(cluster=SLOW_NETWORK, strategy=RING), "test"))
     # without chance: a step of 6.5 ms alone, and with 3/4 of 1 MB sent twice at 50 MB/s before the update
     assert result.speedup.mean == pytest.approx(4 * 6.5 / (6.5 + 30.0))
-    said = f"4 workers do {format_number(result.speedup.mean, 2)} times the work of one: do not distribute this as it is. "
-    assert result.bottleneck.text.startswith(said)
+    said = f"4 workers do {format_number(result.speedup.mean, 2)} times the work of one: do not distribute this as it is"
+    assert watch_out(result).startswith(said)
+    assert result.bottleneck.text.startswith(f"{said}. ")
     fast = simulate(scenario_from_table(scenario_table(strategy=RING), "test"))
     assert "do not distribute" not in fast.bottleneck.text
 
@@ -114,8 +116,8 @@ def test_machines_that_are_slower_than_one_are_not_to_be_used():
 @pytest.mark.parametrize(
     ("speeds", "said"),
     [
-        ([1.0, 1.0, 1.0, 0.7], "Node 3 works at 0.7 of the speed and holds up 3 others. "),
-        ([1.0, 0.7, 1.0, 1.0, 0.5], "Nodes 1 and 4 work at 0.5 to 0.7 of the speed and hold up 3 others. "),
+        ([1.0, 1.0, 1.0, 0.7], "Node 3 works at 0.7 of the speed and holds up 3 others"),
+        ([1.0, 0.7, 1.0, 1.0, 0.5], "Nodes 1 and 4 work at 0.5 to 0.7 of the speed and hold up 3 others"),
         ([2.0, 1.4], ""),  # neither is the rule
         ([1.0, 1.0, 0.97], ""),
     ],
@@ -123,5 +125,7 @@ def test_machines_that_are_slower_than_one_are_not_to_be_used():
 def test_a_slow_node_is_named_with_those_that_wait_for_it(speeds, said):
     for strategy in (RING, {"kind": "parameter-server", "mode": "async"}):
         table = scenario_table(cluster={"node_speed": speeds}, strategy={**strategy, "workers": len(speeds)})
-        text = simulate(scenario_from_table(table, "test")).bottleneck.text
-        assert text.startswith(said) if strategy is RING and said else "of the speed and hold" not in text
+        result = simulate(scenario_from_table(table, "test"))
+        told = strategy is RING and said
+        assert result.bottleneck.text.startswith(f"{said}. ") if told else "of the speed and hold" not in result.bottleneck.text
+        assert watch_out(result).startswith(said[:1].lower() + said[1:]) if told else "of the speed and hold" not in watch_out(result)
