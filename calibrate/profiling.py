@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
 
-from calibrate.measurements import Plan, new_file, read_measurements
+from calibrate.measurements import Load, Plan, new_file, read_measurements
 from calibrate.probing import Heard, Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.process import scratch
@@ -182,29 +182,47 @@ def profile_runs(
     (memory layout, clocks, neighbours); without repeating, the fit cannot know.
 
     With a ``budget``, the first process plans what there is time for (``calibrate/probes/pacing.py``), which may be fewer processes;
-    the third and later ones are left out where less than half the time of the one before is left. ``remark`` is called with the plan,
-    and with what disturbs, in words.
+    the third and later ones are left out where less than half the time of the one before is left, and so is the second where all rounds
+    of the first were disturbed, since it could not make them fit for use. ``remark`` is called with the plan, and with what disturbs.
     """
     if runs < 1:
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first, progress, budget_s = _first(name, options), options.get("progress"), options.get("budget")
-    heard = None if remark is None or budget_s is None else Remarks(remark, _asked_for(target, options, runs, budget_s))
+    say = None if remark is None else Remarks(remark, _asked_for(target, options, runs, budget_s or math.inf))
     paths, began, parts = [first], time.monotonic(), None if progress is None else _Parts(progress)
+
+    def hear(told: Mapping[str, Any]) -> None:
+        nonlocal runs
+        if told["event"] == "plan" and len(paths) == 1:
+            runs = int(told["processes"])
+        if say is not None:
+            say(told)
+
+    def left() -> int:
+        return runs - len(paths) + 1
+
     with keeping(first):
         while True:
-            number, started = len(paths) - 1, time.monotonic()
-            own: StepOptions = {**options, "out": paths[-1], "progress": None if parts is None else parts.of_run(runs - number)}
+            started = time.monotonic()
+            own: StepOptions = {**options, "out": paths[-1], "progress": None if parts is None else parts.of_run(left)}
             if budget_s is not None:
                 left_s = max(budget_s - (started - began), 1.0)
-                own |= {"budget": left_s, "runs_left": runs - number, "heard": heard}
+                own |= {"budget": left_s, "runs_left": left(), "heard": hear}
             profile_step(target, name, **own)
-            if number == 0 and (plan := plan_in(first)) is not None:
+            if len(paths) == 1 and (plan := plan_in(first)) is not None:
                 runs, options = plan.processes, {**options, "plain": not plan.whole}
             now = time.monotonic()
-            over = budget_s is not None and len(paths) >= FEWEST_RUNS and budget_s - (now - began) < (now - started) / 2
-            if len(paths) >= runs or over:
+            over = budget_s is not None and budget_s - (now - began) < (now - started) / 2
+            useless = not options.get("accept") and len(paths) == 1 and over and not _any_calm(first)
+            if len(paths) >= runs or useless or (over and len(paths) >= FEWEST_RUNS):
                 return paths
             paths.append(first.with_name(f"{first.stem}-run{len(paths) + 1}{first.suffix}"))
+
+
+def _any_calm(path: Path) -> bool:
+    """Return whether any round was undisturbed."""
+    rounds = [load for load in read_measurements(path, "step").of(Load) if load.stage == "round"]
+    return not rounds or any(not load.why for load in rounds)
 
 
 def plan_in(path: Path) -> Plan | None:
@@ -312,13 +330,13 @@ class _Parts:
     def __init__(self, progress: Progress) -> None:
         self._progress, self._before, self._total = progress, 0, 0
 
-    def of_run(self, left: int) -> Progress:
-        """The progress of the next run, where that many are left with it."""
+    def of_run(self, left: Callable[[], int]) -> Progress:
+        """The progress of the next run; ``left`` says how many there are, with it."""
         self._before, self._total = self._before + self._total, 0
 
         def advance(done: int, total: int, what: str) -> None:
             self._total = total
-            self._progress(self._before + done, self._before + left * total, what)
+            self._progress(self._before + done, self._before + left() * total, what)
 
         return advance
 

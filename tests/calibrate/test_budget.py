@@ -24,6 +24,7 @@ pacing: Any = importlib.import_module("calibrate.probes.pacing")
 step: ModuleType = importlib.import_module("calibrate.probes.step")
 
 TARGET = f"{Path(paceline.__file__).parent.parent / 'models' / 'keras' / 'mlp.py'}:build"
+LOOK = {"wall_s": 1.0, "cores": 2, "own_s": 1.0, "others_s": 0.5, "stolen_s": 0.0, "switches": 1, "throttled": 0, "clock_hz": None}
 Costs, plan_of = pacing.Costs, pacing.plan_of
 
 
@@ -128,6 +129,8 @@ def test_nobody_waits_for_calm_rounds_where_disturbed_ones_are_accepted(monkeypa
 class Probes:
     """Processes that take some time each by a fake clock, and of which the first says what there is time for."""
 
+    disturbed = False
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: list[float], planned: dict[str, Any] | None) -> None:
         self.asked: list[dict[str, str]] = []
         self.now_s, self.seconds, self.planned = 0.0, seconds, planned
@@ -140,6 +143,8 @@ class Probes:
         records = step_records(Truth(rounds=3, steps_a_round=3), gamma_of(0.05), seed=number)
         if self.planned is not None:
             records.insert(2, {"kind": "plan", **self.planned})
+        why = "others took 48% of the processor's time" if self.disturbed else ""
+        records[-1:-1] = [{"kind": "load", "stage": "round", "round": turn, "why": why, **LOOK} for turn in range(3)]
         if heard is not None:
             heard({"event": "begun"})
         if heard is not None and number == 1:
@@ -168,6 +173,14 @@ def test_a_third_process_is_left_out_where_no_time_is_left(monkeypatch: pytest.M
     assert len(profile_runs(TARGET, "x", budget=180.0, folder=tmp_path)) == 2
     Probes(monkeypatch, [60.0, 60.0, 60.0], planned)
     assert len(profile_runs(TARGET, "y", budget=180.0, folder=tmp_path)) == 3
+
+
+def test_no_process_is_added_to_a_disturbed_one_when_the_budget_is_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Probes, "disturbed", True)
+    planned = {"processes": 2, "rounds": 2, "steps": 4, "whole": False}
+    for seconds, accept, count in ((200.0, False, 1), (200.0, True, 2), (90.0, False, 2)):
+        Probes(monkeypatch, [seconds] * 2, planned)
+        assert len(profile_runs(TARGET, f"{seconds}{accept}", budget=180.0, folder=tmp_path, accept=accept)) == count
 
 
 def test_without_a_budget_all_is_measured_as_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -258,8 +271,7 @@ def test_a_file_says_what_the_budget_had_time_for(tmp_path: Path) -> None:
 def test_disturbed_rounds_that_were_repeated_do_not_count_against_those_that_were_wanted(tmp_path: Path) -> None:
     """Of 20 rounds 16 were disturbed: too many without a budget, and the four that it planned with one."""
     rows = step_records(Truth(rounds=20, steps_a_round=5), gamma_of(0.05))
-    look = {"wall_s": 1.0, "cores": 2, "own_s": 1.0, "others_s": 0.5, "stolen_s": 0.0, "switches": 1, "throttled": 0, "clock_hz": None}
-    rows[-1:-1] = [{"kind": "load", "stage": "round", "round": turn, "why": "busy", **look} for turn in range(16)]
+    rows[-1:-1] = [{"kind": "load", "stage": "round", "round": turn, "why": "busy", **LOOK} for turn in range(16)]
     write_lines(tmp_path / "without.ndjson", rows)
     with pytest.raises(CalibrationError, match="16 of 20 rounds were disturbed"):
         fit_workload(tmp_path / "without.ndjson", "x")
