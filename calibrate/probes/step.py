@@ -111,7 +111,7 @@ class Timing:
                 self.say_disturbed(f"round {turn}", why)
             if why and (patient or repeated < repeats):
                 progress(done, total, "measured again: " + why)
-                time.sleep(min(FIRST_PAUSE_S * 2**repeated, LONGEST_PAUSE_S))
+                time.sleep(min(FIRST_PAUSE_S * 2 ** min(repeated, 10), LONGEST_PAUSE_S))
                 repeated += 1
                 continue
             wanted += 1
