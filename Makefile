@@ -40,7 +40,7 @@ test-all: $(VENV)/.ready-dev browser simgrid
 test-fast: $(VENV)/.ready-dev
 	$(PYTEST) -n 2 -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
 
-# exits non-zero if anything was lost, left, misread or ended in a traceback; the table of a run is in docs/torture.md
+# exits non-zero if anything was lost, left, misread or ended in a traceback; the last run: evidence/tables/torture.csv
 SECONDS := 3600
 SEED    := 1
 torture: $(VENV)/.ready-dev

@@ -15,6 +15,7 @@ autodoc_typehints = "none"  # what an argument must be, its description says
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 myst_heading_anchors = 4
+toc_object_entries = False  # the reference has a thousand
 suppress_warnings = ["misc.highlighting_failure"]  # tables in CSV have no colours
 smartquotes_action = "D"  # of dashes alone: quotes belong to values
 html_theme = "furo"

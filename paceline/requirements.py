@@ -69,7 +69,7 @@ class Requirement:
         column = COLUMNS.get(name) or _BY_HEADING.get(name.lower())
         where = f"`require`: {quoted(text)}"
         if column is None:
-            hint = did_you_mean(name, [*COLUMNS, *_BY_HEADING], "docs/reference/columns.md lists them")
+            hint = did_you_mean(name, [*COLUMNS, *_BY_HEADING], "docs/reference.md lists them")
             raise InputError(f"{where}: there is no column {quoted(name)}; {hint}")
         if column.kind in ("text", "any"):
             if comparison in _ORDERED:

@@ -58,7 +58,7 @@ def _text(words: str) -> str:
     """Plain words as Markdown: what is no code is escaped, and a page that is named is a link to it."""
     parts = _CODE.split(_ROLE.sub(r"`\1`", words.replace("``", "`")))
     parts = [inner for part in parts for inner in ([part] if part.startswith("`") else _CODE.split(_OPTION.sub(r"`\g<0>`", part)))]
-    plain = (part if part.startswith("`") else _PAGE.sub(r"[\1](../\1)", _SPECIAL.sub(r"\\\1", part)) for part in parts)
+    plain = (part if part.startswith("`") else _PAGE.sub(r"[\1](\1)", _SPECIAL.sub(r"\\\1", part)) for part in parts)
     return "".join(plain)
 
 
@@ -202,7 +202,7 @@ def _keys_of(form: _Format, *, given: bool = True) -> Iterator[str]:
     seen: set[str] = set()
     for table in form.tables:
         if table.title:
-            yield f"{'##' if '.' not in table.path else '###'} {_text(table.title)}\n"
+            yield f"{'###' if '.' not in table.path else '####'} {_text(table.title)}\n"
         yield f"{_text(table.text)}\n"
         yield from (_entry(key, form, seen, given=given) for key in table.keys)
 
@@ -256,7 +256,7 @@ def _commands() -> Iterator[str]:
 def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
     context = command.make_context(path[-1], [], resilient_parsing=True)
     name = " ".join(path)
-    yield f"{'##' if len(path) <= 2 else '###'} {name}\n"
+    yield f"{'###' if len(path) <= 2 else '####'} {name}\n"
     usage = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(context))
     yield f"```console\n$ {name} {usage}\n```\n"
     yield f"{_from_help(command.help or '')}\n"
@@ -277,15 +277,15 @@ def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
 def _library() -> Iterator[str]:
     """Every public name of the library."""
     functions = [name for name in paceline.__all__ if not isinstance(getattr(paceline, name), type)]
-    yield "## Functions\n"
+    yield "### Functions\n"
     yield from (f"```{{eval-rst}}\n.. autofunction:: paceline.{name}\n```\n" for name in functions)
-    yield "## What they return\n"
+    yield "### What they return\n"
     classes = (name for name in paceline.__all__ if name not in functions)
     yield from (_class_of_library(name, getattr(paceline, name)) for name in classes)
 
 
-_LISTED = {"Result": "results.md", "Scenario": "keys.md", "Workload": "keys.md"}
-"""Classes whose attributes have a page of their own."""
+_LISTED = {"Result": "figures-of-a-result", "Scenario": "keys-of-a-scenario", "Workload": "keys-of-a-scenario"}
+"""Classes whose attributes have a section of their own."""
 
 
 def _class_of_library(name: str, it: type) -> str:
@@ -293,7 +293,7 @@ def _class_of_library(name: str, it: type) -> str:
     if not issubclass(it, BaseModel):
         return own
     if name in _LISTED:
-        return f"{own}\n[](./{_LISTED[name]}) lists its attributes.\n"
+        return f"{own}\n[](#{_LISTED[name]}) lists its attributes.\n"
     return "\n".join([own, *(f"- `{key}`: {_sentence(field.description or '')}" for key, field in it.model_fields.items()), ""])
 
 

@@ -355,7 +355,7 @@ def unmet(
     results
         A result, or several, such as a sweep, of which each must meet every requirement.
     require
-        Text such as ``"efficiency>=70%"``, or a list of such: a column (docs/reference/columns.md) or the heading of an estimate; one of
+        Text such as ``"efficiency>=70%"``, or a list of such: a column (docs/reference.md) or the heading of an estimate; one of
         >=, <=, >, <, ==, !=; and a value with its unit. A column with an interval is compared by its estimate; the column of an end,
         such as ``scaling_efficiency_low``, is stricter.
 

@@ -7,7 +7,7 @@ Use it in tests of your own::
     def test_my_cluster_is_simulated_soundly():
         audit(load_scenario(Path("my.toml")))
 
-A new one is a function in :data:`INVARIANTS`, which yields each event that breaks it, a row of docs/inside-a-run.md
+A new one is a function in :data:`INVARIANTS`, which yields each event that breaks it, a row of docs/extend.md
 (tests/packaging/test_documents.py), and a fault that it finds (tests/property/test_audit_catches.py). Invariants of programs need no
 run: Paceline's tests have them (tests/oracles).
 """

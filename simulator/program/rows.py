@@ -1,8 +1,7 @@
 """A program as JSON rows, for other programs to read (``paceline simulate --program --json``).
 
-Names of tables and of their fields are a format that others read: docs/inside-a-run.md lists the tables, and a change of fields
-raises :data:`SCHEMA_VERSION`. A field that is added to ``simulator.program.program`` is added here too
-(tests/unit/test_program_printing.py).
+Names of tables and of their fields are a format that others read: a change of fields raises :data:`SCHEMA_VERSION`. A field that is
+added to ``simulator.program.program`` is added here too (tests/unit/test_program_printing.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The warnings that a result carries: what a reader must know before trusting it, such as assumptions and the edge of what was measured.
 
-Title and path of each kind are in ``WARNINGS`` of ``simulator.spec.figures``, and docs/reference/warnings.md explains it. Some warnings
+Title and path of each kind are in ``WARNINGS`` of ``simulator.spec.figures``, and docs/reference.md explains it. Some warnings
 are made elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
 """
 

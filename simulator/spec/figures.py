@@ -505,4 +505,4 @@ WARNINGS: Mapping[str, WarningKind] = {
     "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
     "transport-not-felt": WarningKind("Transport without effect", "cluster.transport", in_tables=True),
 }
-"""Every kind of warning that a result can carry, by its code; docs/reference/warnings.md explains each."""
+"""Every kind of warning that a result can carry, by its code; docs/reference.md explains each."""

@@ -5,7 +5,7 @@ NeurIPS 2017, algorithm 1. In each step a worker sends its variables to its neig
 computes a gradient meanwhile; when it has its neighbours' variables it takes the mean of
 all three and applies its gradient to it. It waits for two others, never for all, so that
 one slow step holds up neighbours first, and the far side of the circle only n/2 steps
-later. docs/adding-a-strategy.md quotes code of this file: change both together
+later. docs/extend.md quotes code of this file: change both together
 (tests/packaging/test_adding_a_strategy.py).
 """
 

@@ -1,7 +1,7 @@
 """Strategies of other packages: found by their ``kind``, checked when they are loaded, and refused in one line when they answer wrongly.
 
 Paceline's own strategies are checked by its tests. Those of others are checked here: the class when it is loaded, and each answer
-(``layout``, ``pace``, ``program``, ...) when it is given, before anything is computed from it. docs/adding-a-strategy.md shows how to
+(``layout``, ``pace``, ``program``, ...) when it is given, before anything is computed from it. docs/extend.md shows how to
 write one.
 """
 

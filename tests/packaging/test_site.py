@@ -116,23 +116,32 @@ def _keys(schema: Any) -> set[str]:
     return own.union(*map(_keys, schema.values()))
 
 
+@pytest.fixture(scope="module")
+def reference(pages) -> dict[str, str]:
+    """The text of each section of the reference, by its heading."""
+    headings = re.findall(r"^## (.+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    _, *parts = re.split(f"\\n({'|'.join(headings)})¶", pages["reference.html"].text)
+    assert parts[::2] == headings
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 @pytest.mark.parametrize(
-    ("page", "formats"),
+    ("section", "formats"),
     [
-        ("keys", ("scenario", "workload", "cluster", "input")),
-        ("files", ("device", "testbed-setting")),
-        ("results", ("result",)),
+        ("Keys of a scenario", ("scenario", "workload", "cluster", "input")),
+        ("Keys of other files", ("device", "testbed-setting")),
+        ("Figures of a result", ("result",)),
     ],
 )
-def test_every_key_is_in_the_reference(pages, page, formats):
-    text = pages[f"reference/{page}.html"].text + (pages["reference/keys.html"].text if page == "results" else "")
+def test_every_key_is_in_the_reference(reference, section, formats):
+    text = reference[section] + (reference["Keys of a scenario"] if formats == ("result",) else "")
     listed = set(re.findall(r"\w+", text))
     for name in formats:
         assert _keys(paceline.schema(name)) <= listed
 
 
-def test_a_key_is_listed_with_its_type_its_default_and_its_meaning(pages):
-    text = " ".join(pages["reference/keys.html"].text.split())
+def test_a_key_is_listed_with_its_type_its_default_and_its_meaning(reference):
+    text = " ".join(reference["Keys of a scenario"].split())
     _, _, entry = text.partition("cluster.time_slice¶ ")
     kind, default = entry[:400].split(" Default: ")[:2]
     assert kind.startswith("Type: time such as")
@@ -140,15 +149,15 @@ def test_a_key_is_listed_with_its_type_its_default_and_its_meaning(pages):
     assert default.startswith("3 ms With shared_cores: ")
 
 
-def test_every_column_is_in_the_reference(pages):
-    text = pages["reference/columns.html"].text
+def test_every_column_is_in_the_reference(reference):
+    text = reference["Columns of a table of results"]
     for name, column in COLUMNS.items():
         assert name in text
         assert column.meaning.strip()
 
 
-def test_every_warning_is_in_the_reference(pages):
-    assert WARNINGS.keys() <= pages["reference/warnings.html"].ids
+def test_every_warning_is_in_the_reference(reference):
+    assert WARNINGS.keys() <= set(reference["Warnings"].split())
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
@@ -156,8 +165,8 @@ def _commands(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...]
     return [(path, command), *(one for name, its in inner.items() if not its.hidden for one in _commands(its, (*path, name)))]
 
 
-def test_every_command_and_option_is_in_the_reference(pages):
-    text = pages["reference/commands.html"].text
+def test_every_command_and_option_is_in_the_reference(reference):
+    text = reference["Commands"]
     commands = _commands(typer.main.get_command(app), ("paceline",))
     assert len(commands) > 15
     for path, command in commands:
@@ -169,7 +178,7 @@ def test_every_command_and_option_is_in_the_reference(pages):
 
 
 def test_every_public_name_is_in_the_reference(pages):
-    ids = pages["reference/library.html"].ids
+    ids = pages["reference.html"].ids
     assert {f"paceline.{name}" for name in paceline.__all__} <= ids
     for its in (getattr(paceline, name) for name in paceline.__all__):
         if isinstance(its, type) and issubclass(its, BaseModel):
@@ -203,7 +212,7 @@ def test_pictures_are_shown(drawing):
 
 
 def test_the_picture_of_predictions_has_the_rows_and_errors_that_are_told(drawing):
-    """Of each kind as many dots as README's table has rows, and their median; none off the picture."""
+    """As many dots of each kind as README's table has rows, and their median; none outside the picture."""
     table = dict(re.findall(r"^\| (published: [^|]+?) \| (\d+ \| [\d.]+%) \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
     kinds = {
         "published, all-reduce": "published: all-reduce",

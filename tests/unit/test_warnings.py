@@ -44,9 +44,9 @@ def test_every_code_is_explained():
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Warned.of"
     }
     assert given == WARNINGS.keys()
-    page = (Path(simulator.__path__[0]).parent / "docs" / "reference" / "warnings.md").read_text(encoding="utf-8")
-    explained = re.findall(r"^## `([a-z-]+)`\n\n\*\*(.+?)\*\*: \S", page, re.MULTILINE)
-    assert dict(explained) == {code: kind.title for code, kind in WARNINGS.items()}
+    page = (Path(simulator.__path__[0]).parent / "docs" / "reference.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `([a-z-]+)` \| \*\*(.+?)\.\*\*", page, re.MULTILINE)
+    assert {code: title.replace("\\", "") for code, title in explained} == {code: kind.title for code, kind in WARNINGS.items()}
     assert len(explained) == len(WARNINGS)
 
 

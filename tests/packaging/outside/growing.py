@@ -1,4 +1,4 @@
-"""A strategy of another package, as docs/adding-a-strategy.md shows it."""
+"""A strategy of another package, as docs/extend.md shows it."""
 
 from __future__ import annotations
 
