@@ -157,10 +157,16 @@ def _figures(result: Result) -> Iterator[Figure]:
 
 def limit_of(result: Result, *, tried: bool = True) -> str:
     """What limits a result, and with ``tried`` what helped most in short trials."""
-    limit = result.bottleneck
+    limit, parts = result.bottleneck, result.breakdown_s
+    waits = parts.waiting / parts.total if parts.total else 0.0
+    words = limit.in_words
+    alone = limit.group == "compute" and limit.balance is None
+    if alone and waits >= LITTLE and (limit.share or 0.0) * parts.total >= parts.compute + parts.waiting:
+        # a faster device shortens the waiting too, so that both count as compute
+        words = words.replace(" of a step", f" of a step, including {format_share(waits)} waiting for the slowest worker", 1)
     trial = limit.tried[0] if tried and limit.tried else None
     helps = f"; {trial.change}: {format_change(trial.gain)}" if trial is not None and trial.gain >= LITTLE else ""
-    return f"{limit.in_words}{helps}"
+    return f"{words}{helps}"
 
 
 def confidence_of(result: Result) -> str:
