@@ -188,7 +188,8 @@ def profile_runs(
     if runs < 1:
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first, progress, budget_s = _first(name, options), options.get("progress"), options.get("budget")
-    say = None if remark is None else Remarks(remark, _asked_for(target, options, runs, budget_s or math.inf))
+    begun = _asked_for(target, options, runs, budget_s or math.inf)
+    say = None if remark is None else Remarks(remark, begun, accept=options.get("accept", False))
     paths, began, parts = [first], time.monotonic(), None if progress is None else _Parts(progress)
 
     def hear(told: Mapping[str, Any]) -> None:
@@ -246,10 +247,12 @@ class Remarks:
         Called with each remark.
     begun
         The first of them, said when the model has been built.
+    accept
+        Disturbed rounds are fitted too.
     """
 
-    def __init__(self, say: Callable[[str], None], begun: str = "") -> None:
-        self._say, self._begun, self._said = say, begun, set[str]()
+    def __init__(self, say: Callable[[str], None], begun: str = "", *, accept: bool = False) -> None:
+        self._say, self._begun, self._accept, self._said = say, begun, accept, set[str]()
 
     def __call__(self, told: Mapping[str, Any]) -> None:
         """Hear an event."""
@@ -272,9 +275,9 @@ class Remarks:
             return f"{seen}; even {less} take longer than the budget, {left}; smaller batch sizes take less"
         return f"{seen}; {less} fit, {left}; `budget={format_rough_seconds(1.1 * everything_s)!r}` fits all"
 
-    @staticmethod
-    def _disturbed(*, when: str, why: str, **_: Any) -> str:
-        return f"{when} is disturbed: {why}; stop what else runs here, and rounds are repeated within the budget"
+    def _disturbed(self, *, when: str, why: str, **_: Any) -> str:
+        then = "" if self._accept else "; disturbed rounds are repeated within the budget"
+        return f"{when} is disturbed: {why}; stop what else runs here{then}"
 
 
 def _first(name: str, options: StepOptions) -> Path:

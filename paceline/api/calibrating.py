@@ -124,7 +124,7 @@ def calibrate(
     budget
         Wall time for the runs. Long steps leave time for fewer rounds, so intervals widen. Disturbed rounds are repeated within it.
 
-        Processes of ``at_once`` and ``noise_scale`` come on top.
+        Two runs of two rounds are measured even if they take longer. Processes of ``at_once`` and ``noise_scale`` come on top.
     accept_disturbed
         Fit measurements that other processes disturbed, or whose processes differ too much. A warning replaces the refusal.
 

@@ -204,6 +204,16 @@ def test_the_plan_is_said_in_words() -> None:
     ]
 
 
+def test_a_disturbance_is_said_once_and_what_follows_from_it() -> None:
+    said: list[str] = []
+    for accept in (False, True):
+        remarks = Remarks(said.append, accept=accept)
+        for when in ("the warm-up", "round 1"):
+            remarks({"event": "disturbed", "when": when, "why": "others took 48% of the processor's time"})
+    disturbed = "the warm-up is disturbed: others took 48% of the processor's time; stop what else runs here"
+    assert said == [f"{disturbed}; disturbed rounds are repeated within the budget", disturbed]
+
+
 def test_a_budget_is_a_time() -> None:
     for budget in ("soon", "3 USD", 0, "-1 min"):
         with pytest.raises(InputError, match="`budget`"):
