@@ -12,6 +12,7 @@ from calibrate.fit.step import fit_workload
 from calibrate.measurements import MeasurementsError
 from calibrate.profiling import profile_link
 from simulator.base.errors import InputError
+from simulator.spec.workload import Counted
 
 CORES = 2
 LOAD = {"kind": "load", "stage": "before", "wall_s": 1.0, "cores": CORES, "own_s": 0.0, "others_s": 0.0, "stolen_s": 0.0, "switches": 0,
@@ -39,6 +40,16 @@ def test_device_work_is_the_line_through_processor_seconds_over_cores(synthetic)
 def test_device_work_is_left_out_where_nothing_tells_it(synthetic, per_step, kind):
     load = fit_workload(steps_with(synthetic, per_step, kind), "none")
     assert load.device_work is None
+
+
+@pytest.mark.parametrize("missing", [None, "flops", "bytes", "kernels"])
+def test_a_step_whose_count_lacks_something_counts_nothing(synthetic, missing):
+    records = step_records(Truth(), lambda _, n: [1.0] * n)
+    counts = [{"kind": "counted", "batch": n, "flops": 4e6 * n, "bytes": 1e6 + 2e5 * n, "kernels": 30} for n in Truth().batches]
+    if missing:
+        del counts[-1][missing]
+    load = fit_workload(synthetic.lines([*records[:-1], *counts, records[-1]], "step.ndjson"), "work")
+    assert load.counted == (None if missing else Counted(flops_per_sample=4e6, base_bytes=1e6, per_sample_bytes=2e5, kernels=30))
 
 
 def test_steps_of_replicas_are_no_workload(synthetic):

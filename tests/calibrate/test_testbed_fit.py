@@ -10,7 +10,7 @@ import pytest
 from support.once import once
 from support.testbed import FAST, GIGABIT, TRUE, as_measured, setting
 
-from calibrate.testbed.clocks import loopback_work
+from calibrate.testbed.clocks import loopback_work, timed_directly
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Platform
 from calibrate.testbed.prediction import predict_setting
@@ -72,6 +72,14 @@ def test_what_a_step_costs_over_loopback_and_what_a_byte_come_apart_by_sizes(tmp
         # known together better than apart
         whole = [row["loopback_step_s"] + row["loopback_per_byte_s"] * 8.4e6 for row in drawn]
         assert np.std(whole) / np.mean(whole) < 0.1
+
+
+def test_a_coordinators_work_is_that_for_a_single_asynchronous_worker(tmp_path: Path) -> None:
+    """Of several workers, one waits while the coordinator serves another; of other modes, nobody is served."""
+    runs = [as_measured(tmp_path, setting(mode, workers)) for mode, workers in (("async", 1), ("async", 4), ("between-graph", 1))]
+    found = timed_directly(runs, 2.0)
+    for name in ("dispatch_s", "coordinator_s"):
+        assert found[name].value == pytest.approx(TRUE[name])
 
 
 def test_what_no_run_determines_keeps_its_prior_and_is_flagged(platform: Platform) -> None:

@@ -6,9 +6,11 @@ import csv
 import math
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from calibrate.measurements import Updated, Used
 from evidence.studies import ddp_runs, jax_devices
 
 
@@ -19,6 +21,19 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 DDP, JAX = rows_of(ddp_runs.FOLDER / "steps.csv"), rows_of(jax_devices.FOLDER / "steps.csv")
 DDP_RUNS, JAX_RUNS = ddp_runs.read_runs(), jax_devices.read_runs()
+
+
+@pytest.mark.parametrize(("shares", "kept"), [((0.2, 0.05), 0.05), ((0.2, 0.3, 0.06), None)])
+def test_a_run_counts_where_others_left_the_machine_alone(monkeypatch, tmp_path, shares, kept):
+    left = iter(shares)
+
+    records = {Updated: [SimpleNamespace(start_s=0.0, applied_s=2.0)], Used: [SimpleNamespace(user_s=40.0, system_s=0.0)]}
+    measured = SimpleNamespace(of=lambda kind: records.get(kind) or [SimpleNamespace(others_share=next(left))])
+    monkeypatch.setattr(ddp_runs, "_probed", lambda *_: None)
+    monkeypatch.setattr(ddp_runs, "read_measurements", lambda _: measured)
+    run = ddp_runs.trained(ddp_runs.drawn_settings()[0], "python", tmp_path, "2.0")
+    assert next(left, None) is None
+    assert run is None if kept is None else (float(run["others_share"]), run["mean_s"], run["cpu_s"]) == (kept, "2", "1")
 
 
 def test_every_drawn_setting_was_run_and_no_other():

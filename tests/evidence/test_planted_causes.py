@@ -30,6 +30,13 @@ def test_what_is_planted_follows_from_the_seed() -> None:
     assert len(drawn()) == 30
 
 
+def test_workers_short_of_compute_share_the_first_core() -> None:
+    """Every machine has it."""
+    plants = [case.plants["compute"] for case in drawn() if "compute" in case.kinds]
+    assert plants
+    assert all(plant == {"probe": {"core": 0}} for plant in plants)
+
+
 @pytest.mark.parametrize("seed", RUNS)
 def test_every_case_was_run_with_and_without(seed: int) -> None:
     assert set(RUNS[seed]) == {(case.number, variant) for case in drawn(seed) for variant in case.variants}

@@ -20,7 +20,7 @@ from simulator.base.rng import Streams
 from simulator.engine.draws import Draws
 from simulator.resolve.drawing import slowest_of
 from simulator.resolve.resolve import resolve
-from simulator.spec.distributions import Exponential, Gamma
+from simulator.spec.distributions import Empirical, Exponential, Gamma
 from tests.support.closed_forms import kth_of_n, mean_value_analysis
 
 RUNS = 40
@@ -132,7 +132,15 @@ def test_for_ever_staleness_is_what_the_others_do_in_ones_own_step(scenario):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", [Gamma(shape=4.0, persistence=0.4), Exponential(persistence=0.95), Gamma(shape=4.0, persistence=1.0)])
+@pytest.mark.parametrize(
+    "law",
+    [
+        Gamma(shape=4.0, persistence=0.4),
+        Exponential(persistence=0.95),
+        Gamma(shape=4.0, persistence=1.0),
+        Empirical(values=(1.0, 2.0), persistence=0.3),  # a third long step replaces one that ends: the slowest persists far less
+    ],
+)
 def test_of_several_that_persist_the_slowest_persists_as_well(law):
     slowest, _ = slowest_of(law, 4)
     rng = np.random.default_rng(8)

@@ -44,6 +44,12 @@ def total(its: Listing) -> int:
     return sum(int(count.replace(",", "")) for count in column(its, "count"))
 
 
+def test_collectives_of_one_name_are_numbered_from_0_on():
+    routines = printed_of("pipeline").program.routines
+    titles = [[each.title for each in routine.operations if each.kind == "collective"] for routine in routines]
+    assert titles == [["all-reduce 0", "all-reduce 1"], ["all-reduce 0"]]
+
+
 # -- rows -----------------------------------------------------------------------------
 
 

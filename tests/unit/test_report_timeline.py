@@ -235,6 +235,13 @@ def test_of_many_workers_eight_are_drawn_with_the_slowest() -> None:
     assert re.search(r"10 of \d+ connections are drawn", timeline.note)
 
 
+def test_of_a_path_through_many_workers_three_are_drawn_and_others_evenly() -> None:
+    timeline = drawn(
+        scenario_from_table(scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 30, "detail": "messages"}), "test")
+    )
+    assert replicas(timeline) == [f"replica {number}" for number in (0, 1, 2, 4, 8, 12, 17, 27)]
+
+
 def test_a_long_run_is_cut_to_its_first_steps_and_told() -> None:
     table = scenario_table(strategy={**SERVERS, "workers": 4}, run={"steps": 100_000})
     short, told = shortened(scenario_from_table(table, "test"))

@@ -20,7 +20,7 @@ from simulator.results.inadequacy import Checked
 from simulator.spec.cluster import Cluster
 from simulator.strategies.catalogue import KEYS_OF_NAMES, KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.setup import Layout
-from simulator.strategies.strategy import Strategy
+from simulator.strategies.strategy import Strategy, filled
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +51,14 @@ def test_every_node_that_a_layout_takes_holds_something_and_nothing_else_is_take
     assert len(of_servers - held) == layout.server_nodes or beside
     assert layout.client_node not in held | of_servers
     assert held | of_servers | ({layout.client_node} if client else set()) == set(range(layout.nodes))
+
+
+def test_a_cluster_is_filled_by_as_many_workers_as_it_has_room_for() -> None:
+    link = {"bandwidth": "10 Gbit/s", "latency": "20 us"}
+    for nodes, devices, driven in (1, 1, 1), (1, 4, 4), (3, 4, 1), (3, 4, 2):
+        cluster = Cluster.model_validate({"nodes": nodes, "devices_per_node": devices, "inter_node": link})
+        assert filled(cluster, None, driven).replicas == nodes * devices
+        assert filled(cluster, 5, driven).replicas == 5 * driven
 
 
 @each("mode", MODES)
