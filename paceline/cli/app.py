@@ -2,7 +2,7 @@
 
 Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a goal or a threshold was missed,
 128 and the number of a signal that ended it (130: Ctrl-C). Data goes to stdout; progress, notes and errors to stderr.
-Arguments that messages of the library name in backticks are written as options here (:func:`in_options`).
+Arguments that messages of the library name in backticks are written as options here (:func:`paceline.cli.options.in_options`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,7 +33,7 @@ from paceline.cli.commands.simulating import advise, memory, simulate, sweep
 from paceline.cli.commands.validating import validate, watch
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from paceline.cli.help import help_of
-from paceline.cli.options import with_options
+from paceline.cli.options import in_options, running, with_options
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
 
@@ -100,7 +100,6 @@ class _Command(_Helping, TyperCommand):
         Where the help lists it.
     """
 
-    running: ClassVar[_Command | None] = None
     _READ = ("params", "callback")
 
     def __init__(self, function: Callable[..., None], panel: str | None = None) -> None:
@@ -124,7 +123,7 @@ class _Command(_Helping, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        _Command.running = self
+        running[:] = self.params
         _import_numpy()
         return super().invoke(ctx)
 
@@ -182,8 +181,6 @@ _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if bas
 _INTERRUPTED = 130
 _THREADS = "OPENBLAS_NUM_THREADS"
 _LONGEST_LINE = 600
-_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
-"""An argument in a message of the library, alone or with a value."""
 _OF_KEYS = ("--set", "--over")
 _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
 """A unit that the shell has cut off its value."""
@@ -199,25 +196,6 @@ def _say(message: str) -> None:
     print(f"paceline: {line}", file=sys.stderr)
 
 
-def in_options(text: str) -> str:
-    """A message of the library, in the words of the command that runs: an argument as the option that gives it.
-
-    The library names an argument in backticks, alone (``out``) or with a value (``force=True``);
-    what is no argument of the command stays as it is.
-    """
-    return text if _Command.running is None else _in_options(text, _Command.running.params)
-
-
-def _in_options(text: str, parameters: Iterable[Any]) -> str:
-    options = {parameter.name: parameter for parameter in parameters}
-
-    def option(argument: re.Match[str]) -> str:
-        parameter = options.get(argument[1])
-        return argument[0] if parameter is None else _as_typed(parameter, argument[2]) + (" " if argument[0].endswith(" ") else "")
-
-    return _ARGUMENT.sub(option, text)
-
-
 def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
     """Words of a docstring on an argument as the command says them: options, and values as one types them."""
 
@@ -225,7 +203,7 @@ def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
         inner, quoted = literal[1], f"`{literal[1]}`"
         if inner.startswith(("paceline ", "tensorboard ")):
             return quoted
-        if (said := _in_options(quoted, parameters)) != quoted:
+        if (said := in_options(quoted, parameters)) != quoted:
             return said
         try:
             value = ast.literal_eval(inner)
@@ -234,27 +212,6 @@ def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
         return shlex.quote(value) if isinstance(value, str) else inner
 
     return re.sub("``(.+?)``", typed, text)
-
-
-def _as_typed(parameter: Any, value: str | None) -> str:
-    """An option, or the place of an argument, as one types it."""
-    name = next((name for name in parameter.opts if name.startswith("--")), None) or parameter.metavar or parameter.name.upper()
-    if value is None:
-        return str(name)
-    try:
-        argument = ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return f"{name} {value}"
-    if isinstance(argument, bool):
-        return str(name if argument else (parameter.secondary_opts or [name])[0])
-    if isinstance(argument, (int, float)):
-        return f"{name} {value}"  # 1.28e6 stays as it is written
-
-    def word(value: object) -> str:
-        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-    words = [f"{key}={word(each)}" for key, each in argument.items()] if isinstance(argument, dict) else [word(argument)]
-    return " ".join(f"{name} {shlex.quote(each)}" for each in words)
 
 
 def _show_warning(

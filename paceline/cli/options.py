@@ -8,6 +8,7 @@ Every help text imports this file, so import what is heavy inside functions.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
@@ -578,3 +579,47 @@ READERS: Mapping[str, Reader] = {
     "files": Reader(list[Path], metavar="FILE"),
 }
 """By what :attr:`paceline.arguments.Typed.reads` says."""
+
+
+# -- messages of the library, in options ---------------------------------------------------------
+
+_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
+"""An argument in a message of the library, alone or with a value."""
+running: list[Any] = []
+"""Parameters of the command that runs."""
+
+
+def in_options(text: str, parameters: Iterable[Any] | None = None) -> str:
+    """A message of the library, in the words of the command that runs: an argument as the option that gives it.
+
+    The library names an argument in backticks, alone (``out``) or with a value (``force=True``);
+    what is no argument of the command stays as it is.
+    """
+    options = {parameter.name: parameter for parameter in (running if parameters is None else parameters)}
+
+    def option(argument: re.Match[str]) -> str:
+        parameter = options.get(argument[1])
+        return argument[0] if parameter is None else _as_typed(parameter, argument[2]) + (" " if argument[0].endswith(" ") else "")
+
+    return _ARGUMENT.sub(option, text)
+
+
+def _as_typed(parameter: Any, value: str | None) -> str:
+    """An option, or the place of an argument, as one types it."""
+    name = next((name for name in parameter.opts if name.startswith("--")), None) or parameter.metavar or parameter.name.upper()
+    if value is None:
+        return str(name)
+    try:
+        argument = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return f"{name} {value}"
+    if isinstance(argument, bool):
+        return str(name if argument else (parameter.secondary_opts or [name])[0])
+    if isinstance(argument, (int, float)):
+        return f"{name} {value}"  # 1.28e6 stays as it is written
+
+    def word(value: object) -> str:
+        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    words = [f"{key}={word(each)}" for key, each in argument.items()] if isinstance(argument, dict) else [word(argument)]
+    return " ".join(f"{name} {shlex.quote(each)}" for each in words)

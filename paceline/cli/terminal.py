@@ -49,7 +49,7 @@ def note(message: str) -> None:
 
 def remark(message: str) -> None:
     """A remark of the library's, with arguments as options."""
-    from paceline.cli.app import in_options
+    from paceline.cli.options import in_options
 
     note(in_options(message))
 

@@ -18,7 +18,8 @@ from typer.main import get_command
 import paceline as library
 from paceline.arguments import arguments_of
 from paceline.cli import app as application
-from paceline.cli.options import READERS
+from paceline.cli import options
+from paceline.cli.options import READERS, in_options
 from simulator.base.errors import InputError, PacelineError, PriceWarning
 
 Runner = Callable[..., Answer]
@@ -46,11 +47,10 @@ SHORT = ("--set", "run.steps=10", "--set", "run.replications=3")
 def test_arguments_become_options_of_the_command_that_runs(
     library_says: str, command: str, command_line_says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = get_command(application.app).commands[command]  # type: ignore[attr-defined]
-    monkeypatch.setattr(application._Command, "running", running)
-    assert application.in_options(library_says) == command_line_says
-    monkeypatch.setattr(application._Command, "running", None)
-    assert application.in_options(library_says) == library_says
+    params = get_command(application.app).commands[command].params  # type: ignore[attr-defined]
+    assert in_options(library_says, params) == command_line_says
+    monkeypatch.setattr(options, "running", [])
+    assert in_options(library_says) == library_says
 
 
 @pytest.mark.parametrize(
