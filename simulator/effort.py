@@ -157,9 +157,9 @@ def check_memory(scenario: Resolved, engine: Engine | None = None) -> None:
     there = available_bytes()
     if there is not None and needed > there:
         raise InputError(
-            f"simulating {scenario.ranks:,} replicas takes about {format_bytes(needed)} of memory (engine {engine}), and "
-            f"{format_bytes(there)} are available: take fewer {'workers or servers' if scenario.servers else 'replicas'}, "
-            'fewer run.replications, or run.grouping = "per-server" where servers hold many variables'
+            f"simulating {scenario.ranks:,} replicas takes about {format_bytes(needed)} of memory (engine {engine}), but "
+            f"{format_bytes(there)} is available: use fewer {'workers or servers' if scenario.servers else 'replicas'}, fewer "
+            'run.replications, or run.grouping = "per-server" if servers hold many variables'
         )
 
 

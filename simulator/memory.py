@@ -42,10 +42,10 @@ PARTS: Mapping[PartName, str] = {
     "gradients": "gradients",
     "optimizer": "optimizer slots",
     "activations": "activations",
-    "recomputed": "layer computed again",
+    "recomputed": "recomputed layer",
     "gathered": "gathered parameters",
     "buckets": "communication buckets",
-    "temporary": "logits once more",
+    "temporary": "second copy of logits",
     "input": "input batch",
     "workspace": "work space",
     "reserve": "framework reserve",
@@ -63,20 +63,20 @@ class Part(Spec):
     """One part of what a device holds."""
 
     name: PartName
-    size_bytes: Bytes | None = Field(default=None, ge=0, description="on the device; left out: not known")
-    text: str = Field(description="what it is made of, or why it is not known")
+    size_bytes: Bytes | None = Field(default=None, ge=0, description="bytes on the device; left out: unknown")
+    text: str = Field(description="composition, or why it is unknown")
 
 
 class DeviceMemory(Spec):
     """What one kind of devices holds: of a pipeline those of a stage."""
 
-    name: str = Field(description="device, or stage 0, stage 1 and so on; logical device: one of those with a memory limit")
-    layers: tuple[str, ...] = Field(default=(), description="first and last layer of each chunk of the model that it has")
+    name: str = Field(description="device, or stage 0, stage 1 and so on; logical device: a device with a memory limit")
+    layers: tuple[str, ...] = Field(default=(), description="first and last layer of each chunk of the model on it")
     parts: tuple[Part, ...]
-    capacity_bytes: Bytes | None = Field(default=None, description="of the device, or its limit; left out: not known")
+    capacity_bytes: Bytes | None = Field(default=None, description="memory of the device, or its limit; left out: unknown")
 
     error: tuple[float, float] = Field(
-        default=(1.0, 1.0), description="90% interval of what real devices held over what is computed, the framework's reserve apart"
+        default=(1.0, 1.0), description="90% interval of real memory divided by computed memory, without the framework's reserve"
     )
 
     @property
@@ -183,7 +183,7 @@ def _reserve(device: Accelerator) -> Part:
     (ZeRO, section 3.2, has seen up to 30% of memory lost to it).
     """
     size_bytes = _RESERVES.get(device.generation, _NEWER) * _MIB
-    return Part(name="reserve", size_bytes=size_bytes, text=f"what TensorFlow leaves to CUDA and its libraries on {device.generation}")
+    return Part(name="reserve", size_bytes=size_bytes, text=f"reserved by TensorFlow for CUDA and its libraries on {device.generation}")
 
 
 class _Device:
@@ -258,11 +258,11 @@ class _Device:
         held = self.chunks[0]
         size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
         versions = max(chunk.versions for chunk in self.chunks)
-        text = f"{self.value_bytes} bytes each" if not self.mixed else "2 bytes each, in which is computed"
+        text = f"{self.value_bytes} bytes each" if not self.mixed else "2 bytes each, for computing"
         if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
             size, text = (
                 size / self.values.parameters * (1 + self.values.parameters),
-                "4 bytes each as they were pulled, and 2 in which is computed",
+                "4 bytes each as pulled, and 2 for computing",
             )
         text += f"; {versions} versions" if versions > 1 else ""
         return Part(name="parameters", size_bytes=size, text=f"{text}{_split(held)}{_sharded(held.parameter_shards)}")
@@ -281,7 +281,7 @@ class _Device:
         if not held.slot_shards:
             return Part(name="optimizer", size_bytes=0.0, text="on parameter servers")
         if self.optimizer is None:
-            why = "in what was measured" if _peaks(self.load) else "training.optimizer is not given"
+            why = "included in the measured memory" if _peaks(self.load) else "training.optimizer is not given"
             return Part(name="optimizer", text=why)
         size = self._held(self._slot_bytes, lambda chunk: chunk.slot_shards)
         assumed = " (assumed)" if self.scenario.training.optimizer is None else ""
@@ -344,7 +344,7 @@ class _Device:
         """Of the layer that needs most, of one micro-batch."""
         layers = ((layer, chunk) for chunk in self.chunks for layer in self._layers(chunk))
         sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
-        text = f"of {counted(self.micro_batch, 'sample')}, in 16 bits beside those in 32 of which the cross-entropy is computed"
+        text = f"for {counted(self.micro_batch, 'sample')}, in 16 bits in addition to those in 32 bits for the cross-entropy"
         each = max(sizes, default=0.0) if self.load.precision != "float32" else 0.0
         return Part(name="temporary", size_bytes=each * self.micro_batch * self.values.activations, text=text)
 
@@ -355,12 +355,12 @@ class _Device:
         """
         if self.device is not None:
             size_bytes = _NEWER_WORKSPACE_BYTES if self.device.newer else _WORKSPACE_BYTES
-            yield Part(name="workspace", size_bytes=size_bytes, text=f"of matrix products on {self.device.generation}, as measured")
+            yield Part(name="workspace", size_bytes=size_bytes, text=f"for matrix products on {self.device.generation}, as measured")
 
     def _why_not_known(self) -> str:
         """Why the activations of a workload without layers are not known."""
         if self.load.recast is not None:
-            return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
+            return f"the workload {self.load.name!r} was measured in another precision and has no layers"
         if peaks := _peaks(self.load):
             return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
         return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
@@ -373,7 +373,7 @@ class _Device:
         return Part(
             name="activations",
             size_bytes=max(peak_bytes - known, 0.0),
-            text=f"all else of a batch of {counted(self.micro_batch, 'sample')}, by the peaks measured with {batches} samples",
+            text=f"everything else for a batch of {counted(self.micro_batch, 'sample')}, from the peaks measured with {batches} samples",
         )
 
     # -- what comes and goes -----------------------------------------------------------
@@ -385,22 +385,22 @@ class _Device:
         layers = [size_bytes for chunk in self.chunks for size_bytes in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
         if layers:
             size = math.fsum(layers) if kept else min((1 + more) * max(layers), math.fsum(layers))
-        following = {0: "", 1: " and of the next one"}.get(more, f" and of the next {more}")
-        text = "of all layers, kept from the first to the last micro-batch" if kept else f"of the layer that computes{following}"
+        following = {0: "", 1: " and the next one"}.get(more, f" and the next {more}")
+        text = "for all layers, kept from the first to the last micro-batch" if kept else f"for the current layer{following}"
         return Part(name="gathered", size_bytes=size, text=text)
 
     def _buckets(self) -> Part:
         """Gradients are copied into a buffer that is reduced as one: of each device the largest, all of them, or none."""
         scenario, reduction, size = self.scenario, self.scenario.strategy.reduction, 0.0
         if reduction is not None and reduction.buckets_held == "none":
-            return Part(name="buckets", size_bytes=0.0, text="gradients lie in what is reduced as one")
+            return Part(name="buckets", size_bytes=0.0, text="gradients lie in the buffer that is reduced")
         if reduction is not None and scenario.replicas > 1:
             sizes = [bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas)]
             held = max(sizes) if reduction.buckets_held == "largest" else math.fsum(sizes)
             size = min(held, self._held(self._gradient_bytes, lambda _: 1))
         else:
             size = max(self._fused_bytes(chunk) for chunk in self.chunks)
-        return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
+        return Part(name="buckets", size_bytes=size, text="gradients that are reduced together")
 
     def _fused_bytes(self, chunk: Held) -> float:
         """The most that a chunk reduces as one of gradients that are not kept whole."""
@@ -517,19 +517,19 @@ _STATE: tuple[PartName, ...] = ("parameters", "gradients", "optimizer", "gathere
 class Memory(Short, Spec):
     """What the devices of a scenario hold, and what is left."""
 
-    see: ClassVar[str] = "table() has every part in bytes, .refused and .not_checked the reasons"
+    see: ClassVar[str] = "table() has every part in bytes, .refused and .not_checked have the reasons"
 
-    scenario_hash: str = Field(description="hash of what is simulated")
-    device: str = Field(description="as the cluster names it; empty where it names none")
-    batch: int = Field(description="samples that a replica takes a step")
-    micro_batch: int = Field(description="of them, samples that are computed at a time")
-    devices: tuple[DeviceMemory, ...] = Field(description="one, or one for each stage of a pipeline")
-    largest_batch: int | None = Field(description="samples of a replica that fit at most; none where that is not known, 0 where none fits")
+    scenario_hash: str = Field(description="hash of the simulated scenario")
+    device: str = Field(description="device of the cluster; empty if the cluster names none")
+    batch: int = Field(description="samples per replica and step")
+    micro_batch: int = Field(description="samples per micro-batch")
+    devices: tuple[DeviceMemory, ...] = Field(description="one entry, or one per stage of a pipeline")
+    largest_batch: int | None = Field(description="largest batch of a replica that fits; null: unknown; 0: none fits")
     free_bytes: float | None = Field(
-        description="least that any device has left at the upper end of its interval; below 0: it may not fit; none: not known"
+        description="smallest free memory of any device at the upper end of its interval; below 0: it may not fit; null: unknown"
     )
-    refused: str | None = Field(description="why it does not fit; none where it does, or where it was not checked")
-    not_checked: str | None = Field(description="what is not known, so that it was not checked whether it fits; none where it was")
+    refused: str | None = Field(description="why it does not fit; null if it fits or was not checked")
+    not_checked: str | None = Field(description="what is unknown if it was not checked; null if it was")
 
     def _in_short(self) -> Iterator[str]:
         device = self.tightest
@@ -628,7 +628,7 @@ def does_not_fit(scenario: Resolved) -> str | None:
         if most * limit > device.memory_bytes:
             return (
                 f"{most} logical devices of {format_bytes(limit)} (cluster.device_memory_limit) need {format_bytes(most * limit)}, but "
-                f"{cluster.device} has {format_bytes(device.memory_bytes)}; take a limit of at most "
+                f"{cluster.device} has {format_bytes(device.memory_bytes)}; set a limit of at most "
                 f"{format_bytes(device.memory_bytes / most)}, or fewer cluster.replicas_per_device"
             )
     tightest = _tightest(memory_of(scenario))
@@ -653,7 +653,7 @@ def not_checked(scenario: Resolved) -> str | None:
     """Why it could not be checked whether a scenario's devices hold what they need; None where it could."""
     if device_of(scenario) is None and scenario.cluster.device_memory_limit_bytes is None:
         name = scenario.cluster.device
-        return f"the memory of {name!r} is not known" if name else f"the cluster {scenario.cluster.name!r} names no device"
+        return f"the memory of {name!r} is unknown" if name else f"the cluster {scenario.cluster.name!r} names no device"
     unknown = (
         part.text for device in memory_of(scenario) for part in device.parts if part.name == "activations" and part.size_bytes is None
     )

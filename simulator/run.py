@@ -128,7 +128,7 @@ def _rates(scenario: Resolved) -> Sequence[float]:
 def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None) -> Result:
     scenario = asked.resolved
     if scenario.run.memory == "refuse" and (why := does_not_fit(scenario)) is not None:
-        raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
+        raise InputError(f'{why}; run.memory = "ignore" simulates it anyway')
     likely = likely_engine(scenario)
     check_memory(scenario, likely)  # before anything is loaded
     if (engine := engine_for(scenario)) != likely:
@@ -143,8 +143,8 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
             run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, on_progress)
         except MemoryError:  # the estimate was too low, or others have taken what there was
             raise SimulationError(
-                f"there was not enough memory to simulate {scenario.ranks:,} replicas (engine {engine}): take fewer of them, or "
-                "fewer processes at a time"
+                f"not enough memory to simulate {scenario.ranks:,} replicas (engine {engine}): use fewer replicas, or fewer processes at "
+                "a time"
             ) from None
         if scenario.ranks >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside

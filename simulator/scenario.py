@@ -43,32 +43,30 @@ class Run(Terse, only=HOW_SIMULATED):
 
     steps: int = Field(default=100, ge=2, le=10_000_000, description="steps of each worker")
     job_steps: int | None = Field(
-        default=None, ge=1, le=10**12, description="asynchronous: steps of the whole job, all workers together, in place of steps x workers"
+        default=None, ge=1, le=10**12, description="asynchronous: steps of the whole job, over all workers, in place of steps x workers"
     )
     sharing: Literal["shared", "each-its-own"] = Field(
         default="shared",
-        description="how asynchronous workers share the job (no effect where all make each step together); shared: "
-        "whoever is free takes the next step (ClusterCoordinator); each-its-own: every worker makes as many "
-        "and stops",
+        description="how asynchronous workers share the job. shared: a free worker takes the next step (ClusterCoordinator); "
+        "each-its-own: every worker makes the same number and stops. No effect on synchronous training",
     )
     drain: bool = Field(
         default=False,
-        description="asynchronous workers: true: hand out no more steps than the job has, and measure until the last "
-        "worker has ended; false: all stay busy until the last of the job's steps has ended",
+        description="asynchronous workers. true: hand out only the job's steps and measure until the last worker ends; false: all "
+        "workers stay busy until the job's last step ends",
     )
     warmup_steps: int | None = Field(
         default=None,
         ge=0,
-        description="first steps of each worker that are not measured; left out: a tenth, at least 1; with job_steps none",
+        description="first steps of each worker, excluded from the measurement; left out: a tenth, at least 1; with job_steps none",
     )
     start: Literal["together", "staggered", "random-phase"] | None = Field(
         default=None,
-        description="when workers begin: together; staggered: evenly at random over start_spread; random-phase: anywhere "
-        "within one step; left out: as workers of that kind start (random-phase where each asynchronous "
-        "worker drives itself, else together)",
+        description="when workers begin. together; staggered: uniformly at random over start_spread; random-phase: at random within one "
+        "step. Left out: random-phase if each asynchronous worker drives itself, else together",
     )
     start_spread_s: Annotated[PositiveSeconds, Usual(1e-9, DAY_S)] | None = Field(
-        default=None, description="with start = staggered: over how long workers begin"
+        default=None, description="with start = staggered: period over which workers begin"
     )
     seed: int = Field(
         default=0, ge=0, le=2**63 - 1, description="seed of all random numbers: the same seed gives the same result, byte for byte"
@@ -78,31 +76,31 @@ class Run(Terse, only=HOW_SIMULATED):
     )
     detail: Literal["auto", "at-once", "messages"] = Field(
         default="auto",
-        description="of all-reduces; at-once: evaluated for all ranks together; messages: every message is a transfer of its own, rank by "
-        "rank (slower, shown in traces); auto: at once, unless hosts' work on messages shares cores, or cluster.background.trace changes",
+        description="detail of all-reduces. at-once: evaluated for all ranks together; messages: every message of every rank is "
+        "simulated (slower, shown in traces); auto: at-once, unless host work on messages shares cores or "
+        "cluster.background.trace changes",
     )
     grouping: Literal["none", "per-server"] = Field(
         default="none",
-        description="of parameter servers; none: each gradient travels and is applied on its own, as soon as it is ready; "
-        "per-server: all gradients for a server travel as one after the backward pass, all variables before the forward pass "
-        "(several times faster to simulate), gradients in the order in which the first for each server is ready",
+        description="messages of parameter servers. none: each gradient is sent and applied as soon as it is ready; per-server: all "
+        "gradients for a server are sent as one message after the backward pass, and all variables before the forward pass "
+        "(several times faster to simulate); servers are ordered by their first ready gradient",
     )
     engine: Literal["auto", "simpy", "compiled"] = Field(
         default="auto",
-        description="what runs the simulation; simpy: the textbook engine; auto, compiled: all ranks at once where that can be, else the "
-        "compiled engine; where that cannot run, auto takes the textbook engine",
+        description="simulation engine. simpy: the textbook engine; compiled: all ranks at once if possible, else the compiled engine; "
+        "auto: the same, and the textbook engine where the compiled one cannot run",
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",
-        description="refuse: a scenario is refused whose devices do not have the memory that it needs, as far as both are "
-        "known; ignore: it is simulated",
+        description="refuse: refuse a scenario that needs more memory than its devices have, if both are known; ignore: simulate it anyway",
     )
 
     def _broken_rules(self) -> Iterator[str]:
         if self.job_steps is None and self.warmup >= self.steps:
             yield f"warmup_steps ({self.warmup}) must be below steps ({self.steps})"
         if self.job_steps is not None and self.sharing == "each-its-own":
-            yield 'job_steps are shared; with sharing = "each-its-own" give steps'
+            yield 'job_steps are shared by all workers: with sharing = "each-its-own" give steps'
         if (self.start == "staggered") != (self.start_spread_s is not None):
             yield 'start = "staggered" and start_spread belong together; give both or neither'
 
@@ -133,33 +131,29 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     see: ClassVar[str] = "to_frame() has every key; paceline.simulate(scenario) answers it, paceline.load(scenario, {...}) changes it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    workload: Workload = Field(
-        description="what is trained: a workload file of the catalogue (use), with keys of your own over it, or all of it in place"
-    )
-    cluster: Cluster = Field(
-        description="what it is trained on: a cluster file of the catalogue (use), with keys of your own over it, or all of it in place"
-    )
+    workload: Workload = Field(description="the workload: a file of the catalogue (use), with your own keys over it, or all keys in place")
+    cluster: Cluster = Field(description="the cluster: a file of the catalogue (use), with your own keys over it, or all keys in place")
     strategy: AnyStrategy = Field(description="how training is distributed")
     run: Run = Field(default=Run(), description="how the training is simulated")
     training: Training = Field(
         default=Training(), description="how each step is computed: micro-batches, recomputation, precision, optimizer"
     )
-    input: InputPipeline | None = Field(default=None, description="a tf.data pipeline; left out: workload.input says what a batch takes")
-    job: Job | None = Field(default=None, description="the whole job that its steps are part of; left out: steps alone are simulated")
+    input: InputPipeline | None = Field(default=None, description="a tf.data pipeline; left out: workload.input gives the time of a batch")
+    job: Job | None = Field(default=None, description="the whole job; left out: only steps are simulated")
     discrepancy: Discrepancy | None = Field(
         default=None,
-        description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
+        description='model error of predictions of this kind, used only for intervals: your own figures, or "none"; left out: from its '
         "regime (models/discrepancy.toml)",
         json_schema_extra=_or_none,
     )
     practice: dict[str, Known] = Field(
         default_factory=dict,
-        description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/numbers.md); "
-        "a number, or value, low and high of a 90% interval",
+        description="shares of nominal rates that software achieves, by name of the constant, in place of Paceline's own "
+        "(docs/numbers.md); a number, or value, low and high of a 90% interval",
     )
     measured_in: dict[str, Any] | None = Field(
         default=None,
-        description='with workload.measured_with = "servers", the scenario that the step was measured in; filled in where a change is '
+        description='with workload.measured_with = "servers", the scenario in which the step was measured; filled in when a change is '
         "tried; left out: this one",
     )
 
@@ -170,9 +164,9 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
             if name not in constants():
                 raise ValueError(f"there is no constant {name[:60]!r}; known are {', '.join(constants())}")
             if name in _AT_MOST and given[name].high > _AT_MOST[name]:
-                raise ValueError(f"{name} ({given[name].high:g}) is a share of a step: it must be at most {_AT_MOST[name]:g}; 5% is 0.05")
+                raise ValueError(f"{name} ({given[name].high:g}) is a share of a step and must be at most {_AT_MOST[name]:g}; 5% is 0.05")
             if name.endswith("_share") and given[name].high > 1:
-                raise ValueError(f"{name} ({given[name].high:g}) is a share of a nominal rate: it must be at most 1")
+                raise ValueError(f"{name} ({given[name].high:g}) is a share of a nominal rate and must be at most 1")
         return given
 
     @field_validator("measured_in")
@@ -180,7 +174,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     def _a_whole_scenario(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
         """Require that it is a scenario with parameter servers, written out."""
         if given is not None and not (is_valid(cls, given) and cls.model_validate(given).servers):
-            raise ValueError("must be a whole scenario with parameter servers; leave it out, then it is this one")
+            raise ValueError("must be a complete scenario with parameter servers; leave it out to use this one")
         return given
 
     @field_validator("discrepancy", mode="before")
@@ -189,7 +183,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
         if not isinstance(value, str):
             return value
         if value != "none":
-            raise ValueError('must be "none", or a table with compute and communication (docs/intervals.md)')
+            raise ValueError('must be "none" or a table with compute and communication (docs/intervals.md)')
         return Discrepancy()
 
     def _broken_rules(self) -> Iterator[str]:
@@ -207,8 +201,8 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
             needing = [counted(layout.replicas, "replica")]
             needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
             yield (
-                f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
-                f"fewer workers, or a larger {cluster.room_key}"
+                f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, for {listed(needing)} of the strategy: take fewer "
+                f"workers, or a larger {cluster.room_key}"
             )
         if load.global_batch is not None and load.global_batch % layout.replicas:
             yield f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas"
@@ -227,7 +221,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     def _in_short(self) -> Iterator[str]:
         yield f"{self.strategy.in_words}, {counted(self.workers, 'worker')}, {self.workload.name} on {self.cluster.name}"
         run, length = self.run, "" if self.job is None else ", a whole job"
-        yield f"{counted(self.batch, 'sample')} a step each{length}"
+        yield f"{counted(self.batch, 'sample')} per step each{length}"
         yield f"{counted(run.replications, 'replication')} of {counted(run.job_steps or run.steps, 'step')}, seed {run.seed}"
 
     @cached_property
@@ -384,45 +378,45 @@ def _rules_of_job(scenario: Scenario, job: Job) -> Iterator[str]:
     layout, faults, price = scenario.layout, scenario.faults, scenario.cluster.price
     said = job.faults.preemption if job.faults is not None else None
     if said is not None and price is not None and price.preemption not in (None, said):
-        yield "cluster.price.preemption and job.faults.preemption both say how often nodes are taken away: keep one of them"
+        yield "cluster.price.preemption and job.faults.preemption both set how often nodes are preempted: keep one of them"
     if scenario.run.job_steps is not None:
-        yield "run.job_steps and [job] both say how long the job is: give job.samples alone, and run.steps for the steps that are simulated"
+        yield "run.job_steps and [job] both set the length of the job: keep [job], and give run.steps for the steps to simulate"
     if faults is None:
         if not any(offer.preemption for offer in scenario.cluster.ways_to_pay):  # with which the same job may be planned
             yield from _rules_of_without_faults(job)
         return
     if faults.server_mtbf_s is not None and not layout.servers:
-        yield "job.faults.server_mtbf is of parameter servers, and the strategy has none: leave it out"
+        yield "job.faults.server_mtbf applies to parameter servers, and the strategy has none: leave it out"
     if (taken := faults.preemption) is not None:
         if taken.of == "worker-nodes" and layout.servers_beside:
-            yield 'job.faults.preemption.of = "worker-nodes" needs servers on nodes of their own; here they are beside workers'
+            yield 'job.faults.preemption.of = "worker-nodes" needs servers on their own nodes; here they share nodes with workers'
         most = max((point.nodes for point in taken.available[:-1]), default=math.inf)
         needed = _needed_nodes(scenario, faults, taken)
         if most < needed:
             yield (
-                f"job.faults.preemption.available has {most} node{'' if most == 1 else 's'} at most, and {needed} of the strategy's must "
-                "be there at once: take fewer workers, or set job.faults.elastic; with parameter servers on nodes of their own, "
-                'preemption.of = "worker-nodes"'
+                f"job.faults.preemption.available has at most {most} node{'' if most == 1 else 's'}, but the strategy needs {needed} at "
+                "once: take fewer workers, or set job.faults.elastic; with parameter servers on their own nodes, set preemption.of = "
+                '"worker-nodes"'
             )
     counts = {"worker": layout.processes, "server": layout.servers, "node": layout.nodes}
     for number, fault in enumerate(faults.trace):
         if fault.number >= counts[fault.of]:
             name, most = f"job.faults.trace.{number}.number", counts[fault.of]
-            yield f"{name} ({fault.number}) must be below the number of {fault.of}s ({most}), from 0 on"
+            yield f"{name} ({fault.number}) must be below the number of {fault.of}s ({most}); numbers begin at 0"
     if faults.min_workers > layout.processes:
-        yield f"job.faults.min_workers ({faults.min_workers}) must be at most the workers there are ({layout.processes})"
+        yield f"job.faults.min_workers ({faults.min_workers}) must be at most the number of workers ({layout.processes})"
 
 
 def _rules_of_without_faults(job: Job) -> Iterator[str]:
     if job.faults is not None:
         yield (
-            "job.faults has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption or trace, a spot price with "
+            "job.faults has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption, trace or a spot price with "
             "cluster.price.preemption, or leave [job.faults] out"
         )
     if job.checkpoint is not None and job.checkpoint.interval == "best":
         yield (
-            'job.checkpoint.interval = "best" weighs what checkpoints cost against what faults destroy, and nothing fails here: give '
-            'job.faults, or an interval, such as job.checkpoint.every = "30 min"'
+            'job.checkpoint.interval = "best" needs faults, and nothing fails here: give job.faults, or an interval such as '
+            'job.checkpoint.every = "30 min"'
         )
 
 
@@ -441,16 +435,16 @@ def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:
 def _rules_of_training(scenario: Scenario) -> Iterator[str]:
     training, load = scenario.training, scenario.workload
     if scenario.strategy.compresses and (training.precision or load.precision) == "bfloat16":
-        yield "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
+        yield "strategy.compression applies to float32 gradients, and training in bfloat16 already has 2 bytes per value: leave it out"
     if scenario.batch % training.micro_batches:
         yield (
-            f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica ({scenario.batch} samples) into equal "
-            "parts: give a divisor of it, or another batch"
+            f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica ({scenario.batch} samples): give a "
+            "divisor, or another batch"
         )
     if training.recompute == "selective" and not load.layers:
         yield (
-            f'training.recompute = "selective" needs the layers of the workload {load.name[:60]!r}, which say what is cheap to compute '
-            'again: measure it with "paceline calibrate --layers", or give recompute = "full"'
+            f'training.recompute = "selective" needs the layers of the workload {load.name[:60]!r}, which mark what is cheap to '
+            'recompute: measure it with "paceline calibrate --layers", or give recompute = "full"'
         )
 
 
@@ -461,37 +455,37 @@ def _rules_of_input(scenario: Scenario) -> Iterator[str]:
     for name, work in (("work", pipeline.work), ("cached", pipeline.cached)):
         if work is not None and work.read_bytes_per_sample and cluster.storage is None:
             yield (
-                f"input.{name}.read_bytes_per_sample ({work.read_bytes_per_sample:g}) needs cluster.storage, which says how fast they are "
-                "read: give it, or leave them out where reading takes no time"
+                f"input.{name}.read_bytes_per_sample ({work.read_bytes_per_sample:g}) needs cluster.storage, which sets the speed of "
+                "reading: give it, or leave the bytes out if reading takes no time"
             )
     if scenario.layout.client:
         yield (
-            'strategy.replication = "in-graph" has one client that prepares all batches, one at a time, which [input] does not describe: '
-            "give workload.input in its place, or let each worker read its own (between-graph)"
+            'strategy.replication = "in-graph" has one client that prepares all batches in sequence, which [input] does not describe: '
+            "give workload.input instead, or use between-graph replication"
         )
     if cluster.shared_cores is not None and cluster.host_cores is not None:
         yield (
-            f"cluster.host_cores ({cluster.host_cores}) and cluster.shared_cores ({cluster.shared_cores:g}) both say on which cores "
-            "batches are prepared: keep one of them"
+            f"cluster.host_cores ({cluster.host_cores}) and cluster.shared_cores ({cluster.shared_cores:g}) both set the cores that "
+            "prepare batches: keep one of them"
         )
 
 
 def _rules_of_run(scenario: Scenario) -> Iterator[str]:
     run, cluster = scenario.run, scenario.cluster
     if cluster.overlap_slowdown and (cluster.replicas_per_device > 1 or cluster.device_is_host):
-        yield "cluster.overlap_slowdown is of a device that one replica has to itself: set replicas_per_device to 1"
+        yield "cluster.overlap_slowdown needs one replica per device: set replicas_per_device to 1"
     if cluster.shared_cores is not None and cluster.transport.cpu_per_byte_s:
         yield (
-            "cluster.shared_cores and cluster.transport.cpu_per_byte exclude each other: work on bytes while they cross is not simulated "
-            "on shared cores; give copy_per_byte, which is"
+            "cluster.shared_cores and cluster.transport.cpu_per_byte exclude each other, because shared cores do not simulate work during "
+            "a transfer: give copy_per_byte instead"
         )
     if cluster.shared_cores is not None and cluster.device_is_host and cluster.replicas_per_device > 1:
         yield (
-            f"cluster.replicas_per_device ({cluster.replicas_per_device}) must be 1 where compute is on cluster.shared_cores: a task has "
-            "a core to itself for its time slice; give devices_per_node"
+            f"cluster.replicas_per_device ({cluster.replicas_per_device}) must be 1 with compute on cluster.shared_cores, where a task "
+            "has a core to itself for its time slice: give devices_per_node"
         )
     if not scenario.strategy.pace.asynchronous and run.job_steps is not None:
-        yield "run.job_steps is for asynchronous workers, which share a job's steps; where all make each step together, give run.steps"
+        yield "run.job_steps applies to asynchronous workers, which share a job's steps: for synchronous training give run.steps"
     if run.job_steps is not None and run.warmup * scenario.replicas >= run.job_steps:
         yield f"run.warmup_steps ({run.warmup}) of each of {scenario.replicas} workers must be fewer than the job's {run.job_steps} steps"
 

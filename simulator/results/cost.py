@@ -34,7 +34,7 @@ def placement_of(scenario: Scenario) -> Placement:
     noun = "replica" if scenario.ranks == scenario.replicas else "device"
     parts = [_on_nodes(scenario.ranks, noun, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
-        parts.append(f"{counted(servers, 'parameter server')} on {counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
+        parts.append(f"{counted(servers, 'parameter server')} on {counted(servers, 'separate node')}")
     elif scenario.servers:
         parts.append(f"{counted(scenario.servers, 'parameter server')} on the workers' nodes")
     if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
@@ -43,7 +43,7 @@ def placement_of(scenario: Scenario) -> Placement:
         parts.append(f"{counted(nodes - needed, 'node')} of the cluster idle")
     left, price = (cluster.available or nodes) - nodes, cluster.price
     if left and price is not None and price.committed_usd is not None:
-        parts.append(f"{left:,} more {'node' if left == 1 else 'nodes'} idle and in no cost")
+        parts.append(f"{left:,} more {'node' if left == 1 else 'nodes'} idle, not charged")
     return Placement(
         nodes=nodes,
         worker_nodes=scenario.worker_nodes,

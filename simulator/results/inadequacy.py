@@ -84,9 +84,9 @@ def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bo
         name="host",
         share=share,
         detail="launching kernels on the host",
-        text=f"The host slows compute ({format_share(share)} of a step): it takes about {launch} to launch each of "
-        f"{launched.kernels:,} kernels, which run for {format_seconds(launched.kernel_s)}.",
-        remedy="CUDA graphs, larger micro-batches or fewer devices that split tensors would help.",
+        text=f"The host slows compute ({format_share(share)} of a step): launching takes about {launch} for each of {launched.kernels:,} "
+        f"kernels, which run for {format_seconds(launched.kernel_s)} each.",
+        remedy="CUDA graphs, larger micro-batches or splitting tensors over fewer devices would help.",
     )
 
 
@@ -113,8 +113,8 @@ class Bias(Spec):
     """Runs that came out slower, or faster, than predicted throughout."""
 
     regime: RegimeText
-    device: str = Field(default="", description="on which the runs were; left out: all runs of the regime were on one sort")
-    predicted_over_measured: float = Field(gt=0, description="of throughput, the geometric mean over series")
+    device: str = Field(default="", description="sort of network of the runs; left out: all runs of the regime used one sort")
+    predicted_over_measured: float = Field(gt=0, description="ratio of throughput, geometric mean over series")
     settings: int = Field(ge=1)
     sources: tuple[str, ...]
 
@@ -359,14 +359,14 @@ class Checked(Spec):
     what: str
     kind: Kind
     modes: tuple[str, ...] = Field(description="modes of parameter servers, algorithms of all-reduce")
-    sharing: Literal["fair", "weighted"] = Field(description="how connections shared the links: cluster.transport.discipline")
-    by_layer: bool = Field(description="whether gradients were sent while the backward pass went on")
-    workers: Counts = Field(description="fewest and most that were run")
+    sharing: Literal["fair", "weighted"] = Field(description="how connections shared the links (cluster.transport.discipline)")
+    by_layer: bool = Field(description="whether gradients were sent during the backward pass")
+    workers: Counts = Field(description="fewest and most in the runs")
     servers: Counts = (0, 0)
-    bandwidth_bytes_per_s: tuple[float, float] = Field(description="slowest and fastest link between nodes that was run")
-    median_error: float = Field(ge=0, description="median size of the error of throughput, as a share")
+    bandwidth_bytes_per_s: tuple[float, float] = Field(description="slowest and fastest link between nodes in the runs")
+    median_error: float = Field(ge=0, description="median absolute error of throughput, as a share")
     worst_error: float = Field(ge=0, description="largest")
-    group: str = Field(description="group of evidence/tables/scores.csv that the errors are from")
+    group: str = Field(description="group of evidence/tables/scores.csv with these errors")
 
 
 class _Evidence(Spec):
@@ -398,25 +398,25 @@ def _of_the_batch(scenario: Resolved) -> _Graded:
     load = scenario.workload
     batch = scenario.batch // (load.passes.micro_batches if load.passes is not None else 1)  # that a pass takes at a time
     if load.is_computed:
-        return "uncovered", "no step of any batch was measured: times are computed from the model's dimensions"
+        return "uncovered", "no step was measured: times are computed from the model's dimensions"
     if load.calibrated is None:
-        return "uncovered", "the workload does not say at which batches its steps were measured"
+        return "uncovered", "the workload does not record the batches at which its steps were measured"
     low, high = load.calibrated.batch
     if load.fit is not None and batch in {point.batch for point in load.fit.points}:
         return "checked", f"steps of batch {batch:,} were measured"
     if low <= batch <= high:
-        return "interpolation", f"batch {batch:,} lies between those measured, {low:g} to {high:g}"
-    return "uncovered", f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
+        return "interpolation", f"batch {batch:,} lies within the measured range, {low:g} to {high:g}"
+    return "uncovered", f"batch {batch:,} lies outside the measured range, {low:g} to {high:g}"
 
 
 def _of_the_device(scenario: Resolved) -> Iterator[str]:
     load = scenario.workload
     if load.moved is not None and load.moved_by_factor:
-        yield f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
+        yield f"no step was measured on {load.moved.to_device}: times are scaled from {load.moved.from_device} by a factor"
     elif load.is_computed:
         yield f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/numbers.md)"
     if load.recast is not None:
-        yield f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
+        yield f"no step was measured in {load.precision}: times are scaled from {load.recast.from_precision} by a factor"
 
 
 def _of_the_workers(scenario: Resolved) -> _Graded | None:
@@ -450,9 +450,12 @@ def _by_the_regime(scenario: Resolved) -> str:
     regime = regime_of(scenario)
     known = None if regime is None or is_borrowed(scenario) else regimes().get(regime)
     if known is None or known.checked is None:
-        return "no run of this kind was compared with a prediction; its interval is that of others"
+        return "no prediction of this kind was compared with a run; the interval is taken from other kinds"
     of_regime = known.about.partition(";")[0]
-    return f"runs of {regime} were compared with predictions ({of_regime}), but none with all that this scenario has (docs/fidelity.md)"
+    return (
+        f"predictions were compared with runs of {regime} ({of_regime}), but none of them had every feature of this scenario "
+        "(docs/fidelity.md)"
+    )
 
 
 def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
@@ -465,7 +468,7 @@ def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:
-        said = f"messages take only {format_share(share)} of a step that has its links to itself, so it counts for little that {links}"
+        said = f"{links}; this matters little, because messages take only {format_share(share)} of a step without contention"
         return "interpolation", said
     return "uncovered", links
 

@@ -85,8 +85,7 @@ def summarise(
     for run in (*map(Window.of, runs), *alone):
         if not _SHORTEST_S <= run.window_s <= _LONGEST_S:
             raise SimulationError(
-                f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
-                "check the times and the jitter of the workload"
+                f"the measured steps take {run.window_s:g} s together, which gives no rate: check the times and the jitter of the workload"
             )
     scenario = asked.resolved
     achieved = as_workers(with_nominal_defaults(scenario))

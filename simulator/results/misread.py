@@ -36,20 +36,20 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
     load, price = scenario.workload, scenario.cluster.price
     left = []
     if not load.input(scenario.batch) and scenario.input is None:
-        text = "nothing says how long it takes (input, workload.input), so every batch is ready when it is needed"
+        text = "no time is given (input, workload.input), so every batch is ready when needed"
         left.append(LeftOut(name="preparing input", text=text))
     if (why := not_checked(resolve(scenario))) is not None:
         left.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
     if scenario.job is None:
-        left.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count, without a [job]"))
+        left.append(LeftOut(name="start-up, evaluation and checkpoints", text="without a [job], only training steps count"))
     at_spot = price is not None and (price.preemption is not None or "spot" in price.terms.lower())
-    spot = "; at a spot price they are taken away in the middle of a run" if at_spot else ""
-    spot += ", which only a [job] lives through" if spot and scenario.job is None else ""
+    spot = "; at a spot price they can be preempted during a run" if at_spot else ""
+    spot += ", which only a [job] simulates" if spot and scenario.job is None else ""
     if scenario.faults is None:
-        text = f"nodes are taken never to fail or to be taken away, and no step is repeated{spot}"
+        text = f"nodes are assumed never to fail or be preempted, and no step is repeated{spot}"
         left.append(LeftOut(name="failures of nodes", text=text))
     if price is not None:
-        left.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
+        left.append(LeftOut(name="storage and transfer of data", text="only nodes are priced"))
     return tuple(left)
 
 
@@ -75,7 +75,7 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
         yield Warned.of("no-effect", _plain(value), f"{path} = {_shown(value)} has no effect: {why}", path)
     for path, times, of_what, meant in _multiples(scenario):
         factor = written(times, "setting")
-        text = f"{path} = {factor} is read as {factor} times {of_what}; for {factor}% give {written(meant, 'setting')}"
+        text = f"{path} = {factor} means {factor} times {of_what}; for {factor}% give {written(meant, 'setting')}"
         yield Warned.of("as-multiple", times, text, path)
     for doubt in implausible(scenario):
         yield Warned.of("implausible", doubt.value, doubt.text, doubt.path, doubt.range)
@@ -98,14 +98,14 @@ def _of_the_cluster(scenario: Scenario) -> Iterator[Unfelt]:
     if cluster.shared_cores is None and cluster.time_slice_s != default["time_slice_s"].default:
         yield "cluster.time_slice_s", cluster.time_slice_s, "nodes share no cores (cluster.shared_cores)"
     if cluster.host_link is None and cluster.devices_per_host_link > 1:
-        yield "cluster.devices_per_host_link", cluster.devices_per_host_link, "there is no such link (cluster.host_link)"
+        yield "cluster.devices_per_host_link", cluster.devices_per_host_link, "the cluster has no host link (cluster.host_link)"
     if not cluster.pxn and (fabric is None or not fabric.rail_optimised):
-        yield "cluster.pxn", cluster.pxn, "it is of a rail-optimised fabric (cluster.fabric.rail_optimised)"
+        yield "cluster.pxn", cluster.pxn, "it applies only to a rail-optimised fabric (cluster.fabric.rail_optimised)"
     if cluster.rails == 1:
-        yield "cluster.rails", 1, "all devices share one rail, as they do without it"
+        yield "cluster.rails", 1, "one rail for all devices is the default"
     by_switches = strategy.reduction is not None and strategy.reduction.algorithm in ("sharp", "auto")
     if fabric is not None and 1 < nodes <= fabric.nodes_per_leaf and not fabric.rail_optimised and not by_switches:
-        why = f"all {counted(nodes, 'node')} of this run hang on one leaf, so that nothing crosses the spines"
+        why = f"all {counted(nodes, 'node')} of this run are on one leaf, so nothing crosses the spines"
         yield "cluster.fabric.nodes_per_leaf", fabric.nodes_per_leaf, why
 
 
@@ -125,8 +125,8 @@ def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
         ("host_factor", not own.get("on_host"), "no layer is on the host (strategy.on_host)"),
         ("sequence_parallel", own.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
         ("prefetch", own.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),
-        ("weights_share", own.get("schedule") != "zero-bubble", 'it is of strategy.schedule = "zero-bubble"'),
-        ("pipeline_chunk_bytes", whole, "its algorithm passes nothing on in pieces (double-binary-tree, sharp and nvls do)"),
+        ("weights_share", own.get("schedule") != "zero-bubble", 'it applies only to strategy.schedule = "zero-bubble"'),
+        ("pipeline_chunk_bytes", whole, "its algorithm does not send in pieces (double-binary-tree, sharp and nvls do)"),
     ):
         if is_set(name) and idle:
             yield f"strategy.{name}", own[name], why
@@ -134,7 +134,7 @@ def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
 
 def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
     run, job, pace = scenario.run, scenario.job, scenario.strategy.pace
-    together = "all workers make each step together; it is of asynchronous ones"
+    together = "it applies only to asynchronous workers"
     if not pace.asynchronous:
         if run.sharing != "shared":
             yield "run.sharing", run.sharing, together
@@ -149,13 +149,13 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
     }
     for path, interval in every.items():
         if interval is not None and interval > epochs:
-            yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"
+            yield path, interval, f"the job ends earlier, after {written(epochs, 'setting')} epochs"
     if job.checkpoint is not None and job.checkpoint.mode == "blocking" and job.checkpoint.snapshot is not None:
-        yield "job.checkpoint.snapshot", "given", 'it is of job.checkpoint.mode = "asynchronous"'
+        yield "job.checkpoint.snapshot", "given", 'it applies only to job.checkpoint.mode = "asynchronous"'
     if job.checkpoint is not None and job.checkpoint.interval == "best" and scenario.faults is None:
-        yield "job.checkpoint.interval", "best", "nothing fails at this price, so that no checkpoint is written"
+        yield "job.checkpoint.interval", "best", "nothing fails at this price, so no checkpoint is written"
     if job.iterators == "kept" and not scenario.waits_for_iterators:
-        yield "job.iterators", job.iterators, "with parameter servers, or asynchronous workers, nobody waits for all iterators to end"
+        yield "job.iterators", job.iterators, "with parameter servers or asynchronous workers, nothing waits for all iterators to end"
     faults = job.faults
     if faults is not None and faults.min_workers > 1 and not faults.elastic and not pace.asynchronous:
         yield "job.faults.min_workers", faults.min_workers, "all wait for a worker that crashed (job.faults.elastic)"
@@ -193,14 +193,16 @@ def _idle_or_joined(scenario: Scenario) -> Iterator[Warned]:
     cluster, needed, sharing = scenario.cluster, scenario.nodes_needed, min(scenario.ranks, scenario.cluster.replicas_per_device)
     if sharing > 1 and cluster.nodes is not None and cluster.nodes > needed:
         yield Warned.of(
-            "shared-beside-idle", cluster.replicas_per_device, f"up to {counted(sharing, 'replica')} share a device, while "
-            f"{cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} are idle: workers fill node after node; lower "
-            "cluster.replicas_per_device to spread them",
+            "shared-beside-idle", cluster.replicas_per_device, f"up to {counted(sharing, 'replica')} share a device while "
+                                                               f"{cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} are "
+                                                               "idle, because workers fill node after node: lower "
+                                                               "cluster.replicas_per_device to spread them",
         )  # fmt: skip
     if cluster.rails not in (None, 1) and cluster.fabric is None and needed > 1:
         yield Warned.of(
-            "one-switch", cluster.rails, f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch "
-            "that is never the bottleneck; for leaves of their own give cluster.fabric with rail_optimised = true",
+            "one-switch", cluster.rails, f"cluster.rails = {cluster.rails} sets which NIC a device uses, but all rails join one switch "
+                                         "that is never the bottleneck; for separate leaves give cluster.fabric with rail_optimised = "
+                                         "true",
         )  # fmt: skip
 
 

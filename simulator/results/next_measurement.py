@@ -1,7 +1,7 @@
 """What to measure next: which command would narrow the interval of the throughput, and how wide it is expected to be afterwards.
 
 What the interval is made of comes from :mod:`simulator.results.variance` and the discrepancy. A command narrows quantities that were
-drawn, and with links that are measured also what the model is off by, to what measurements of that kind left open
+drawn, and with links that are measured also model error, to what measurements of that kind left open
 (``models/measuring.toml``, written by ``evidence.measuring``; ``models/discrepancy.toml``). docs/intervals.md has every rule.
 """
 
@@ -43,7 +43,7 @@ _INSIDE = tuple(dict.fromkeys(OF_CONSTANTS[name] for name in ("nvlink_share", "p
 _NOTHING = 0.95
 """A command that leaves more of the width is not named."""
 _OWN_RUNS = 9
-"""Runs of one's own with which a refit at best halves what the model is off by: :data:`PRIOR_POINTS` of the regime beside them."""
+"""Runs of one's own with which a refit at best halves model error: :data:`PRIOR_POINTS` of the regime beside them."""
 _TIMES = 4
 """As many times as many measurements halve a standard error."""
 _RUNS, _ROUNDS = 3, 7
@@ -52,9 +52,9 @@ _RUNS, _ROUNDS = 3, 7
 
 class _Left(Spec):
     quantity: str
-    sd: float = Field(ge=0, description="standard deviation of the logarithm that a measurement leaves, in the median over fits")
-    low: float = Field(ge=0, description="the least of them")
-    high: float = Field(ge=0, description="the most")
+    sd: float = Field(ge=0, description="standard deviation of the logarithm after a measurement, median over fits")
+    low: float = Field(ge=0, description="smallest over fits")
+    high: float = Field(ge=0, description="largest over fits")
     fits: int = Field(ge=1)
 
 
@@ -183,7 +183,7 @@ def _measurements(
         if (share := _width(then) / _width(now)) > _NOTHING:
             continue
         narrows = [name for name, share in known.items() if share < 1.0 and decomposition.shares[name].first > 0.0]
-        narrows += ["what the model is off by"] if command.scenario is not scenario else []
+        narrows += ["model error"] if command.scenario is not scenario else []
         yield Measurement(
             command=command.line,
             narrows=tuple(narrows),
@@ -249,7 +249,7 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
         yield Command(line, _from_fits((COMPUTE, JITTER), spreads), then, _fits((COMPUTE, JITTER)))
     else:
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
-        text = f"standard errors fall with the root of the number of processes, of which it was measured in {runs}"
+        text = f"standard errors fall with the square root of the number of processes ({runs} so far)"
         yield Command(f"{line} --runs {_TIMES * runs}", dict.fromkeys((COMPUTE, JITTER), _TIMES**-0.5), scenario, text)
 
 
@@ -261,7 +261,7 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
         return
     line = f"paceline calibrate-link{' --peer HOST:PORT' if between else ''} --name {_name(cluster.name)}"
     if cluster.basis == "measured":
-        text = f"standard errors fall with the root of the number of rounds, taken to have been {_ROUNDS}"
+        text = f"standard errors fall with the square root of the number of rounds (assumed {_ROUNDS} so far)"
         yield Command(f"{line} --rounds {_TIMES * _ROUNDS}", {LINK: _TIMES**-0.5}, scenario, text)
         return
     names = (_ETHERNET,) if between else _INSIDE
@@ -269,7 +269,7 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
     then = scenario.replaced({"cluster.basis": "measured"})
     text = _fits((BANDWIDTH,))
     if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
-        text += f"; communication over measured links was off by what {regime} show"
+        text += f"; the error of communication over measured links is taken from {regime}"
     yield Command(line, left, then, text)
 
 
@@ -288,7 +288,7 @@ def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Itera
 
 
 def _refit(scenario: Resolved) -> Iterator[Command]:
-    """Runs of one's own, at this number of workers: a refit fits compute, links and hosts, and scales what the model is off by."""
+    """Runs of one's own, at this number of workers: a refit fits compute, links and hosts, and scales model error."""
     own = discrepancy_of(scenario)
     if own is None or own.is_zero:
         return
@@ -302,8 +302,8 @@ def _refit(scenario: Resolved) -> Iterator[Command]:
         "paceline validate SCENARIO.toml --measured POINTS.csv --refit --out-scenario FILE.toml",
         dict.fromkeys((COMPUTE, LINK, _ETHERNET, _RDMA, *_INSIDE, *HOSTS), 0.0),
         then,
-        f"{counted(_OWN_RUNS, 'run')} of your own at up to this number of workers that come out as predicted: a refit then takes "
-        f"{factor:g} times what the model is off by, and knows what it fits",
+        f"if {counted(_OWN_RUNS, 'run')} of your own, at up to this number of workers, agree with predictions: a refit then reduces the "
+        f"model error to {factor:g} times, and its fitted values are known",
         at_best=True,
     )
 
@@ -320,7 +320,7 @@ def _from_fits(names: Sequence[str], spreads: Mapping[str, float]) -> dict[str, 
 def _fits(names: Sequence[str]) -> str:
     texts = [f"{name} to {format_share(_measured()[name].sd)}" for name in names]
     fits = dict.fromkeys(_measured()[name].fits for name in names)
-    return f"such measurements knew {listed(texts)} (a standard deviation; median of {listed([str(count) for count in fits])} fits)"
+    return f"such measurements determined {listed(texts)} (one standard deviation; median of {listed([str(count) for count in fits])} fits)"
 
 
 def _name(name: str) -> str:

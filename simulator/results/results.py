@@ -44,8 +44,8 @@ class Outcome(Short, Checksummed):
     """Outcome of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    scenario_hash: str = Field(description="hash of what is simulated: equal hashes, equal results")
-    scenario: Scenario = Field(description="as it was simulated, with all that was filled in")
+    scenario_hash: str = Field(description="hash of the simulated scenario: equal hashes, equal results")
+    scenario: Scenario = Field(description="the scenario as simulated, with everything filled in")
 
     @classmethod
     def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
@@ -98,46 +98,50 @@ class Outcome(Short, Checksummed):
 class Result(Outcome):
     """The answer to one scenario; it depends on the scenario alone."""
 
-    see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings the sentences, paceline.report(result) draws it"
+    see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings have the sentences, paceline.report(result) draws it"
 
     seed: int = Field(description="seed of all random numbers")
     replicas: int = Field(description="copies of the model that train")
-    placement: Placement = Field(description="where it all sits")
+    placement: Placement = Field(description="placement of replicas and servers")
     throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
     updates_per_s: Estimate = Field(description="updates of the model per second")
-    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
-    wasted_samples_per_s: float = Field(default=0.0, description="samples whose gradients came too late and were dropped")
+    throughput_of_each_replication: tuple[float, ...] = Field(
+        default=(), description="distribution of samples/s, from which the interval follows"
+    )
+    wasted_samples_per_s: float = Field(default=0.0, description="samples per second whose gradients came too late and were dropped")
     dropped_share: float = Field(default=0.0, description="share of gradients dropped, or skipped by loss scaling")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
     step_time_s: Quantiles = Field(description="time of a step, over all measured steps of all replications")
     mean_step_s: Estimate = Field(description="mean time of a step of one run")
-    speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
-    scaling_efficiency: Estimate = Field(description="speed-up over ranks: replicas, or the parts that these are cut into")
-    staleness: Staleness = Field(description="how stale gradients are when they are applied")
-    mean_staleness: Estimate | None = Field(default=None, description="mean staleness of one run; null where none is late by design")
-    discrepancy: AppliedDiscrepancy | None = Field(
-        default=None, description="what the model is off by, as far as intervals hold it; null: they do not"
+    speedup: Estimate = Field(
+        description="throughput divided by that of a single replica with the same draws, run by run (docs/metrics.md)"
     )
-    scatter: Scatter = Field(description="what the interval of the throughput is made of")
-    phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
-    breakdown_s: Breakdown = Field(description="where the mean step's time goes")
+    scaling_efficiency: Estimate = Field(
+        description="speed-up divided by the number of ranks: replicas, or the parts into which they are split"
+    )
+    staleness: Staleness = Field(description="staleness of gradients when applied")
+    mean_staleness: Estimate | None = Field(default=None, description="mean staleness of one run; null for synchronous training")
+    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="model error included in the intervals; null: not included")
+    scatter: Scatter = Field(description="contributions to the interval of the throughput")
+    phase: Phase | None = Field(default=None, description="whether several asynchronous workers step at the same time")
+    breakdown_s: Breakdown = Field(description="breakdown of the mean step")
     hidden_communication_s: float = Field(
-        default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
+        default=0.0, description="communication of the mean step hidden behind computing; not part of the step's time"
     )
     moved: DeviceTransfer | None = Field(
-        default=None, description="device to which the workload was moved, how far and by which rule; null where it was not"
+        default=None, description="device to which the workload was scaled, the factor and the rule; null: not scaled"
     )
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
-    stages: tuple[Stage, ...] = Field(default=(), description="stages of a pipeline; left out where there is none")
+    stages: tuple[Stage, ...] = Field(default=(), description="stages of a pipeline; left out without a pipeline")
     exchanges: tuple[Exchange, ...] = Field(
-        default=(), description="what devices that share one model, or its state, exchange in a step; left out of other strategies"
+        default=(), description="exchange per step between devices that share one model or its state; left out for other strategies"
     )
-    job: JobOutcome | None = Field(default=None, description="the whole job, where the scenario has one")
-    utilisation: Utilisation = Field(description="how busy devices, links and servers are")
+    job: JobOutcome | None = Field(default=None, description="the whole job, if the scenario has one")
+    utilisation: Utilisation = Field(description="utilisation of devices, links and servers")
     bottleneck: Bottleneck = Field(description="what limits the throughput")
-    coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")
-    assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
-    warnings: tuple[Warned, ...] = Field(description="what to know before trusting the numbers")
+    coverage: tuple[Coverage, ...] = Field(default=(), description="distance from measurements, aspect by aspect")
+    assumed: tuple[Assumed, ...] = Field(default=(), description="keys left out of the scenario and set to TensorFlow's default")
+    warnings: tuple[Warned, ...] = Field(description="warnings: what to know before trusting the numbers")
     events: int = Field(description="events of the simulation kernel, all replications")
 
     @model_serializer(mode="wrap")
@@ -186,14 +190,14 @@ class Result(Outcome):
 class Failed(Spec):
     """Why a scenario has no result."""
 
-    kind: str = Field(description="the error's name, such as DeadlockError")
-    text: str = Field(description="what it said, in one line")
+    kind: str = Field(description="name of the error, such as DeadlockError")
+    text: str = Field(description="its message, in one line")
 
 
 class Failure(Outcome):
     """Line that a sweep writes in place of the result of a scenario that could not be simulated."""
 
-    see: ClassVar[str] = ".failed has the reason, .scenario what was simulated"
+    see: ClassVar[str] = ".failed has the reason, .scenario the scenario"
 
     failed: Failed
 

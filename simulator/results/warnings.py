@@ -77,7 +77,7 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
         over = bias.predicted_over_measured
         off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
         runs = counted(bias.settings, "real run") + (f" on {bias.device}" if bias.device else "")
-        text = f"predictions of this kind were {off} in the mean over {runs} ({listed(bias.sources)}: docs/fidelity.md)"
+        text = f"predictions of this kind were {off} on average over {runs} ({listed(bias.sources)}: docs/fidelity.md)"
         yield Warned.of("biased", scenario.cluster.device or load.device, text)
     if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, load)):
         yield Warned.of("not-by-fit", scenario.strategy.kind, text)
@@ -85,27 +85,27 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
 
 def _outside(path: str, value: float, limits: tuple[float, float], quantity: str) -> Iterator[Warned]:
     if not limits[0] <= value <= limits[1]:
-        text = f"{quantity} ({value:g}) lies outside what was calibrated ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
+        text = f"{quantity} ({value:g}) lies outside the calibrated range ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
         yield Warned.of("outside-calibration", value, text, path, limits)
 
 
 def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty | None, more: str = "") -> Warned:
     names = ", ".join(parts)
     drawn = uncertainty is not None and any(name.startswith(part) for name in uncertainty.parameters for part in parts)
-    without = "" if drawn else "; intervals do not hold how uncertain that is"
-    text = f"the scenario sets {names} itself, in place of what the {section}'s file gives{without}{more}"
+    without = "" if drawn else "; intervals do not include the uncertainty of that"
+    text = f"the scenario sets {names} itself, in place of the {section} file's value{without}{more}"
     return Warned.of("overridden", names, text, section)
 
 
 def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     load = scenario.workload
     if load.uncertainty is None:
-        text = "the workload does not say how uncertain its times are, so intervals hold only the variation between runs"
+        text = "the workload gives no uncertainty of its times, so intervals include only the variation between runs"
         yield Warned.of("no-uncertainty", load.name, text, "workload.uncertainty")
     if scenario.servers and load.apply_s and not load.server(load.parameter_bytes) and scenario.training.optimizer is None:
         yield Warned.of(
-            "free-apply", load.name, "neither workload.server nor training.optimizer says how long a parameter server takes to apply a "
-            "gradient, so that takes no time",
+            "free-apply", load.name, "neither workload.server nor training.optimizer gives the time to apply a gradient on a parameter "
+                                     "server, so it takes no time",
         )  # fmt: skip
     if "disturbed" in load.provenance:
         yield Warned.of("disturbed-calibration", load.name, f"{load.name!r} was calibrated on a busy machine")
@@ -115,22 +115,22 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if seen is not None and awaited > seen and load.jitter.kind != "constant":
         yield Warned.of(
             "tail-not-seen", awaited, f"each step waits for the slowest of {awaited:,} replicas, but only {seen:,} steps were measured, "
-            "too few to see how slow the slowest of so many is; measure more steps", within=(1, seen),
+                                      "too few to show how slow that is: measure more steps", within=(1, seen),
         )  # fmt: skip
     yield from _on_the_timed_batch(scenario)
     known = load.calibrated
     if load.computed is not None and load.is_computed:
         yield Warned.of(
-            "computed", load.name, "nobody measured the workload: its times are computed from the model's dimensions for "
-            f"{load.computed.device} (docs/numbers.md)",
+            "computed", load.name, "the workload was not measured: its times are computed from the model's dimensions for "
+                                   f"{load.computed.device} (docs/numbers.md)",
         )  # fmt: skip
         return
     if known is None:
-        text = "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation"
+        text = "the workload does not record its measured batches, so extrapolation is not detected"
         yield Warned.of("not-calibrated", load.name, text)
         return
     if load.global_batch is not None and scenario.replicas > 1:
-        baseline = "batch of the single replica that speed-up is counted against"
+        baseline = "batch of the single-replica baseline of the speed-up"
         yield from _outside("workload.global_batch", load.global_batch, known.batch, baseline)
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
@@ -144,9 +144,9 @@ def _on_the_spread(load: Workload) -> str:
     if not passes or "jitter" in parts:
         return ""
     if len(passes) > 1:
-        return "; the spread of steps around the measured times is left out with them: give workload.jitter if it holds here"
+        return "; the measured jitter is left out too: give workload.jitter if it applies here"
     cv = math.hypot(load.jitter.spread(), load.run_to_run_cv)
-    return f"; steps keep the spread of the measured times ({format_share(cv)} of the mean): give workload.jitter if another holds here"
+    return f"; steps keep the measured jitter ({format_share(cv)} of the mean): give workload.jitter to change it"
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
@@ -156,14 +156,14 @@ def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
     if timed is None or batch >= timed:
         return
     share = scenario.practice.get("fixed_part", constants()["fixed_part"])
-    said, taken = "are told in proportion to the batch", "which intervals allow for, usually"
+    said, taken = "are given in proportion to the batch", "usually (intervals include this)"
     if load.timed_batch is not None:
         said, taken = "were timed with one batch", "taken to be"
     yield Warned.of(
-        "one-batch", batch, f"forward and backward pass {said}, of {timed:,.15g} samples, and take {batch:,.3g} here: "
-        f"what of a step does not shrink with its batch is not known, {taken} {format_share(share.value)} "
-        f"({format_share(share.low)} to {format_share(share.high)}) of the step of {timed:,.15g} samples; measure it with `paceline "
-        f"calibrate MODEL.py:FUNCTION --batch {math.ceil(batch)},{timed:.15g}`", within=(timed, timed),
+        "one-batch", batch, f"forward and backward pass {said} of {timed:,.15g} samples, and the batch here is {batch:,.3g}: the fixed "
+                            f"part of a step is unknown, {taken} {format_share(share.value)} ({format_share(share.low)} to "
+                            f"{format_share(share.high)}) of the step of {timed:,.15g} samples; measure it with `paceline calibrate "
+                            f"MODEL.py:FUNCTION --batch {math.ceil(batch)},{timed:.15g}`", within=(timed, timed),
     )  # fmt: skip
 
 
@@ -181,8 +181,9 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
     if (recast := load.recast) is not None:
         low, mid, high = recast.factor
         yield Warned.of(
-            "other-precision", load.precision, f"the workload was measured in {recast.from_precision}; its compute takes "
-            f"{format_number(mid)} times as long ({format_number(low)} to {format_number(high)}) in {load.precision}, {recast.text}",
+            "other-precision", load.precision, f"the workload was measured in {recast.from_precision}; compute in {load.precision} takes "
+                                               f"{format_number(mid)} times as long ({format_number(low)} to {format_number(high)}), "
+                                               f"{recast.text}",
             within=(low, high),
         )  # fmt: skip
     if moved is not None and moved.applied:
@@ -190,26 +191,29 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
         taken = "" if device else " (assumed, since the cluster names no device)"
         yield Warned.of(
             "moved-device", moved.to_device, f"the workload was {'computed for' if load.is_computed else 'measured on'} "
-            f"{moved.from_device!r}; its compute takes {format_number(mid)} times as long "
-            f"({format_number(low)} to {format_number(high)}) on {moved.to_device!r}{taken}, {moved.text}", within=(low, high),
+                                             f"{moved.from_device!r}; compute on {moved.to_device!r} takes {format_number(mid)} times as "
+                                             f"long ({format_number(low)} to {format_number(high)}){taken}, {moved.text}",
+            within=(low, high),
         )  # fmt: skip
         if scenario.servers and load.server(load.parameter_bytes):
             yield Warned.of(
-                "servers-not-moved", moved.to_device, "the time that a parameter server takes for a gradient was measured on the host of "
-                f"{moved.from_device!r}: how long this cluster's hosts take is not known, and no interval holds it",
+                "servers-not-moved", moved.to_device, "the time of a parameter server for a gradient was measured on the host of "
+                                                      f"{moved.from_device!r}; this cluster's hosts may differ, and intervals do not "
+                                                      "include that",
             )  # fmt: skip
     elif device and not load.device:
-        text = f"the workload does not say on which device it was measured, so its times are taken as those of {device!r}"
+        text = f"the workload does not name its measured device, so its times are taken to be for {device!r}"
         yield Warned.of("device-not-known", device, text)
     elif known is not None and known.device and device and not same_device(known.device, device):
-        text = f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are used unchanged"
+        text = f"the workload was measured on {known.device!r} but the cluster has {device!r}; times are used without scaling"
         yield Warned.of("other-device", device, text)
     if (launched := launching(scenario)) is not None:
         usual, most = launched.slower
         yield Warned.of(
-            "host-bound", launched.kernel_s, f"kernels are so small ({format_seconds(launched.kernel_s)} each) that launching them "
-            f"decides, which is not simulated: a step may take {format_number(usual)} times as long, and up to {format_number(most)} "
-            "times, unless it is launched as a CUDA graph; measure it with paceline calibrate",
+            "host-bound", launched.kernel_s, f"kernels are so short ({format_seconds(launched.kernel_s)} each) that launching them "
+                                             f"dominates, which is not simulated: a step may take {format_number(usual)} times as long, "
+                                             f"and up to {format_number(most)} times, unless launched as a CUDA graph; measure it with "
+                                             "paceline calibrate",
             within=(launched.launch_s.low, launched.launch_s.high),
         )  # fmt: skip
 
@@ -218,14 +222,14 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
     cluster, load = scenario.cluster, scenario.workload
     if cluster.price is not None and cluster.price.preemption is not None and scenario.job is None:
         yield Warned.of(
-            "spot-without-job", cluster.price.called, "nodes at a spot price are taken away in the middle of a run, which only the time "
-            "of a whole job holds: without a [job] no time and no cost has it in it",
+            "spot-without-job", cluster.price.called, "spot nodes can be preempted during a run, but without a [job] no time or cost "
+                                                      "includes this",
         )  # fmt: skip
     if load.measured_with == "servers" and scenario.measured_in is None:
         if not scenario.servers:
             yield Warned.of(
-                "step-with-servers", "servers", "the measured step held a pull from and a push to parameter servers, which this strategy "
-                "has not, and all of it is taken as compute here: predictions come out too slow",
+                "step-with-servers", "servers", "the measured step includes a pull from and a push to parameter servers, which this "
+                                                "strategy does not have; it is counted as compute here, so predictions are too slow",
             )  # fmt: skip
         else:
             yield from _too_short_for_its_exchange(scenario)
@@ -234,9 +238,9 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
     if cluster.overridden:
         yield _overridden("cluster", cluster.overridden, cluster.uncertainty)
     if cluster.basis == "assumed":
-        yield Warned.of("assumed-network", cluster.name, f"the network {cluster.name!r} is an assumption, not a measurement")
+        yield Warned.of("assumed-network", cluster.name, f"the network {cluster.name!r} is assumed, not measured")
     elif cluster.uncertainty is None and not {*felt_by([scenario])} - {"fixed_part"}:
-        text = "the cluster does not say how uncertain its figures are, so intervals do not hold that"
+        text = "the cluster gives no uncertainty of its figures, so intervals do not include it"
         yield Warned.of("no-uncertainty", cluster.name, text, "cluster.uncertainty")
     yield from _taken_as_given(scenario)
     yield from _without_effect(scenario)
@@ -257,9 +261,9 @@ def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
     exchange_s = achieved.lone_step_s - step_s
     if exchange_s > 0.9 * step_s:
         yield Warned.of(
-            "step-with-servers", "servers", f"a pull and a push take one worker about {format_seconds(exchange_s)} on this cluster, so "
-            f"that hardly any of a measured step of {format_seconds(step_s)} is left for compute: one worker may come out slower than it "
-            "was measured",
+            "step-with-servers", "servers", f"a pull and a push take one worker about {format_seconds(exchange_s)} on this cluster, "
+                                            f"which leaves almost nothing of a measured step of {format_seconds(step_s)} for compute: "
+                                            "the prediction for one worker may be slower than its measurement",
         )  # fmt: skip
 
 
@@ -272,9 +276,9 @@ def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
     if cluster.basis == "measured" and "inter_node" not in cluster.overridden:
         return
     yield Warned.of(
-        "no-sort", link.bandwidth_bytes_per_s, f"cluster.inter_node has no sort, so that {format_rate(link.bandwidth_bytes_per_s)} is "
-        'taken as what transfers get; if it is the rate of the port, give sort = "ethernet" (TCP gets about '
-        f'{format_share(constants()["ethernet_share"].value)} of it) or "rdma"',
+        "no-sort", link.bandwidth_bytes_per_s, f"cluster.inter_node has no sort, so {format_rate(link.bandwidth_bytes_per_s)} is used as "
+                                               'the achieved rate; if it is the rate of the port, give sort = "ethernet" (TCP achieves '
+                                               f'about {format_share(constants()["ethernet_share"].value)} of it) or "rdma"',
     )  # fmt: skip
 
 
@@ -285,22 +289,22 @@ def _without_effect(scenario: Resolved) -> Iterator[Warned]:
     if at_once and transport.discipline != "fair":
         discipline = f"discipline = {transport.discipline!r}"
         yield Warned.of(
-            "transport-not-felt", discipline, f"this all-reduce is evaluated without its single messages, so {discipline} of "
-            'cluster.transport has no effect on it; run.detail = "messages" simulates them',
+            "transport-not-felt", discipline, f"this all-reduce is simulated without single messages, so {discipline} of "
+                                              'cluster.transport has no effect on it; run.detail = "messages" simulates them',
         )  # fmt: skip
     if cluster.overlap_slowdown and scenario.strategy.sending(scenario).apart:
         text = "nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect"
         yield Warned.of("no-overlap", cluster.overlap_slowdown, text)
     background = cluster.background
     if background is not None and background.on != "intra-node" and scenario.nodes_needed == 1:
-        text = f"a single node sends nothing over {background.on} links, so cluster.background has no effect"
+        text = f"a single node does not use {background.on} links, so cluster.background has no effect"
         yield Warned.of("neighbours-not-felt", background.on, text)
     first = 0
     for kind in cluster.node_classes:
         if first >= scenario.nodes_needed:
             yield Warned.of(
-                "class-without-nodes", kind.name, f"no node is left for the class {kind.name!r}: the strategy takes "
-                f"{scenario.nodes_needed}, and the classes before it fill them",
+                "class-without-nodes", kind.name, f"no node is left for the class {kind.name!r}: the classes before it fill the "
+                                                  f"{scenario.nodes_needed} nodes of the strategy",
             )  # fmt: skip
         first += kind.nodes
 
@@ -312,17 +316,17 @@ def _on_the_run(scenario: Resolved) -> Iterator[Warned]:
         yield Warned.of("few-replications", run.replications, text)
     if run.job_steps is not None and run.steps != type(run)().steps and run.steps * scenario.replicas != run.job_steps:
         yield Warned.of(
-            "steps-not-used", run.steps, f"run.job_steps ({run.job_steps:,}) says how long the job is, so run.steps ({run.steps:,}) has "
-            "no effect: leave one of them out",
+            "steps-not-used", run.steps, f"run.job_steps ({run.job_steps:,}) sets the length of the job, so run.steps ({run.steps:,}) "
+                                         "has no effect: leave one of them out",
         )  # fmt: skip
     if run.start_spread_s and run.start_spread_s > run.warmup * scenario.lone_step_s:
-        text = "workers may still start after the warm-up has ended, so part of what is measured has fewer workers: raise warmup_steps"
+        text = "workers may still start after the warm-up, so part of the measurement has fewer workers: raise warmup_steps"
         yield Warned.of("start-in-window", run.start_spread_s, text)
     varies = scenario.workload.jitter.kind != "constant" or scenario.workload.run_to_run_cv or scenario.strategy.in_random_order(scenario)
     if pace.asynchronous and pace.bound is None and scenario.replicas > 1 and start == "together" and not varies:
         yield Warned.of(
-            "phase-locked", start, "without jitter, asynchronous workers that start together stay together for ever; "
-            "a real run drifts apart: give a jitter or another start",
+            "phase-locked", start, "without jitter, asynchronous workers that start together stay in step forever, and real ones do not: "
+                                   "give a jitter or another start",
         )  # fmt: skip
 
 
@@ -333,12 +337,12 @@ _LATE = 0.25
 def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
     if phase is None:
         return
-    compare = "how they start may decide the result, so compare other values of run.start, or simulate more steps"
+    compare = "the start may affect the result, so compare other values of run.start, or simulate more steps"
     if phase.mixed_share < 0.5:
         yield Warned.of(
-            "phases-not-mixed", start_of(scenario), f"in {format_share(1 - phase.mixed_share)} of the runs workers still kept the rhythm "
-            f"of their start at the end (order of their phases {phase.order_at_end:.2f}; at random mostly below "
-            f"{phase.order_of_random_phases:.2f}): {compare}",
+            "phases-not-mixed", start_of(scenario), f"in {format_share(1 - phase.mixed_share)} of the runs, workers still kept the "
+                                                    f"rhythm of their start at the end (order of their phases {phase.order_at_end:.2f}; "
+                                                    f"random phases are mostly below {phase.order_of_random_phases:.2f}): {compare}",
         )  # fmt: skip
     elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
         yield Warned.of(
@@ -359,8 +363,9 @@ def _on_the_collective(scenario: Resolved, exposed: float, *, aligned: bool) -> 
         return
     if aligned:
         yield Warned.of(
-            "aligned-collective", reduction.algorithm, "this all-reduce is simulated as if all ranks began it when the slowest is ready, "
-            'which is mostly some percent late; run.detail = "messages" simulates each rank by itself',
+            "aligned-collective", reduction.algorithm, "this all-reduce is simulated as if all ranks began when the slowest is ready, "
+                                                       'usually a few percent too late; run.detail = "messages" simulates each rank '
+                                                       "separately",
         )  # fmt: skip
     if exposed < _EXPOSED or reduction.in_cycles or strategy.pace.every > 1 or replicas == 1:
         return
@@ -370,13 +375,13 @@ def _on_the_collective(scenario: Resolved, exposed: float, *, aligned: bool) -> 
     if len({bucket.ready for bucket in fused}) > 1:
         return
     size, total = reduction.bucket_size_bytes, math.fsum(bucket.size_bytes for bucket in fused)
-    why = "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0)"
+    why = "because strategy.bucket_size is left out, TensorFlow's default (bytes_per_pack = 0)"
     if size is not None:
-        why = f"since they fill one bucket of {format_bytes(size)} alone"
+        why = f"because they fit into one bucket ({format_bytes(size)})"
     yield Warned.of(
-        "one-bucket", total if size is None else size, f"all gradients ({format_bytes(total)}) are reduced as one, after the backward "
-        f"pass, {why}: communication that nothing hides takes {format_share(exposed)} of a step; with a smaller strategy.bucket_size a "
-        "part of it overlaps with that pass",
+        "one-bucket", total if size is None else size, f"all gradients ({format_bytes(total)}) are reduced together after the backward "
+                                                       f"pass, {why}: exposed communication takes {format_share(exposed)} of a step; "
+                                                       "with a smaller strategy.bucket_size, part of it overlaps with that pass",
     )  # fmt: skip
 
 
@@ -387,5 +392,5 @@ def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[W
         return
     yield Warned.of(
         "gathers-not-hidden", longest.seconds, f"gathering parameters takes {format_seconds(longest.seconds)} of a step, longer than the "
-        f"passes that could hide it: communication that nothing hides takes {format_share(exposed)} of a step",
+                                               f"passes that could hide it: exposed communication takes {format_share(exposed)} of a step",
     )  # fmt: skip

@@ -35,7 +35,7 @@ class PeakFlops(Spec):
 
     float32: Flops | None = Field(default=None, description="outside of tensor cores")
     tf32: Flops | None = Field(default=None, description="float32 data on tensor cores, with 10 bits of mantissa (Ampere and later)")
-    float16: Flops | None = Field(default=None, description="on tensor cores where the device has them")
+    float16: Flops | None = Field(default=None, description="on tensor cores if the device has them")
     bfloat16: Flops | None = Field(default=None, description="on tensor cores")
 
 
@@ -43,30 +43,34 @@ class Cores(Spec):
     """What a processor's peak follows from: cores x clock x operations a core does in a cycle."""
 
     count: int = Field(ge=1, le=1_000_000, description="physical cores of all sockets")
-    clock_hz: Annotated[Moderate, Field(gt=0), Usual(1e6, 1e11)] = Field(description="that the cores hold while they do such operations")
-    float32_flops_per_cycle: int = Field(ge=1, le=1_000_000, description="of one core: vector units x lanes x 2 for multiply-add")
+    clock_hz: Annotated[Moderate, Field(gt=0), Usual(1e6, 1e11)] = Field(
+        description="clock rate that the cores sustain during such operations"
+    )
+    float32_flops_per_cycle: int = Field(
+        ge=1, le=1_000_000, description="operations of one core per cycle: vector units x lanes x 2 for multiply-add"
+    )
 
 
 class Accelerator(Spec):
     """One device: a GPU, one die of a board with two, or a host's processors together."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    name: str = Field(min_length=1, max_length=200, description="as clusters and workloads write it under `device`")
-    aliases: tuple[Text, ...] = Field(default=(), max_length=100, description="other spellings, such as those that drivers report")
+    name: str = Field(min_length=1, max_length=200, description="name that clusters and workloads give under `device`")
+    aliases: tuple[Text, ...] = Field(default=(), max_length=100, description="other spellings, such as those reported by drivers")
     description: str = Field(default="", description="for readers")
-    generation: str = Field(min_length=1, max_length=100, description="the maker's name of the architecture, such as Volta")
-    year: int = Field(ge=1990, le=2100, description="of the first datasheet")
-    memory_bytes: Annotated[Bytes, MEMORY] | None = Field(default=None, gt=0, description="of the device; left out: the host's own")
-    memory_bandwidth_bytes_per_s: Annotated[Rate, Usual(1e6, 1e15)] = Field(gt=0, description="between the device and its memory")
-    peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates, by what is multiplied")
-    cores: Cores | None = Field(default=None, description="of a processor, in place of peak_flops_per_s.float32")
-    provenance: dict[str, Text] = Field(description="figure -> document and date")
+    generation: str = Field(min_length=1, max_length=100, description="the vendor's name of the architecture, such as Volta")
+    year: int = Field(ge=1990, le=2100, description="year of the first datasheet")
+    memory_bytes: Annotated[Bytes, MEMORY] | None = Field(default=None, gt=0, description="memory of the device; left out: the host's own")
+    memory_bandwidth_bytes_per_s: Annotated[Rate, Usual(1e6, 1e15)] = Field(gt=0, description="bandwidth between the device and its memory")
+    peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates by number format")
+    cores: Cores | None = Field(default=None, description="cores of a CPU, in place of peak_flops_per_s.float32")
+    provenance: dict[str, Text] = Field(description="for each figure, its document and date")
 
     def _broken_rules(self) -> Iterator[str]:
         if self.cores is not None and self.peak_flops_per_s.float32 is not None:
             yield "has both cores and peak_flops_per_s.float32, which follows from them; keep one"
         if self.cores is None and not any(name.startswith("peak") for name in self.figures):
-            yield "states no peak: give peak_flops_per_s.float32 or another, or for a processor cores"
+            yield "has no peak rate: give peak_flops_per_s.float32 or another; for a CPU, give cores"
         if lacking := [figure for figure in self.figures if figure not in self.provenance]:
             yield f"provenance must name a source for {' and '.join(lacking)}"
 
@@ -165,7 +169,7 @@ def _by_name(files: tuple[tuple[Path, int], ...]) -> dict[str, Accelerator]:
         for name in (device.name, *device.aliases):
             other = by_name.setdefault(spelled(name), device)
             if other is not device:
-                raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; a name stands for one device")
+                raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; each name must identify one device")
     for file, device in devices:  # and by the name of the catalogue, unless that is another's
         by_name.setdefault(spelled(file.stem), device)
     return by_name

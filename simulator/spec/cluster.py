@@ -54,8 +54,8 @@ class Link(Terse, only=("sort",)):
     latency_s: Latency = Field(default=0.0, description="latency added to each message; it delays, but does not occupy the link")
     sort: Sort = Field(
         default="given",
-        description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/numbers.md); "
-        "left out: the bandwidth is what transfers get, as measured or given",
+        description="kind of link if the bandwidth is nominal; transfers then get a share of it (docs/numbers.md). Left out: the "
+        "bandwidth is what transfers achieve, as measured or given",
     )
 
     @property
@@ -99,26 +99,28 @@ class Fabric(Terse, only=("rail_optimised", "sharp")):
     spine, chosen at random as equal-cost multi-path routing does.
     """
 
-    nodes_per_leaf: Machines = Field(description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
-    oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
-    spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves, over which these links spread")
-    latency_s: Latency = Field(default=0.0, description="latency added to a message that goes by a spine")
+    nodes_per_leaf: Machines = Field(description="nodes on one leaf switch (a rack), numbered from leaf 0 on")
+    oversubscription: float = Field(
+        default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes divided by its bandwidth to the spines"
+    )
+    spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves; the uplinks of a leaf spread over them")
+    latency_s: Latency = Field(default=0.0, description="latency added to a message that crosses a spine")
     rail_optimised: bool = Field(
         default=False,
-        description="a leaf for each rail: NIC i of all nodes_per_leaf nodes hangs on the same leaf; needs cluster.rails; "
-        "false: all NICs of a node hang on one leaf",
+        description="one leaf per rail: NIC i of all nodes_per_leaf nodes connects to the same leaf (needs cluster.rails); false: all "
+        "NICs of a node connect to one leaf",
     )
-    sharp: bool = Field(default=False, description='switches can add what nodes send (SHARP): strategy.algorithm = "sharp"')
+    sharp: bool = Field(default=False, description='switches can sum gradients in the network (SHARP), for strategy.algorithm = "sharp"')
 
 
 class Islands(Terse):
     """Devices that are joined directly, where that is not a node: parts of nodes, or several nodes (NVL72)."""
 
     devices: int = Field(
-        ge=1, le=100_000, description="devices that cluster.intra_node joins; divides devices_per_node, or is a multiple of it"
+        ge=1, le=100_000, description="devices joined by cluster.intra_node; must divide devices_per_node or be a multiple of it"
     )
     between: Link | None = Field(
-        default=None, description="link of each device to those of other islands in its node (PCIe); islands of whole nodes have none"
+        default=None, description="link from each device to other islands in its node (PCIe); islands of whole nodes have none"
     )
 
 
@@ -127,7 +129,7 @@ class Nvls(Terse):
 
     efficiency: PositiveShare = Field(
         default=0.85,
-        description="share of intra_node's bandwidth that such traffic gets; NCCL's tuner takes 0.85 on Hopper, 0.74 on Blackwell "
+        description="share of intra_node's bandwidth that NVLS traffic gets; NCCL's tuner takes 0.85 on Hopper, 0.74 on Blackwell "
         "(nvlsEfficiency in src/graph/tuning.cc)",
     )
 
@@ -137,7 +139,7 @@ class Protocol(Spec):
 
     latency_s: Latency = Field(default=0.0, description="latency added to each message between nodes")
     intra_node_latency_s: Latency = Field(default=0.0, description="latency added to each message inside a node")
-    wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of data")
+    wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes on the link for each byte of data")
 
 
 class Protocols(Terse, only=("auto",)):
@@ -152,31 +154,31 @@ class Protocols(Terse, only=("auto",)):
 
     ll: Protocol = Field(
         default=Protocol(latency_s=2.7e-6, intra_node_latency_s=0.6e-6, wire_bytes_per_byte=2.0),
-        description="LL: a flag of 4 bytes with each 4 bytes of data",
+        description="LL: a 4-byte flag with every 4 bytes of data",
     )
     ll128: Protocol = Field(
         default=Protocol(latency_s=4.0e-6, intra_node_latency_s=1.9e-6, wire_bytes_per_byte=128 / 120),
-        description="LL128: a flag of 8 bytes with each 120 bytes of data",
+        description="LL128: an 8-byte flag with every 120 bytes of data",
     )
     simple: Protocol = Field(
-        default=Protocol(latency_s=14.0e-6, intra_node_latency_s=3.4e-6), description="Simple: data alone, synchronised by fences"
+        default=Protocol(latency_s=14.0e-6, intra_node_latency_s=3.4e-6), description="Simple: data only, synchronised by fences"
     )
     auto: tuple[Literal["ll", "ll128", "simple"], ...] | None = Field(
         default=None,
         min_length=1,
-        description='what strategy.protocol = "auto" chooses among; left out: all three, but no LL128 where cluster.intra_node.sort says '
-        "that the devices of a node are joined by something else than NVLink, as NCCL does",
+        description='protocols that strategy.protocol = "auto" chooses from; left out: all three, without LL128 if '
+        "cluster.intra_node.sort is something other than NVLink, as in NCCL",
     )
 
 
 class NodeClass(Spec):
     """Nodes that differ from what was measured: other devices, another link, stragglers."""
 
-    name: str = Field(min_length=1, max_length=200, description="for readers; reports tell classes apart by it")
-    nodes: Machines = Field(description="how many nodes of this class; classes fill the nodes in the order given")
-    speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="speed of the devices, relative to the measured one")
-    jitter: Distribution | None = Field(default=None, description="law of jitter in place of the workload's")
-    slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while, in place of the cluster's")
+    name: str = Field(min_length=1, max_length=200, description="name of the class, shown in reports")
+    nodes: Machines = Field(description="number of nodes of this class; classes are assigned to nodes in the order given")
+    speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="speed of the devices relative to the measured device")
+    jitter: Distribution | None = Field(default=None, description="distribution of jitter in place of the workload's")
+    slowdown: Slowdown | None = Field(default=None, description="temporary slowdowns of devices, in place of the cluster's")
     inter_node: Link | None = Field(default=None, description="link of these nodes, in place of the cluster's")
 
 
@@ -200,51 +202,51 @@ class LinkPoint(Spec):
 class CalibrationFitLink(Spec):
     """How well latency and bandwidth describe what was measured on the link between nodes."""
 
-    points: tuple[LinkPoint, ...] = Field(default=(), description="what was measured, for each message size")
-    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured median from the line")
+    points: tuple[LinkPoint, ...] = Field(default=(), description="measured times for each message size")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative error of the fitted line at a measured median")
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
 class HostCost(Spec):
     """What the two hosts of pulls, or of pushes, need for a tensor and for a byte."""
 
-    per_tensor_s: Seconds = Field(description="work of each host on a tensor")
+    per_tensor_s: Seconds = Field(description="host time per tensor, on each side")
     per_byte_s: Annotated[Moderate, Field(ge=0)] | None = Field(
-        default=None, description="work of each host on a byte; left out: the link was slower, so it is not known"
+        default=None, description="host time per byte, on each side; left out: unknown, because the link was slower"
     )
-    base_s: Seconds = Field(description="what each call took besides, however many tensors it moved")
+    base_s: Seconds = Field(description="fixed time of a call, whatever the number of tensors")
 
 
 class ExchangePoint(Spec):
     """Times measured for one pull or push."""
 
-    direction: Literal["pull", "push"] = Field(description="from the server to the worker, or back")
-    tensors: int = Field(ge=1, description="tensors that it moved")
-    size_bytes: Bytes = Field(gt=0, description="size of each of them")
+    direction: Literal["pull", "push"] = Field(description="pull: server to worker; push: worker to server")
+    tensors: int = Field(ge=1, description="tensors moved")
+    size_bytes: Bytes = Field(gt=0, description="size of each tensor")
     median_s: PositiveSeconds = Field(description="median time")
-    fitted_s: PositiveSeconds = Field(description="time by the fitted costs")
+    fitted_s: PositiveSeconds = Field(description="time from the fitted costs")
 
 
 class CalibrationFitHosts(Spec):
     """How well seconds for a tensor and for a byte describe pulls and pushes between a worker and a server."""
 
-    pull: HostCost = Field(description="what was fitted to pulls alone")
-    push: HostCost = Field(description="what was fitted to pushes alone, which the server applies")
-    points: tuple[ExchangePoint, ...] = Field(default=(), description="what was measured, for each number and size of tensors")
-    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured median from the fit")
+    pull: HostCost = Field(description="costs fitted to pulls only")
+    push: HostCost = Field(description="costs fitted to pushes only; the server applies them")
+    points: tuple[ExchangePoint, ...] = Field(default=(), description="measured times for each number and size of tensors")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative error of the fit at a measured median")
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
 class Storage(Spec):
     """What data sets are read from and checkpoints are written to."""
 
-    bandwidth_bytes_per_s: Rate | None = Field(default=None, description="rate of reads by all nodes together; left out: no limit")
-    node_bandwidth_bytes_per_s: Rate | None = Field(default=None, description="rate of reads by one node; left out: no limit of its own")
-    write_bytes_per_s: Rate | None = Field(default=None, description="rate of writes by all nodes together; left out: as of reads")
-    node_write_bytes_per_s: Rate | None = Field(default=None, description="rate of writes by one node; left out: as of reads")
-    latency_s: Delay = Field(default=0.0, description="latency added to each batch that is read, and to each checkpoint")
+    bandwidth_bytes_per_s: Rate | None = Field(default=None, description="read bandwidth of all nodes together; left out: no limit")
+    node_bandwidth_bytes_per_s: Rate | None = Field(default=None, description="read bandwidth of one node; left out: no separate limit")
+    write_bytes_per_s: Rate | None = Field(default=None, description="write bandwidth of all nodes together; left out: same as for reads")
+    node_write_bytes_per_s: Rate | None = Field(default=None, description="write bandwidth of one node; left out: same as for reads")
+    latency_s: Delay = Field(default=0.0, description="latency added to the read of each batch and to each checkpoint")
     over_network: bool = Field(
-        default=False, description="reads and writes cross the nodes' links (inter_node), which they share with gradients; else they do not"
+        default=False, description="true: reads and writes use the nodes' links (inter_node) and share them with gradients"
     )
 
 
@@ -272,7 +274,7 @@ class Cluster(
 ):
     """Nodes with devices, joined by one switch that is never the bottleneck, or by a fabric of leaves and spines."""
 
-    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
+    see: ClassVar[str] = "to_frame() lists every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
     @property
     def overlap_cost(self) -> float:
@@ -283,26 +285,26 @@ class Cluster(
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
     description: str = Field(default="", description="for readers")
     basis: Literal["assumed", "measured", "published"] = Field(
-        default="assumed", description="where the figures come from; a result says when they are assumed"
+        default="assumed", description="origin of the figures; results say so if they are assumed"
     )
     device: str = Field(
         default="",
-        description="name of the devices, as a device file has it; a workload that was measured on another device is moved to it",
+        description="device name from a device file; the times of a workload measured on another device are scaled to it",
     )
     available: Machines | None = Field(
         default=None,
-        description="machines that there are: the most that a run can take; those that it leaves are not paid for; left out: no limit",
+        description="machines available, an upper limit for a run; unused ones cost nothing; left out: no limit",
     )
     nodes: Machines | None = Field(
-        default=None, description="machines that a run takes and pays for, idle ones among them; left out: as many as the strategy needs"
+        default=None, description="machines that a run occupies and pays for, including idle ones; left out: as many as the strategy needs"
     )
-    devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
-    replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
+    devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs per node; 1 if the CPU computes")
+    replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device equally")
     device_sharing: Literal["saturated", "concurrent"] = Field(
         default="saturated",
-        description="how replicas share a device. saturated: each alone keeps all of it busy, so that k take k times as "
-        "long; concurrent: each alone keeps it busy for the share of its time that workload.device_work says, "
-        "and one computes while others do not need it",
+        description="how replicas share a device. saturated: one replica keeps it fully busy, so k replicas take k times as long; "
+        "concurrent: one replica keeps it busy for the share of time given by workload.device_work, and others compute in "
+        "the gaps",
     )
     device_memory_limit_bytes: Annotated[Bytes, Field(gt=0), MEMORY] | None = Field(
         default=None,
@@ -311,103 +313,95 @@ class Cluster(
     node_speed: tuple[Annotated[Moderate, Field(gt=0, le=1e6)], ...] = Field(
         default=(),
         max_length=10_000_000,
-        description="speed of the devices of node 0, 1, ... relative to the measured one; nodes beyond the list have 1",
+        description="speed of the devices of node 0, 1, ... relative to the measured device; 1 for nodes beyond the list",
     )
     node_classes: tuple[NodeClass, ...] = Field(
-        default=(), max_length=1000, description="classes of nodes from node 0 on; nodes beyond them are as measured"
+        default=(), max_length=1000, description="classes of nodes from node 0 on; the remaining nodes are as measured"
     )
-    slow_nodes: SlowNodes | None = Field(default=None, description="nodes that are slow for a whole run, by chance; left out: none are")
-    slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while; left out: none does")
+    slow_nodes: SlowNodes | None = Field(default=None, description="nodes that are randomly slow for a whole run; left out: none")
+    slowdown: Slowdown | None = Field(default=None, description="temporary slowdowns of devices; left out: none")
     device_is_host: bool = Field(
         default=False,
-        description="the devices are the hosts' CPUs: a parameter server on a worker's node takes its time from the same device",
+        description="the devices are the hosts' CPUs: a parameter server on a worker's node shares that CPU",
     )
     shared_cores: float | None = Field(
         default=None,
         ge=1,
         le=1e6,
         multiple_of=1,
-        description="all nodes are processes of one machine with this number of cores, for which the hosts' work queues: that on messages, "
-        "servers, the coordinator, input, and with device_is_host the replicas' compute, each on one core at a time; "
-        "left out: nodes share none",
+        description="all nodes are processes on one machine with this number of cores. Work on messages, servers, the coordinator, input "
+        "and (with device_is_host) compute queues for them, each task on one core at a time. Left out: nodes share no cores",
     )
     time_slice_s: Annotated[Time, Usual(1e-6, 10.0)] = Field(
         default=3e-3,
         ge=1e-6,
-        description="with shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum "
-        "granularity, some ms)",
+        description="with shared_cores: time slice of a task while others wait (Linux: base slice or minimum granularity, a few ms)",
     )
     overlap_slowdown: Share = Field(
-        default=0.0, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
+        default=0.0, description="share, 0 to 1, by which compute slows down while the device communicates (measure it)"
     )
     intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="link between the devices of a node")
     intra_device: Link | None = Field(
         default=None,
-        description="link between replicas that share a device: copies in its memory, one bandwidth for all of them "
-        "together; left out: as between devices of a node",
+        description="link between replicas that share a device (copies in its memory), with one bandwidth for all of them together; left "
+        "out: same as between devices of a node",
     )
     intra_node_topology: Literal["switch", "mesh"] = Field(
-        default="switch", description="one port a device in each direction, or a link of its own between every two devices"
+        default="switch", description="switch: one port per device in each direction; otherwise a separate link between every two devices"
     )
     host_link: Link | None = Field(
-        default=None, description="link between a device's memory and its host's (PCIe), a stage of its own; left out: no such copies"
+        default=None, description="link between device memory and host memory (PCIe), used as a separate stage; left out: no such copies"
     )
-    devices_per_host_link: int = Field(default=1, ge=1, le=1024, description="devices that share one such link")
-    inter_node: Link = Field(description="link between a node and the switch; its latency is from node to node")
-    nics_per_node: int = Field(default=1, ge=1, le=64, description="links of that kind a node has; all its traffic spreads over them")
+    devices_per_host_link: int = Field(default=1, ge=1, le=1024, description="devices that share one host link")
+    inter_node: Link = Field(description="link between a node and the switch; its latency counts node to node")
+    nics_per_node: int = Field(default=1, ge=1, le=64, description="number of such links per node; traffic spreads over all of them")
     rails: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="NICs belong to devices: this number of equal shares of a node's NICs, each with an equal part of its devices, whose "
-        "traffic goes over it; left out: all traffic spreads over all NICs",
+        description="NICs are dedicated to devices: a node's NICs are divided into this number of equal rails, each serving an equal "
+        "part of its devices. Left out: all traffic spreads over all NICs",
     )
     pxn: bool = Field(
         default=True,
-        description="on a rail-optimised fabric, what goes to another rail first goes to the device of that rail inside the node "
-        "(NCCL's PXN); false: it crosses a spine",
+        description="on a rail-optimised fabric, traffic to another rail first moves to that rail's device inside the node (NCCL's PXN); "
+        "false: it crosses a spine",
     )
-    islands: Islands | None = Field(
-        default=None, description="groups of devices that intra_node joins; left out: all devices of a node, and none of different nodes"
-    )
+    islands: Islands | None = Field(default=None, description="groups of devices joined by intra_node; left out: all devices of one node")
     nvls: Nvls | None = Field(
         default=None,
-        description="switches inside a node that add (NVLink SHARP): strategy.algorithm = nvls; left out: devices are "
-        "joined by something that cannot add",
+        description="switches inside a node that sum gradients (NVLink SHARP), for strategy.algorithm = nvls; left out: they cannot",
     )
     fabric: Fabric | None = Field(
         default=None, description="leaf and spine switches between nodes; left out: one switch that is never the bottleneck"
     )
-    background: Background | None = Field(default=None, description="what others send over its links; left out: they have no neighbours")
-    transport: Transport = Field(default=Transport(), description="how messages between nodes travel")
-    protocols: Protocols = Field(default=Protocols(), description="NCCL's protocols, among which strategy.protocol chooses")
+    background: Background | None = Field(default=None, description="traffic of others on the links; left out: none")
+    transport: Transport = Field(default=Transport(), description="how messages travel between nodes")
+    protocols: Protocols = Field(default=Protocols(), description="NCCL's protocols, for strategy.protocol to choose from")
     storage: Storage | None = Field(default=None, description="storage of data sets and checkpoints; left out: reading takes no time")
     host_cores: int | None = Field(
-        default=None, ge=1, le=100_000, description="cores of a node that prepare batches, for all of its devices; left out: enough"
+        default=None, ge=1, le=100_000, description="cores of a node that prepare batches for all of its devices; left out: enough"
     )
-    price: Price | None = Field(default=None, description="price of a node; left out: not known, and no cost is shown")
+    price: Price | None = Field(default=None, description="price of a node; left out: unknown, and no cost is shown")
     server_price: Price | None = Field(
-        default=None, description="price of a node that holds parameter servers only; left out: the price of any node"
+        default=None, description="price of a node with parameter servers only; left out: same as other nodes"
     )
     offers: tuple[Price, ...] = Field(
         default=(),
         max_length=20,
-        description="other ways to pay for the same nodes than price: spot, reserved, bought; a plan chooses the cheapest that reaches "
-        "the goal",
+        description="alternatives to price for the same nodes (spot, reserved, bought); a plan chooses the cheapest that reaches the goal",
     )
     upgrades: tuple[Upgrade, ...] = Field(
-        default=(), max_length=20, description="better parts of the nodes and their prices; a plan says what each gains and when it pays"
+        default=(), max_length=20, description="upgrades of node parts and their prices; a plan says what each gains and when it pays off"
     )
-    calibrated: ClusterRange | None = Field(
-        default=None, description="range of what was measured on the link between nodes; beyond it a result warns"
-    )
-    uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the link leaves open")
-    fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe what was measured")
+    calibrated: ClusterRange | None = Field(default=None, description="measured range of the link between nodes; results warn outside it")
+    uncertainty: Uncertainty | None = Field(default=None, description="uncertainty of the fit of the link")
+    fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe the measurements")
     fit_hosts: CalibrationFitHosts | None = Field(
-        default=None, description="how well the hosts' work on each tensor and byte (transport) describes what was measured"
+        default=None, description="how well the host times per tensor and byte (transport) describe the measurements"
     )
-    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
-    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
+    provenance: dict[str, str] = Field(default_factory=dict, description="source of each figure")
+    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario overrides")
 
     def _in_short(self) -> Iterator[str]:
         nodes = "as many nodes as needed" if self.nodes is None else counted(self.nodes, "node")
@@ -425,22 +419,22 @@ class Cluster(
         """Say what else a value above 1 may have meant: compute that takes twice as long."""
         if isinstance(value, (int, float)) and 1 < value < math.inf:
             percent = min(value, 100)
-            longer = f"compute that takes {percent:g} times as long give {percent - 1:g}"
-            meant = longer if value <= 2 else f"{percent:g}% give {percent / 100:g}"
-            raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}")
+            longer = f"compute that takes {percent:g} times as long is {percent - 1:g}"
+            meant = longer if value <= 2 else f"{percent:g}% is {percent / 100:g}"
+            raise ValueError(f"must be at most 1: it is the share by which compute slows down; {meant}")
         return value
 
     def _broken_rules(self) -> Iterator[str]:
         yield from self._rules_of_sorts()
         if self.nodes is not None and self.available is not None and self.nodes > self.available:
-            yield f"nodes ({self.nodes}), which a run takes, must be at most available ({self.available}), the machines that there are"
+            yield f"nodes ({self.nodes}), the machines that a run takes, must be at most available ({self.available})"
         if (room := self.room) is not None and len(self.node_speed) > room:
-            yield f"node_speed names {len(self.node_speed)} nodes, but there are {room}"
+            yield f"node_speed lists {len(self.node_speed)} nodes, but there are {room}"
         if self.node_classes and self.node_speed:
-            yield "node_speed and node_classes both say how fast nodes are; keep one"
+            yield "node_speed and node_classes both set the speed of nodes: keep one"
         classed = sum(kind.nodes for kind in self.node_classes)
         if room is not None and classed > room:
-            yield f"node_classes name {classed} nodes, but there are {room}"
+            yield f"node_classes list {classed} nodes, but there are {room}"
         if self.devices_per_node % self.devices_per_host_link:
             yield f"devices_per_host_link ({self.devices_per_host_link}) must divide devices_per_node ({self.devices_per_node})"
         yield from self._rules_of_neighbours()
@@ -452,12 +446,15 @@ class Cluster(
 
     def _rules_of_prices(self) -> Iterator[str]:
         if self.offers and self.price is None:
-            yield "offers are other ways to pay than price, and there is none: give price, or make the first of offers the price"
+            yield "offers are alternatives to price, which is missing: give price, or make the first offer the price"
         names = [way.called for way in self.ways_to_pay]
         if twice := next((name for name in names if names.count(name) > 1), ""):
-            yield f"two ways to pay are called {twice!r}: give each of price and offers a name of its own"
+            yield f"two ways to pay are called {twice!r}: give price and each offer a different name"
         if self.server_price is not None and self.server_price.preemption is not None:
-            yield 'server_price.preemption: price.preemption says what is taken (of = "worker-nodes" leaves servers be); leave it out here'
+            yield (
+                'server_price.preemption: leave it out; price.preemption says which nodes are preempted (of = "worker-nodes" spares '
+                "servers)"
+            )
 
     @property
     def ways_to_pay(self) -> tuple[Price, ...]:
@@ -473,17 +470,17 @@ class Cluster(
         slow = [("slowdown", self.slowdown), *((f"node_classes: {kind.name}: slowdown", kind.slowdown) for kind in self.node_classes)]
         for where, slowdown in slow:
             if slowdown is not None and slowdown.of == "rack" and self.fabric is None:
-                yield f'{where}.of = "rack" needs fabric, whose nodes_per_leaf says which nodes are in a rack'
+                yield f'{where}.of = "rack" needs fabric: nodes_per_leaf says which nodes share a rack'
         background = self.background
         if background is not None and background.on == "fabric" and self.fabric is None:
-            yield 'background.on = "fabric" needs fabric, whose links others use: give it, or on = "inter-node"'
+            yield 'background.on = "fabric" needs fabric: give it, or set on = "inter-node"'
         if background is not None and self.room is not None and max(background.nodes, default=0) >= self.room:
-            yield f"background.nodes names node {max(background.nodes)}, but there are {self.room}, numbered from 0 on"
+            yield f"background.nodes lists node {max(background.nodes)}, but there are {self.room} nodes, numbered from 0"
 
     def _rules_of_rails(self) -> Iterator[str]:
         if self.rails is None:
             if self.fabric is not None and self.fabric.rail_optimised:
-                yield "fabric.rail_optimised has a leaf for each rail, but cluster.rails is left out: give the number of rails"
+                yield "fabric.rail_optimised needs cluster.rails: give the number of rails"
             return
         for name in ("devices_per_node", "nics_per_node"):
             if (count := getattr(self, name)) % self.rails:
@@ -491,16 +488,16 @@ class Cluster(
 
     def _rules_of_islands(self) -> Iterator[str]:
         if self.nvls is not None and (self.intra_node_topology != "switch" or self.intra_node.sort not in ("given", "nvlink")):
-            yield 'nvls is done by NVSwitches: intra_node_topology must be "switch", and intra_node.sort "nvlink" or left out'
+            yield 'nvls needs NVSwitches: set intra_node_topology = "switch", and intra_node.sort = "nvlink" or leave it out'
         if (islands := self.islands) is None:
             return
         small, large = sorted((islands.devices, self.devices_per_node))
         if large % small:
             yield f"islands.devices ({islands.devices}) must divide devices_per_node ({self.devices_per_node}) or be a multiple"
         if islands.devices < self.devices_per_node and islands.between is None:
-            yield "islands.between is missing: the link of a device to those of other islands in its node"
+            yield "islands.between is missing: give the link from a device to other islands in its node"
         if islands.devices >= self.devices_per_node and islands.between is not None:
-            yield "islands.between joins islands of one node, but an island has whole nodes: leave it out"
+            yield "islands.between joins islands within a node, but here an island spans whole nodes: leave it out"
 
     def _rules_of_sorts(self) -> Iterator[str]:
         for where, joins, link in self.links:

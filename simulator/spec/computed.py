@@ -207,9 +207,9 @@ class Dimensions(Protocol):
 class Computed(Spec):
     """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
 
-    device: str = Field(min_length=1, max_length=200, description="device that the times are computed for")
-    keys: tuple[str, ...] = Field(description="parts of the workload that follow from the dimensions; all others were given")
-    constants: dict[str, Known] = Field(description="constants that the times were computed with, each with its 90% interval")
+    device: str = Field(min_length=1, max_length=200, description="device for which the times are computed")
+    keys: tuple[str, ...] = Field(description="parts of the workload that were computed from the dimensions; all others were given")
+    constants: dict[str, Known] = Field(description="constants used to compute the times, each with its 90% interval")
 
     @property
     def timed(self) -> bool:
@@ -237,9 +237,9 @@ def known_device(name: str) -> Accelerator:
     """
     device = accelerator_named(name)
     if device is None:
-        raise ValueError(f"must be a device of models/devices; {did_you_mean(name, accelerators(), '`paceline models list` has them')}")
+        raise ValueError(f"must be a device of models/devices; {did_you_mean(name, accelerators(), '`paceline models list` shows them')}")
     if device.cores is not None:
-        raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
+        raise ValueError("must be an accelerator: the share of peak that a CPU reaches is unknown")
     return device
 
 
@@ -271,7 +271,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     on = known_device(device)
     peak = on.peak(precision)
     if peak is None:
-        raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
+        raise ValueError(f"needs a peak rate for {precision} in models/devices to compute times")
     known = {**constants(), **(own or {})}
     used = {name: known[name].plain for name in dict.fromkeys((*dimensions.constants, *(NEWER if on.newer else ())))}
     bandwidth = on.memory_bandwidth_bytes_per_s

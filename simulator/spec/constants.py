@@ -82,16 +82,16 @@ class Constant(Known):
     """One number with a physical meaning, and the published tables that determine it."""
 
     name: str
-    fitted: bool = Field(description="whether it is fitted; not where tables left out are predicted no better with a fitted value")
-    determined: bool = Field(description="whether tables determine it; else value and interval are the prior's")
-    tables: tuple[str, ...] = Field(default=(), description="sources whose rows feel it")
+    fitted: bool = Field(description="whether it is fitted; false if a fitted value does not improve predictions of left-out tables")
+    determined: bool = Field(description="whether tables determine it; otherwise value and interval are the prior's")
+    tables: tuple[str, ...] = Field(default=(), description="sources whose rows depend on it")
     prior: Prior
     meaning: str = Field(min_length=20)
 
     def _broken_rules(self) -> Iterator[str]:
         yield from super()._broken_rules()
         if self.determined and not (self.fitted and self.tables):
-            yield f"{self.name}: is determined, so it must be fitted, and tables must name at least one"
+            yield f"{self.name}: a determined constant must be fitted, and tables must list at least one"
 
 
 class _Practice(Spec):

@@ -31,9 +31,9 @@ _LOGIT_BYTES = 4
 class ExpertsOf(Spec):
     """That feed-forward blocks are experts, to some of which each token is sent (Fedus et al., "Switch Transformers", JMLR 2022)."""
 
-    count: int = Field(ge=2, le=100_000, description="experts of such a block")
-    used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
-    every: int = Field(default=1, ge=1, le=10_000, description="of this number of layers the last one has experts")
+    count: int = Field(ge=2, le=100_000, description="experts per block")
+    used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
+    every: int = Field(default=1, ge=1, le=10_000, description="every how many layers a layer has experts")
 
     def _broken_rules(self) -> Iterator[str]:
         if self.used > self.count:
@@ -59,36 +59,37 @@ class Transformer(Spec):
     )
     layers: int = Field(ge=1, le=9_000, description="blocks of attention and feed-forward")
     hidden: Count = Field(description="width of the model")
-    heads: Count = Field(description="heads of attention")
+    heads: Count = Field(description="attention heads")
     key_value_heads: Count | None = Field(
-        default=None, description="heads of keys and values (grouped-query attention); left out: as many as heads"
+        default=None, description="key and value heads (grouped-query attention); left out: as many as heads"
     )
-    sequence: Count = Field(description="tokens of a sample")
-    vocabulary: Count = Field(description="different tokens: rows of the embedding")
+    sequence: Count = Field(description="tokens per sample")
+    vocabulary: Count = Field(description="vocabulary size: rows of the embedding")
     feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
-    gated: bool = Field(default=False, description="feed-forward blocks with a gate, of three matrices in place of two (SwiGLU)")
-    tied: bool = Field(default=True, description="the head uses the embedding's matrix")
-    bias: bool = Field(default=True, description="products and norms have biases")
-    dropout: bool = Field(default=True, description="dropout is used, and its masks are kept")
+    gated: bool = Field(default=False, description="gated feed-forward blocks, with three matrices instead of two (SwiGLU)")
+    tied: bool = Field(default=True, description="the output head shares the embedding matrix")
+    bias: bool = Field(default=True, description="matrix products and norms have biases")
+    dropout: bool = Field(default=True, description="dropout is used and its masks are stored")
     positions: int | None = Field(
-        default=None, ge=0, le=10**7, description="trained vectors for positions; 0: rotated, not trained; left out: one for each token"
+        default=None, ge=0, le=10**7, description="trained position vectors; 0: rotary, not trained; left out: one per token"
     )
     attention: Literal["standard", "fused"] = Field(
         default="standard",
-        description="standard: sequence x sequence scores are written to memory and kept; fused: never, and computed again in the backward "
-        "pass (FlashAttention)",
+        description="standard: sequence x sequence scores are stored in memory; fused: they are never stored but recomputed in the "
+        "backward pass (FlashAttention)",
     )
     kernels: Literal["fused", "separate"] = Field(
         default="fused",
-        description="fused: what follows a product is one kernel: bias with activation, scale with mask and softmax, dropout with sum, as "
-        "by XLA (jit_compile) or in Megatron-LM; separate: each is a kernel of its own, as in PyTorch or TensorFlow by themselves",
+        description="fused: operations after a matrix product form one kernel (bias with activation, scale with mask and softmax, "
+        "dropout with sum), as in XLA (jit_compile) or Megatron-LM; separate: each is its own kernel, as in plain PyTorch or "
+        "TensorFlow",
     )
     predicted: PositiveShare | None = Field(
-        default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
+        default=None, description="share of tokens that the head predicts; left out: 1 for a decoder, 0.15 for an encoder"
     )
-    experts: ExpertsOf | None = Field(default=None, description="experts in place of feed-forward blocks; left out: none")
+    experts: ExpertsOf | None = Field(default=None, description="mixture of experts in place of feed-forward blocks; left out: none")
     device: KnownDevice = Field(
-        default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
+        default=DEFAULT_DEVICE, description="device for which times are computed if the cluster names none (models/devices)"
     )
 
     def _broken_rules(self) -> Iterator[str]:
@@ -329,17 +330,17 @@ class Residual(Spec):
     """Dimensions of a residual network of bottleneck blocks."""
 
     stages: Annotated[tuple[Annotated[int, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)] = Field(
-        description="blocks of each; each stage has twice the channels of the one before at half the resolution"
+        description="blocks per stage; each stage has twice the channels of the previous one at half the resolution"
     )
     image: Annotated[int, Field(ge=32, le=100_000)] = Field(default=224, description="height and width of an image")
-    classes: Channels = Field(default=1000, description="classes: outputs of the last layer")
+    classes: Channels = Field(default=1000, description="number of classes, the outputs of the last layer")
     stride: Literal["first", "middle"] = Field(
         default="middle",
-        description="convolution of a stage's first block that halves the resolution: first, the 1x1 (v1, Keras); middle, the 3x3 (v1.5)",
+        description="which convolution of a stage's first block halves the resolution: first, the 1x1 (v1, Keras); middle, the 3x3 (v1.5)",
     )
     bias: bool = Field(default=False, description="convolutions have biases, as in Keras")
     device: KnownDevice = Field(
-        default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
+        default=DEFAULT_DEVICE, description="device for which times are computed if the cluster names none (models/devices)"
     )
 
     @property

@@ -56,8 +56,8 @@ class _Varying(Terse, only=("persistence",)):
 
     persistence: Share = Field(
         default=0.0,
-        description="chance that a step takes what the one before took, which is also the autocorrelation of successive steps; "
-        "0: each is drawn by itself, 1: once a run",
+        description="probability that a step repeats the previous step's draw (the autocorrelation of successive steps); 0: every step "
+        "is drawn independently, 1: one draw per run",
     )
 
     def mean(self) -> float:
@@ -69,7 +69,7 @@ class Normal(_Varying):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
     kind: Literal["normal"] = Field(default="normal", description="this distribution")
-    cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
+    cv: float = Field(gt=0, le=0.3, description="standard deviation divided by the mean")
 
     def spread(self) -> float:
         """Standard deviation over mean."""
@@ -103,7 +103,7 @@ class Gamma(_Varying):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
     kind: Literal["gamma"] = Field(default="gamma", description="this distribution")
-    shape: float = Field(gt=0, le=1e7, description="shape parameter: the square of mean over standard deviation")
+    shape: float = Field(gt=0, le=1e7, description="shape parameter: (mean / standard deviation) squared")
 
     def spread(self) -> float:
         """Standard deviation over mean."""
@@ -135,7 +135,7 @@ class ShiftedExponential(_Varying):
     """
 
     kind: Literal["shifted-exponential"] = Field(default="shifted-exponential", description="this distribution")
-    tail: float = Field(gt=0, le=1e3, description="mean of the exponential part over the fixed part")
+    tail: float = Field(gt=0, le=1e3, description="mean of the exponential part divided by the fixed part")
 
     def mean(self) -> float:
         """Mean, 1 + tail."""
@@ -228,12 +228,13 @@ class Slowdown(Terse):
     in common is slow in the same steps, by their number.
     """
 
-    factor: float = Field(gt=1, le=1e4, description="by how much a step takes longer while the device is slow")
-    mean_slow_steps: float = Field(ge=1, le=1e9, description="steps that it stays slow, in the mean")
-    mean_normal_steps: float = Field(ge=1, le=1e9, description="steps that it then stays normal, in the mean")
+    factor: float = Field(gt=1, le=1e4, description="factor by which a step takes longer while the device is slow")
+    mean_slow_steps: float = Field(ge=1, le=1e9, description="mean number of steps for which it stays slow")
+    mean_normal_steps: float = Field(ge=1, le=1e9, description="mean number of steps until it is slow again")
     of: Literal["device", "node", "rack", "cluster"] = Field(
         default="device",
-        description="who is slow at the same time: each device by itself; all of a node; of a rack (fabric.nodes_per_leaf); all there are",
+        description="which devices are slow at the same time: each independently, all of a node, all of a rack (fabric.nodes_per_leaf), "
+        "or all of the cluster",
     )
 
     @property
@@ -253,20 +254,20 @@ class SlowNodes(Terse):
     smaller one and others besides.
     """
 
-    share: Share = Field(default=0.0, description="chance of each node to be slow in a run")
+    share: Share = Field(default=0.0, description="probability that a node is slow in a run")
     factor: TimesOrTwo = Field(
-        default=1.0, description="by how much steps take longer on a slow node; two numbers: drawn for each, evenly between them"
+        default=1.0, description="factor by which steps take longer on a slow node; two numbers: drawn uniformly between them for each node"
     )
     spread_cv: Share = Field(
-        default=0.0, description="standard deviation over mean of all nodes' step times, slow or not: lognormal around 1"
+        default=0.0, description="standard deviation divided by the mean of all nodes' step times, slow or not: lognormal around 1"
     )
 
     def _broken_rules(self) -> Iterator[str]:
         least, most = self.between
         if least > most:
-            yield f"factor ({least:g}, {most:g}): the first must be at most the second"
+            yield f"factor ({least:g}, {most:g}): the first number must be at most the second"
         if self.share > 0 and most <= 1:
-            yield f"share ({self.share:g}) needs factor, by how much slow nodes take longer (above 1), such as factor = 1.5"
+            yield f"share ({self.share:g}) needs factor, which says how much longer slow nodes take, such as factor = 1.5"
 
     @property
     def between(self) -> tuple[float, float]:

@@ -39,7 +39,7 @@ class Share(Spec):
     """A share with the 90% interval within which it is known."""
 
     mean: float = Field(ge=0, description="the share")
-    low: float = Field(ge=0, description="low end of the 90% interval within which it is known")
+    low: float = Field(ge=0, description="low end of its 90% interval")
     high: float = Field(ge=0, description="high end")
 
     @property
@@ -55,32 +55,32 @@ _TOLD = 0.5
 class Contribution(Spec):
     """What one uncertain quantity contributes to the variance of the throughput's logarithm, of which the interval is made."""
 
-    name: str = Field(description="the quantity, or what the model is off by in one respect, or chance")
+    name: str = Field(description="the quantity, one respect of model error, or chance")
     kind: Literal["drawn", "model", "chance"] = Field(
-        description="drawn: what fits and constants of practice leave open; model: what the model itself is off by; chance: what differs "
-        "between runs, and what the draws do not explain"
+        description="drawn: uncertainty of fits and measured defaults; model: model error; chance: differences between runs and what the "
+        "draws do not explain"
     )
-    first: Share = Field(description="share of the variance that is expected to go if it alone became known (first-order Sobol' index)")
-    total: Share = Field(description="share that would stay if all else became known: with what it does together with others (total index)")
+    first: Share = Field(description="share of the variance expected to vanish if only this were known (first-order Sobol' index)")
+    total: Share = Field(description="share of the variance left if everything else were known, interactions included (total index)")
 
 
 class Measurement(Spec):
     """A command that measures what widens the interval, and how wide the interval is expected to be afterwards."""
 
-    command: str = Field(description="the command line; names in capitals are yours to fill in")
-    narrows: tuple[str, ...] = Field(description="quantities that it narrows")
-    throughput_samples_per_s: Estimate = Field(description="the same mean with the 90% interval that is expected afterwards")
-    left: float = Field(ge=0, description="share of the interval's width that is left, in logarithms")
-    at_best: bool = Field(description="whether that is the best case, since nothing tells what such a measurement leaves open")
-    rests_on: str = Field(description="what that expectation rests on")
+    command: str = Field(description="the command line; fill in the names in capitals")
+    narrows: tuple[str, ...] = Field(description="quantities that the command narrows")
+    throughput_samples_per_s: Estimate = Field(description="the same mean with the 90% interval expected afterwards")
+    left: float = Field(ge=0, description="remaining share of the interval's width, in logarithms")
+    at_best: bool = Field(description="whether this is the best case, because the error of such a measurement is unknown")
+    rests_on: str = Field(description="basis of that expectation")
 
 
 class Scatter(Spec):
     """What widens the interval of the throughput: standard deviations of its logarithm."""
 
-    model: float = Field(ge=0, description="what the model is off by: the discrepancy")
-    parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
-    luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
+    model: float = Field(ge=0, description="model error (the discrepancy)")
+    parameters: float = Field(ge=0, description="uncertainty of the fits of workload and cluster")
+    luck: float = Field(ge=0, description="differences between runs: jitter, starts, speeds of processes")
 
     @property
     def shares(self) -> tuple[float, float, float]:
@@ -115,20 +115,20 @@ class Staleness(Spec):
     p95: int = Field(description="95th percentile")
     p99: int = Field(description="99th percentile")
     max: int = Field(description="largest")
-    histogram: Histogram = Field(description="how many updates had which staleness")
-    bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
-    per_server_mean: tuple[float, ...] = Field(default=(), description="mean staleness, counted on each server by itself")
-    per_server_p95: tuple[int, ...] = Field(default=(), description="95th percentile, counted on each server by itself")
+    histogram: Histogram = Field(description="number of updates for each value of staleness")
+    bound: int | None = Field(default=None, description="upper limit under stale-synchronous clocks: (n - 1) (2 bound + 1)")
+    per_server_mean: tuple[float, ...] = Field(default=(), description="mean staleness counted per server")
+    per_server_p95: tuple[int, ...] = Field(default=(), description="95th percentile counted per server")
     per_worker_mean: tuple[float, ...] = Field(
         default=(), description="mean staleness of each worker's updates; up to 1,024 workers are listed"
     )
     per_worker_p95: tuple[int, ...] = Field(
-        default=(), description="95th percentile of each worker's updates: exact up to 16, to 12% above"
+        default=(), description="95th percentile of each worker's updates: exact up to 16, within 12% above"
     )
-    per_worker_max: tuple[int, ...] = Field(default=(), description="largest of each worker's updates")
-    mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
-    mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
-    mixed_spread_max: int = Field(default=0, description="the most updates between the newest and the oldest of those versions")
+    per_worker_max: tuple[int, ...] = Field(default=(), description="largest staleness of each worker's updates")
+    mixed_reads: float = Field(default=0.0, description="share of reads that saw different versions on different servers")
+    mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest version read, mean over all reads")
+    mixed_spread_max: int = Field(default=0, description="largest number of updates between the newest and the oldest version read")
 
 
 class Breakdown(Spec):
@@ -136,7 +136,7 @@ class Breakdown(Spec):
 
     input: float = Field(description="waiting for input")
     compute: float = Field(description="forward and backward pass")
-    exposed_communication: float = Field(description="communication that nothing hides")
+    exposed_communication: float = Field(description="exposed communication: not hidden behind computing")
     waiting: float = Field(description="waiting for others")
     apply: float = Field(description="applying the update")
 
@@ -149,47 +149,48 @@ class Breakdown(Spec):
 class Placement(Spec):
     """Where the scenario's processes sit: what one would have to rent or to buy."""
 
-    nodes: int = Field(description="machines in all; of a cluster of a fixed size, all of it")
+    nodes: int = Field(description="machines in total; for a cluster of fixed size, all of it")
     worker_nodes: int = Field(description="machines that hold replicas")
-    server_nodes: int = Field(description="machines that hold parameter servers and nothing else")
+    server_nodes: int = Field(description="machines with parameter servers only")
     replicas_per_node: int = Field(description="replicas on a full machine")
-    devices_per_node: int = Field(description="devices of a machine, in use or not")
-    text: str = Field(description="all of that in words")
+    devices_per_node: int = Field(description="devices per machine, used or not")
+    text: str = Field(description="the placement in words")
 
 
 class Phase(Spec):
     """Whether asynchronous workers moved together (docs/metrics.md)."""
 
-    order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
+    order_at_start: float = Field(
+        description="order parameter of the workers' phases: 1 if all are at the same point of their steps; "
+        "about 1 / sqrt(n) if phases are random"
+    )
     order_at_end: float = Field(description="order of the workers' phases when the run ends")
-    order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
-    mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
-    mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
-    run_s: float = Field(default=0.0, description="mean length of a run, warm-up included")
+    order_of_random_phases: float = Field(description="value that n random phases exceed with probability 1/4")
+    mixed_share: float = Field(description="share of replications in which the order fell to the level of random phases")
+    mixed_after_s: float | None = Field(default=None, description="median time until it fell, over those replications")
+    run_s: float = Field(default=0.0, description="mean duration of a run, warm-up included")
 
 
 class Reduced(Spec):
     """How buffers of one size were all-reduced."""
 
     size_bytes: float = Field(description="size of the buffer")
-    algorithm: str = Field(description="algorithm that reduced it")
-    protocol: str = Field(description="protocol that it was sent with")
+    algorithm: str = Field(description="all-reduce algorithm")
+    protocol: str = Field(description="protocol")
 
 
 class Stage(Spec):
     """One stage of a pipeline: what it holds, and where its devices' time goes; the four shares sum to 1."""
 
-    layers: str = Field(description="the first and the last of its layers, of each chunk")
-    layer_count: int = Field(description="how many layers it has")
-    devices: int = Field(description="devices of all copies together")
-    parameter_bytes: float = Field(
-        description="bytes of its layers' parameters in one copy of the model, on all devices that share them together"
-    )
-    busy: float = Field(description="share of the time in which its devices compute")
-    bubble: float = Field(description="share in which they wait for other stages or copies")
-    communication: float = Field(description="share in which they wait for messages and collectives alone")
-    input: float = Field(default=0.0, description="share in which they wait for their batch")
-    staleness: int = Field(default=0, description="updates by which its gradients are late, exactly (PipeDream); 0: none")
+    layers: str = Field(description="first and last layer of each chunk")
+    layer_count: int = Field(description="number of layers")
+    devices: int = Field(description="devices of all copies of the stage")
+    parameter_bytes: float = Field(description="parameter bytes of its layers in one copy of the model, over all devices that share them")
+    busy: float = Field(description="share of the time in which the stage's devices compute")
+    bubble: float = Field(description="share of the time in which they wait for other stages or copies")
+    communication: float = Field(description="share of the time in which they wait only for messages and collectives")
+    input: float = Field(default=0.0, description="share of the time in which they wait for their batch")
+    staleness: int = Field(default=0, description="exact staleness of its gradients in updates (PipeDream); 0: none")
 
 
 class Exchange(Spec):
@@ -199,36 +200,34 @@ class Exchange(Spec):
         "tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
         "shards of experts", "tied stages",
     ] = Field(
-        description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
-        "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts; "
-        "those of them that share one state of these; stages that have copies of the same variables"
+        description="group that communicates: devices that split tensors; devices that hold experts; a device and its host; neighbours in "
+                    "the pipeline; all copies of a stage; copies that shard one state; copies with the same shard; copies with the same "
+                    "experts; those of them that shard one state; stages with copies of the same variables"
     )  # fmt: skip
-    does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
-    devices: int = Field(description="devices that take part in one")
-    links: Literal["in a node", "between nodes"] = Field(description="which links it has to cross")
-    stage: int = Field(description="the stage for which it takes longest, to which the figures belong")
-    times: int = Field(description="how often a device takes part in a step")
-    size_bytes: float = Field(description="size of the buffers, or the messages, of a device's step together")
-    seconds: float = Field(
-        description="seconds that they take one after the other, had they the links for themselves and those that do the same"
-    )
-    amid: bool = Field(default=False, description="whether the next pass waits for it")
+    does: str = Field(description="operation: all-reduce, all-gather, activations, ...")
+    devices: int = Field(description="devices per group")
+    links: Literal["in a node", "between nodes"] = Field(description="links that the group crosses")
+    stage: int = Field(description="the stage for which it takes longest; the figures are for this stage")
+    times: int = Field(description="operations per device and step")
+    size_bytes: float = Field(description="total size of a device's buffers or messages per step")
+    seconds: float = Field(description="seconds for all of them in sequence, if only groups that do the same used the links")
+    amid: bool = Field(default=False, description="whether the next pass waits for the result")
 
 
 class JobParts(Spec):
     """Where the seconds of a job went, mean over replications; together its time."""
 
     startup: float = Field(description="time until the first step begins: processes, imports, the cluster, building the model")
-    tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
-    first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
+    tracing: float = Field(description="extra time of the first steps of training and evaluation")
+    first_epoch: float = Field(description="extra time of the first epoch's steps while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
     iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators")
-    steps: float = Field(description="steps that are kept")
-    evaluation: float = Field(description="passes over other data between epochs, until their tf.data iterators have ended")
+    steps: float = Field(description="steps whose work is kept")
+    evaluation: float = Field(description="evaluation passes between epochs, including the end of their tf.data iterators")
     checkpoints: float = Field(description="time for which training waits for checkpoints")
-    lost_work: float = Field(description="steps whose work a fault destroyed")
-    down: float = Field(description="after faults: until they are noticed, and until what crashed is there again and has read a checkpoint")
-    fewer_workers: float = Field(description="by how much steps take longer while workers are missing and the others go on")
+    lost_work: float = Field(description="steps whose work was lost to a fault")
+    down: float = Field(description="after faults: time until detection, and until the crashed part is back and has restored a checkpoint")
+    fewer_workers: float = Field(description="extra time of steps while workers are missing and the others continue")
 
     @property
     def of_steps(self) -> float:
@@ -239,63 +238,64 @@ class JobParts(Spec):
 class Epoch(Spec):
     """An epoch as it goes without faults: mean seconds."""
 
-    number: int = Field(description="number of the epoch, from 1 on; of those that are alike the first")
-    like_it: int = Field(description="how many epochs are alike, itself included")
+    number: int = Field(description="number of the epoch, from 1; for a group of identical epochs, the first")
+    like_it: int = Field(description="number of identical epochs, this one included")
     time_s: float = Field(description="time of the whole epoch")
-    first_step_s: float = Field(description="time of its first step")
-    step_s: float = Field(description="time of its later steps")
-    steps: float = Field(description="how many steps it has")
-    evaluation_s: float = Field(description="evaluation after it")
-    checkpoint_s: float = Field(description="waiting for checkpoints during it")
-    iterators_s: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators, before it")
+    first_step_s: float = Field(description="time of the first step")
+    step_s: float = Field(description="time of the later steps")
+    steps: float = Field(description="number of steps")
+    evaluation_s: float = Field(description="evaluation after the epoch")
+    checkpoint_s: float = Field(description="waiting for checkpoints during the epoch")
+    iterators_s: float = Field(default=0.0, description="waiting for the end of the previous epoch's tf.data iterators")
 
 
 class Checkpointing(Spec):
     """How often the state is written, and how often it should be."""
 
     set_s: float | None = Field(
-        default=None, description="time of steps between checkpoints that was set, or found best; null: set in steps or epochs"
+        default=None, description="time of steps between checkpoints, as set or as optimised; null: set in steps or epochs"
     )
-    interval_s: float = Field(description="mean time of steps between checkpoints: what was set, in whole steps")
-    wall_s: float | None = Field(
-        default=None, description="mean wall time from one checkpoint to the next where nothing fails: interval_s and cost_s"
-    )
-    cost_s: float = Field(description="time for which training waits, each time")
+    interval_s: float = Field(description="mean time of steps between checkpoints, rounded to whole steps")
+    wall_s: float | None = Field(default=None, description="mean wall time between checkpoints without faults: interval_s + cost_s")
+    cost_s: float = Field(description="time for which training waits at each checkpoint")
     size_bytes: float = Field(description="size of a checkpoint")
-    best_s: float | None = Field(default=None, description="interval with which the job is expected to end soonest; none: nothing fails")
-    young_s: float | None = Field(default=None, description="Young's first-order interval, sqrt(2 C M)")
-    daly_s: float | None = Field(default=None, description="Daly's higher-order one")
+    best_s: float | None = Field(default=None, description="interval that minimises the expected time of the job; null: nothing fails")
+    young_s: float | None = Field(default=None, description="Young's first-order optimum, sqrt(2 C M)")
+    daly_s: float | None = Field(default=None, description="Daly's higher-order optimum")
 
 
 class JobOutcome(Terse, only=("steps_share_of_each_replication", "away_node_s")):
     """The whole job: how long, for how much, and where the time went."""
 
-    samples: float = Field(description="samples that are trained on, all epochs together")
-    steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")
+    samples: float = Field(description="samples trained on over all epochs")
+    steps: float = Field(description="global steps of the job; asynchronous: updates")
     epochs: float = Field(description="passes over the data")
     time_s: Estimate = Field(description="time until the job ends")
     cost_usd: Estimate | None = Field(
-        default=None, description="of all nodes, without those that are taken away while they are; null: the price is not known"
+        default=None, description="cost of all nodes, excluding preempted nodes while they are gone; null: price unknown"
     )
-    samples_per_s: Estimate = Field(description="samples over time, all overheads included")
-    samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
+    samples_per_s: Estimate = Field(description="samples per second with all overheads included")
+    samples_per_s_of_each_replication: tuple[float, ...] = Field(
+        description="distribution of the job's time, from which the interval follows"
+    )
     steps_share_of_each_replication: tuple[float, ...] = Field(
         default=(),
-        description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
+        description="share of each node's time spent in steps, kept or lost; left out: no fault occurred",
     )
     goodput: Estimate = Field(
-        description="share of the time in which steps were made that are kept, at full strength: of all runs together, "
-        "and the interval of one run's"
+        description="goodput: share of the time spent in steps that were kept, at full strength; over all runs together, with the "
+        "interval of a single run"
     )
     parts_s: JobParts = Field(description="where the time goes")
-    each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
-    checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
+    each_epoch: tuple[Epoch, ...] = Field(default=(), description="times per epoch, without faults; identical epochs appear once")
+    checkpointing: Checkpointing | None = Field(default=None, description="checkpoint interval and cost; null: no checkpoints")
     mtbf_s: float | None = Field(
-        default=None, description="mean time between faults of anything, as the given mean times say; null: nothing fails, or by a trace"
+        default=None,
+        description="mean time between any two faults, from the given mean times; null: nothing fails, or faults follow a trace",
     )
-    faults: float = Field(default=0.0, description="mean number of faults until the job ends, of the runs whose time time_s has")
-    away_node_s: float = Field(default=0.0, description="mean time for which nodes were taken away, of all nodes together")
-    given_up: float = Field(default=0.0, description="share of runs that are given up after too many restarts")
+    faults: float = Field(default=0.0, description="mean number of faults until the job ends, over the runs in time_s")
+    away_node_s: float = Field(default=0.0, description="mean time without preempted nodes, summed over all nodes")
+    given_up: float = Field(default=0.0, description="share of runs that give up after too many restarts")
 
 
 class Utilisation(Spec):
@@ -304,10 +304,10 @@ class Utilisation(Spec):
     devices: float = Field(description="mean share of the time in which devices compute")
     links: float = Field(description="mean share of the links' bandwidth in use")
     servers: float = Field(description="mean share of the time in which servers work")
-    busiest_link: float = Field(description="share of the link most in use")
+    busiest_link: float = Field(description="utilisation of the busiest link")
     busiest_link_name: str = Field(description="name of the busiest link")
-    busiest_server: float = Field(description="share of the server most in use")
-    cores: float = Field(default=0.0, description="share in use of the cores that all nodes share; 0 where each has its own")
+    busiest_server: float = Field(description="utilisation of the busiest server")
+    cores: float = Field(default=0.0, description="utilisation of the cores that all nodes share; 0 if nodes have their own cores")
 
 
 Limit = Literal[
@@ -336,7 +336,7 @@ class Trial(Spec):
     """One change that was simulated for a few steps, with the same draws."""
 
     change: str = Field(description="the change in words: a device twice as fast")
-    gain: float = Field(description="throughput over what it was, less 1")
+    gain: float = Field(description="relative change of throughput")
 
 
 def _as_trials(written: object) -> object:
@@ -347,18 +347,18 @@ def _as_trials(written: object) -> object:
 class Bottleneck(Spec):
     """What limits the throughput: a group, what of it, and at most two sentences."""
 
-    name: Limit = Field(description="what of the group limits most, to sort by")
-    group: LimitGroup = Field(default_factory=lambda known: GROUPS[known["name"]], description="what limits, to sort by")
-    share: float | None = Field(default=None, description="share of a step that the group takes; null: not known")
-    detail: str = Field(default="", description="the name in words, such as latency of 510 messages; empty: the group says it all")
-    balance: Limit | None = Field(default=None, description="what of another group limits as much; null: one group alone limits")
+    name: Limit = Field(description="largest limit within the group, as a code")
+    group: LimitGroup = Field(default_factory=lambda known: GROUPS[known["name"]], description="the limit, as a code")
+    share: float | None = Field(default=None, description="share of a step that the group takes; null: unknown")
+    detail: str = Field(default="", description="the limit in words, such as latency of 510 messages; empty if the group says it all")
+    balance: Limit | None = Field(default=None, description="limit of another group that matters equally; null: only one group limits")
     balance_share: float | None = Field(default=None, description="share of a step that the other group takes")
-    larger: LimitGroup | None = Field(default=None, description="group that takes more of a step, though it limits less; null: none")
-    larger_share: float | None = Field(default=None, description="share of a step that this one takes")
-    text: str = Field(description="the share and the trials that matter most, in at most two sentences")
-    remedy: str = Field(default="", description="what would help, in a sentence")
+    larger: LimitGroup | None = Field(default=None, description="group that takes a larger share of a step but limits less; null: none")
+    larger_share: float | None = Field(default=None, description="share of a step that this group takes")
+    text: str = Field(description="the share and the most important trials, in at most two sentences")
+    remedy: str = Field(default="", description="suggested change, in one sentence")
     tried: Annotated[tuple[Trial, ...], BeforeValidator(_as_trials)] = Field(
-        default=(), description="trials of changes, the best first; empty: shares of a step decide"
+        default=(), description="trials of changes, best first; empty: the limit follows from shares of a step"
     )
 
     @property
@@ -388,7 +388,7 @@ class Assumed(Spec):
     """What was taken for something that the scenario leaves out, and why."""
 
     path: str = Field(description="dotted path of the key")
-    value: str = Field(description="value that was taken")
+    value: str = Field(description="value used")
     reason: str = Field(description="why")
 
 
@@ -397,19 +397,19 @@ class Coverage(Spec):
 
     about: Literal["batch", "device", "workers"] = Field(description="which aspect")
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
-        description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
+        description="checked: validated on real runs of that kind; interpolation: between measured points; uncovered: not validated"
     )
-    text: str = Field(description="what covers it, in a sentence")
+    text: str = Field(description="what it was validated on, in one sentence")
 
 
 class Warned(Spec):
     """Something that the reader must know before trusting the numbers."""
 
-    code: str = Field(description="which warning, to sort by")
-    path: str = Field(description="dotted path of the key that it is about")
-    value: float | str = Field(description="value that the scenario has there")
-    range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
-    text: str = Field(description="the warning in a sentence")
+    code: str = Field(description="code of the warning")
+    path: str = Field(description="dotted path of the key concerned")
+    value: float | str = Field(description="value in the scenario")
+    range: tuple[float, float] | None = Field(default=None, description="validated range; null: none")
+    text: str = Field(description="the warning in one sentence")
 
     @classmethod
     def of(cls, code: str, value: float | str, text: str, path: str = "", within: tuple[float, float] | None = None) -> Self:
@@ -470,39 +470,39 @@ WARNINGS: Mapping[str, WarningKind] = {
     "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", in_tables=True, doubts=True),
     "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", in_tables=True, doubts=True),
     "few-replications": WarningKind("Few replications: the interval assumes a normal distribution", "run.replications"),
-    "free-apply": WarningKind("Applying gradients takes no time, since nothing gives it", "workload.server", in_tables=True, doubts=True),
-    "gathers-not-hidden": WarningKind("Gathers take longer than the passes that hide them", "strategy.shard"),
+    "free-apply": WarningKind("No time is given for applying gradients, so it is zero", "workload.server", in_tables=True, doubts=True),
+    "gathers-not-hidden": WarningKind("All-gathers take longer than the passes that hide them", "strategy.shard"),
     "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=True),
     "implausible": WarningKind("A figure beyond any known hardware", in_tables=True, doubts=True),
-    "iterator-ends": WarningKind("Epochs may stand still before they begin", "job.iterators"),
+    "iterator-ends": WarningKind("Epochs may begin with a pause", "job.iterators"),
     "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", in_tables=True, doubts=True),
-    "neighbours-not-felt": WarningKind("Neighbours without effect", "cluster.background.on"),
-    "no-effect": WarningKind("A key without effect", in_tables=True),
+    "neighbours-not-felt": WarningKind("Background traffic has no effect", "cluster.background.on"),
+    "no-effect": WarningKind("A key has no effect", in_tables=True),
     "no-overlap": WarningKind("No overlap to slow down", "cluster.overlap_slowdown"),
-    "no-sort": WarningKind("The link's rate is taken as what transfers get", "cluster.inter_node.sort", in_tables=True),
+    "no-sort": WarningKind("The link's nominal rate is used as its achieved rate", "cluster.inter_node.sort", in_tables=True),
     "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", in_tables=True, doubts=True),
-    "one-batch": WarningKind("A smaller batch than the one that was timed", "workload.forward.base_s", doubts=True),
-    "not-by-fit": WarningKind("Keras 3 fit() does not run it", "strategy.kind"),
+    "one-batch": WarningKind("The batch is smaller than the one that was timed", "workload.forward.base_s", doubts=True),
+    "not-by-fit": WarningKind("Keras 3 fit() does not support it", "strategy.kind"),
     "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", in_tables=True, doubts=True),
     "one-bucket": WarningKind("One bucket holds all gradients, so none overlaps", "strategy.bucket_size_bytes"),
     "one-switch": WarningKind("Rails on one switch", "cluster.rails", in_tables=True),
-    "step-with-servers": WarningKind("The measured step held more than compute", "workload.measured_with", doubts=True),
-    "other-device": WarningKind("Measured on another device, used unchanged", "cluster.device", in_tables=True, doubts=True),
+    "step-with-servers": WarningKind("The measured step includes more than compute", "workload.measured_with", doubts=True),
+    "other-device": WarningKind("Measured on another device, used without scaling", "cluster.device", in_tables=True, doubts=True),
     "other-precision": WarningKind("Compute is scaled to another precision", "training.precision", doubts=True),
     "outside-calibration": WarningKind("Outside what was validated", doubts=True),
-    "overridden": WarningKind("Set by the scenario itself", in_tables=True),
+    "overridden": WarningKind("Overridden by the scenario", in_tables=True),
     "phase-locked": WarningKind("Workers stay in lock-step", "run.start", in_tables=True, doubts=True),
-    "phases-not-mixed": WarningKind("The start decides", "run.start", doubts=True),
-    "phases-slow-to-mix": WarningKind("The start matters", "run.start"),
+    "phases-not-mixed": WarningKind("The result depends on how workers start", "run.start", doubts=True),
+    "phases-slow-to-mix": WarningKind("How workers start matters", "run.start"),
     "piled-traffic": WarningKind("One server has more traffic than the others", "strategy.variable_placement"),
-    "pipeline-not-filled": WarningKind("The pipeline is not filled", "training.micro_batches"),
-    "servers-not-moved": WarningKind("Server times are those of another host", "workload.server", in_tables=True, doubts=True),
+    "pipeline-not-filled": WarningKind("The pipeline is not full", "training.micro_batches"),
+    "servers-not-moved": WarningKind("Server times come from another host", "workload.server", in_tables=True, doubts=True),
     "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device", in_tables=True),
     "spot-without-job": WarningKind("Preemptions are not counted without a [job]", "cluster.price.preemption", doubts=True),
-    "start-in-window": WarningKind("Workers start within the measured steps", "run.start_spread_s", in_tables=True),
-    "steps-not-used": WarningKind("Steps without effect", "run.steps"),
-    "tail-not-seen": WarningKind("Too few steps were measured to see the slowest worker", "workload.jitter", in_tables=True, doubts=True),
+    "start-in-window": WarningKind("Workers start during the measured steps", "run.start_spread_s", in_tables=True),
+    "steps-not-used": WarningKind("Number of steps has no effect", "run.steps"),
+    "tail-not-seen": WarningKind("Too few measured steps to see the slowest worker", "workload.jitter", in_tables=True, doubts=True),
     "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
-    "transport-not-felt": WarningKind("Transport without effect", "cluster.transport", in_tables=True),
+    "transport-not-felt": WarningKind("Transport has no effect", "cluster.transport", in_tables=True),
 }
 """Every kind of warning that a result can carry, by its code; docs/reference.md explains each."""

@@ -68,33 +68,34 @@ class Compression(Terse):
     }
 
     kind: Literal["fp16", "int8", "1-bit", "top-k", "powersgd"] = Field(
-        description="what is sent: values of 2 bytes, of 1, of 1 bit, the largest ones alone, or two thin matrices for each matrix"
+        description="what is sent: values of 2 bytes, 1 byte or 1 bit, only the largest values, or two thin matrices for each matrix"
     )
-    ratio: PositiveShare | None = Field(default=None, description="top-k: share of the values that is sent")
+    ratio: PositiveShare | None = Field(default=None, description="top-k: share of values sent")
     rank: int | None = Field(default=None, ge=1, le=10_000, description="powersgd: columns of the thin matrices")
     error_feedback: bool | None = Field(
         default=None,
-        description="what was not sent is added to the next gradient, for which it is kept; left out: with 1-bit, top-k and powersgd",
+        description="keep what was not sent and add it to the next gradient (error feedback); left out: true for 1-bit, top-k and powersgd",
     )
     exchange: Literal["all-gather", "all-reduce"] | None = Field(
         default=None,
-        description="int8, 1-bit among replicas; all-gather: each gets what all others send; all-reduce: each adds a part of all, "
-        "compresses the sum once more and sends it to all; left out: all-gather",
+        description="with int8 and 1-bit between replicas. all-gather: each replica receives what all others send; all-reduce: each sums "
+        "one part, compresses the sum again and sends it to all; left out: all-gather",
     )
     compress_per_byte_s: PerByte | None = Field(
-        default=None, description="seconds of a device to compress a byte of float32 gradient; left out: as long as its memory takes"
+        default=None, description="seconds a device needs to compress a byte of float32 gradient; left out: the time of its memory accesses"
     )
     decompress_per_byte_s: PerByte | None = Field(
         default=None,
-        description="seconds to make a byte of float32 gradient again, of each rank's where all are gathered; left out likewise",
+        description="seconds to decompress a byte of float32 gradient, for each rank's gradient if all are gathered; left out: the time "
+        "of memory accesses",
     )
 
     def _broken_rules(self) -> Iterator[str]:
         for key, (_, kinds) in self.goes_with.items():
             if getattr(self, key) is not None and self.kind not in kinds:
-                yield f'{key} ({getattr(self, key)}) is of kind = "{kinds[0]}", not of "{self.kind}": leave it out or change kind'
+                yield f'{key} ({getattr(self, key)}) applies to kind = "{kinds[0]}", not to "{self.kind}": leave it out or change kind'
         if self.kind == "top-k" and self.ratio is None:
-            yield 'kind = "top-k" needs ratio, the share of the values that is sent, such as ratio = 0.01'
+            yield 'kind = "top-k" needs ratio, the share of values sent, such as ratio = 0.01'
         if self.kind == "powersgd" and self.rank is None:
             yield 'kind = "powersgd" needs rank, the columns of the thin matrices, such as rank = 4'
 
@@ -260,11 +261,11 @@ class Partitioner(Spec):
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"shard_size_bytes": ("kind", ("min-size", "max-size"))}
 
     kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
-        description="fixed-shards: a fixed number of shards; min-size: as many as give each at least a size; max-size: "
-        "none larger than a size"
+        description="fixed-shards: a fixed number of shards; min-size: as many shards as possible of at least shard_size; max-size: "
+        "shards of at most shard_size"
     )
     shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None, description="with fixed-shards: how many shards; with the others: at most this number"
+        default=None, description="with fixed-shards: number of shards; with the others: at most this number"
     )
     shard_size_bytes: MessageBytes | None = Field(
         default=None,
@@ -273,11 +274,11 @@ class Partitioner(Spec):
 
     def _broken_rules(self) -> Iterator[str]:
         if self.kind == "fixed-shards" and (self.shards is None or self.shard_size_bytes is not None):
-            yield 'kind = "fixed-shards" takes shards (how many), and no shard size; kind = "max-size" takes that'
+            yield 'kind = "fixed-shards" takes shards (their number) and no shard_size; use kind = "max-size" for a size'
         if self.kind == "min-size" and self.shards is None:
-            yield 'kind = "min-size" needs shards, the most that a variable is cut into (TensorFlow\'s max_shards)'
+            yield 'kind = "min-size" needs shards, the maximum per variable (TensorFlow\'s max_shards)'
         if self.kind == "max-size" and self.shard_size_bytes is None:
-            yield 'kind = "max-size" needs shard_size, what a shard holds at most, such as shard_size = "64 MiB"'
+            yield 'kind = "max-size" needs shard_size, the maximum size of a shard, such as shard_size = "64 MiB"'
 
 
 def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:

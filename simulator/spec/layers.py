@@ -28,16 +28,17 @@ class TensorSplit(Spec):
     """
 
     divided: Share = Field(
-        default=1.0, description="share of the layer's work that is split; each device does the rest, which sequence_parallel splits too"
+        default=1.0,
+        description="share of the layer's work that is split; each device does the rest in full, unless sequence_parallel splits it",
     )
     forward_bytes_per_sample: tuple[PerSample, ...] = Field(
-        default=(), max_length=64, description="size of each all-reduce of the forward pass, per sample"
+        default=(), max_length=64, description="size per sample of each all-reduce in the forward pass"
     )
     backward_bytes_per_sample: tuple[PerSample, ...] = Field(
-        default=(), max_length=64, description="size of each all-reduce of the backward pass, per sample"
+        default=(), max_length=64, description="size per sample of each all-reduce in the backward pass"
     )
     kept_whole: Share = Field(
-        default=0.0, description="share of what the layer keeps that every device holds whole, unless sequences are split too"
+        default=0.0, description="share of the layer's activations that every device keeps whole, unless sequences are split too"
     )
 
 
@@ -45,11 +46,11 @@ class Experts(Spec):
     """That a layer sends each token to some of many experts (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
 
     count: int = Field(ge=2, le=100_000, description="experts of the layer")
-    used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
-    work: Share = Field(default=1.0, description="share of the layer's work that experts do")
-    bytes_per_sample: PerSample = Field(description="all tokens of a sample, as they are sent to one expert each")
+    used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
+    work: Share = Field(default=1.0, description="share of the layer's work done by experts")
+    bytes_per_sample: PerSample = Field(description="bytes of all tokens of a sample, each sent to one expert")
     variables: tuple[int, ...] = Field(
-        default=(), max_length=100_000, description="those of the layer's variables that experts have, by creation_index"
+        default=(), max_length=100_000, description="variables of the layer that belong to experts, by creation_index"
     )
 
 
@@ -58,37 +59,37 @@ class Layer(Terse):
 
     name: str = Field(min_length=1, max_length=200, description="for readers")
     forward: Annotated[Moderate, Field(ge=0)] = Field(
-        description="work of its forward pass, in any unit that all layers share (seconds, operations)"
+        description="work of the forward pass, in any unit that all layers share (seconds, operations)"
     )
     backward: Annotated[Moderate, Field(ge=0)] | None = Field(
-        default=None, description="work of its backward pass in the same unit; left out: twice the forward's"
+        default=None, description="work of the backward pass in the same unit; left out: twice the forward work"
     )
-    variables: tuple[int, ...] = Field(default=(), max_length=100_000, description="the variables it has, by their creation_index")
-    output_bytes_per_sample: PerSample = Field(description="what it hands to the next layer; as much comes back in the backward pass")
-    kept_bytes_per_sample: PerSample = Field(default=0.0, description="activations that it keeps from its forward to its backward pass")
+    variables: tuple[int, ...] = Field(default=(), max_length=100_000, description="variables of the layer, by creation_index")
+    output_bytes_per_sample: PerSample = Field(description="output sent to the next layer; the backward pass returns the same amount")
+    kept_bytes_per_sample: PerSample = Field(default=0.0, description="activations kept from the forward to the backward pass")
     kept_selectively_bytes_per_sample: PerSample | None = Field(
-        default=None, description="of kept_bytes_per_sample, what is still kept with training.recompute = selective; left out: all of it"
+        default=None, description="part of kept_bytes_per_sample still kept with training.recompute = selective; left out: all"
     )
     temporary_bytes_per_sample: PerSample = Field(
         default=0.0,
-        description="what a pass needs besides for a short while, of one micro-batch: logits in 16 bits beside those in 32 (cross-entropy)",
+        description="temporary memory of a pass for one micro-batch, such as logits in 16 bits in addition to those in 32 (cross-entropy)",
     )
     flops_per_sample: Annotated[PerSample, STEP_FLOPS] | None = Field(
         default=None,
-        description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",
+        description="floating-point operations of both passes per sample, counted from the graph; left out: not counted",
     )
     selective_work: Share = Field(
-        default=0.0, description="share of the forward pass that is computed again with training.recompute = selective"
+        default=0.0, description="share of the forward pass that is recomputed with training.recompute = selective"
     )
-    tensor: TensorSplit | None = Field(default=None, description="what splitting it over devices does; left out: it cannot be split")
+    tensor: TensorSplit | None = Field(default=None, description="how the layer splits over devices; left out: it cannot be split")
     tied: tuple[int, ...] = Field(
         default=(),
         max_length=1000,
-        description="variables of other layers that it uses too, by their creation_index, as an output layer may the embedding's matrix; "
-        "a stage that has only one of these layers has a copy",
+        description="variables of other layers that it shares, by creation_index, such as the embedding matrix in an output layer; a "
+        "stage with only one of these layers holds a copy",
     )
     experts: Experts | None = Field(
-        default=None, description="experts of the layer, each of which sees a part of the tokens; left out: every token takes the same way"
+        default=None, description="experts of the layer, each of which processes a part of the tokens; left out: none"
     )
 
     @property

@@ -44,7 +44,7 @@ class _Dated(Spec):
         default="",
         max_length=100,
         json_schema_extra={"pattern": f"^$|{_DATE}"},
-        description="when it held: a date such as 2024-05-01 of 1990 to 2100, alone or in words",
+        description="date of the price, such as 2024-05-01 (1990 to 2100), with or without words around it",
     )
 
     @field_validator("date", mode="before")
@@ -58,15 +58,15 @@ class _Dated(Spec):
     def _names_a_day(cls, given: str) -> str:
         """Require that it is empty, or has a date of the calendar."""
         if unclear := re.search(_OTHER_ORDER, given):
-            raise ValueError(f"has {unclear[0]}, whose day and month may be meant either way: write year-month-day, such as 2024-05-01")
+            raise ValueError(f"has {unclear[0]}, whose day and month are ambiguous: write year-month-day, such as 2024-05-01")
         dates = re.findall(_DATE, given)
         if given and not dates:
-            raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
+            raise ValueError("must contain a date from 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
         for year, month, day in dates:
             try:
                 datetime.date(int(year), int(month or 1), int(day or 1))
             except ValueError:
-                raise ValueError("must be a day of the calendar as year-month-day, such as 2024-05-01") from None
+                raise ValueError("must be a calendar day as year-month-day, such as 2024-05-01") from None
         return given
 
     @property
@@ -79,28 +79,26 @@ class Owned(Terse):
     """``[cluster.price.owned]``: what a machine costs beside its purchase, and over how many years that is spread."""
 
     years: Annotated[Moderate, Field(gt=0, le=50), Usual(0.25, 20.0)] = Field(
-        description="years over which the purchase is spread, in equal parts"
+        description="years over which the purchase is written off in equal parts"
     )
-    residual_usd: Dollars = Field(default=0.0, description="US dollars that a node is worth at the end")
-    power_w: Power | None = Field(
-        default=None, description="power that a node draws while it works, all of its devices included; left out: not counted"
-    )
+    residual_usd: Dollars = Field(default=0.0, description="value of a node at the end, in US dollars")
+    power_w: Power | None = Field(default=None, description="power of a working node, all devices included; left out: not counted")
     pue: Annotated[Moderate, Field(ge=1, le=5)] = Field(
         default=1.0, description="power of the whole site for each watt of machines, cooling included (PUE)"
     )
     usd_per_kwh: Annotated[Dollars, Usual(1e-3, 10.0)] | None = Field(
-        default=None, description=f"US dollars for a kWh; left out: {ELECTRICITY_USD_PER_KWH}, an assumption that the price's terms say"
+        default=None, description=f"US dollars per kWh; left out: {ELECTRICITY_USD_PER_KWH}, an assumption shown in the price's terms"
     )
     hosting_usd_per_month: Annotated[Dollars, Usual(0.1, 1e6)] = Field(
-        default=0.0, description="US dollars a month for the place of a node, used or not"
+        default=0.0, description="US dollars per month to host a node, used or not"
     )
     overhead_per_year: Annotated[Moderate, Field(ge=0, le=1)] = Field(
-        default=0.0, description="staff, spare parts and maintenance of a year, as one share of the purchase: 0.1 is 10%"
+        default=0.0, description="staff, spare parts and maintenance per year as a share of the purchase: 0.1 is 10%"
     )
 
     def _broken_rules(self) -> Iterator[str]:
         if self.power_w is None and (self.usd_per_kwh is not None or self.pue != 1.0):
-            yield "has usd_per_kwh or pue, but nothing draws power: give power, such as 5 kW"
+            yield "has usd_per_kwh or pue but no power: give power, such as 5 kW"
 
     @property
     def electricity_usd_per_kwh(self) -> float:
@@ -117,17 +115,15 @@ class Reserved(Terse):
     """``[cluster.price.reserved]``: a node that is rented for a term, and paid for at all of its hours."""
 
     years: Annotated[Moderate, Field(gt=0, le=50), Usual(1 / 12, 10.0)] = Field(description="the term")
-    upfront_usd: Annotated[Dollars, _PURCHASE] = Field(default=0.0, description="US dollars for a node at the beginning")
-    usd_per_hour: Annotated[Dollars, _HOURLY] = Field(
-        default=0.0, description="US dollars for a node for each hour of the term, used or not"
-    )
+    upfront_usd: Annotated[Dollars, _PURCHASE] = Field(default=0.0, description="US dollars per node, paid at the start")
+    usd_per_hour: Annotated[Dollars, _HOURLY] = Field(default=0.0, description="US dollars per node and hour of the term, used or not")
 
 
 class Costs(NamedTuple):
     """What a node costs, in whichever way it is paid for."""
 
     capital_usd: float
-    """US dollars at the beginning, whatever the node then does."""
+    """US dollars  at the start, whatever the node then does."""
     residual_usd: float = 0.0
     """US dollars that it is worth when its years are over."""
     years: float | None = None
@@ -175,41 +171,40 @@ class Price(
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("usd_per_node_hour", "owned", "reserved")]}
     )
 
-    name: str = Field(default="", max_length=60, description="what this way to pay is called; left out: rented, spot, reserved or bought")
+    name: str = Field(default="", max_length=60, description="name of this way to pay; left out: rented, spot, reserved or bought")
     purchase_usd: Annotated[Dollars, _PURCHASE] | None = Field(
-        default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
+        default=None, description="US dollars to buy the node; left out: it is rented"
     )
     owned: Owned | None = Field(
         default=None,
-        description="with purchase_usd: over how many years it is spread, power, cooling, hosting and staff, of which usd_per_node_hour is "
-        "worked out; left out: usd_per_node_hour says what an hour is taken at",
+        description="with purchase_usd: years of use, power, cooling, hosting and staff, from which usd_per_node_hour is computed; left "
+        "out: usd_per_node_hour is taken as given",
     )
     reserved: Reserved | None = Field(
         default=None,
-        description="a term for which the node is rented, used or not, of which usd_per_node_hour is worked out; left out: none",
+        description="a term for which the node is rented, used or not, from which usd_per_node_hour is computed; left out: none",
     )
     share_in_use: Annotated[Moderate, Field(gt=0, le=1)] | None = Field(
         default=None,
-        description="with owned or reserved: share of all hours in which the node is expected to work, over which its cost is spread; "
-        "left out: 1, an assumption that the price's terms say",
+        description="with owned or reserved: expected share of hours in use, over which the cost is spread; left out: 1, an assumption "
+        "shown in the price's terms",
     )
     usd_per_node_hour: Annotated[Dollars, _HOURLY] = Field(
         default_factory=_worked_out,
-        description="US dollars for one node for an hour in use, all of its devices included; left out with owned or reserved, of which it "
-        "is worked out",
+        description="US dollars per node and hour in use, all devices included; left out with owned or reserved: computed from them",
     )
-    terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
+    terms: str = Field(default="", max_length=500, description="what the price applies to, such as: on demand, Linux, us-east-1")
     preemption: Preemption | None = Field(
         default=None,
-        description="of a spot price: how often a node at this price is taken away (mtbf: its mean life, so that once in 20 hours is "
-        '"20 h"), which a [job] lives through as with job.faults.preemption; left out: never',
+        description='for a spot price: how often a node is preempted (mtbf: its mean lifetime, such as "20 h"); a [job] is simulated '
+        "with it as with job.faults.preemption; left out: never",
     )
-    billing_minimum_s: Overhead = Field(default=0.0, description="least time that is billed of each node that is taken")
-    billing_step_s: Overhead = Field(default=0.0, description="time is billed in steps of this length, each begun one whole; 0: exactly")
+    billing_minimum_s: Overhead = Field(default=0.0, description="minimum billed time per node")
+    billing_step_s: Overhead = Field(default=0.0, description="time is billed in steps of this length, rounded up; 0: exactly")
     startup_s: Overhead = Field(
         default=0.0,
-        description="time from when a node is billed until its first training step; a job's own start-up (job.startup) is a part of it and "
-        "is not billed twice",
+        description="billed time before a node's first training step; a job's own start-up (job.startup) is part of it and is not billed "
+        "twice",
     )
 
     @model_serializer(mode="wrap")
@@ -223,20 +218,20 @@ class Price(
 
     def _broken_rules(self) -> Iterator[str]:
         if self.owned is not None and self.purchase_usd is None:
-            yield "has owned, but no purchase_usd: give what the node costs to buy"
+            yield "has owned but no purchase_usd: give the purchase price of a node"
         if self.owned is not None and self.purchase_usd is not None and self.owned.residual_usd > self.purchase_usd:
             yield f"owned.residual_usd ({self.owned.residual_usd:g}) must be at most purchase_usd ({self.purchase_usd:g})"
         if self.reserved is not None and self.purchase_usd is not None:
-            yield "has both reserved and purchase_usd: a node is either rented for a term, or bought; keep one of them"
+            yield "has both reserved and purchase_usd: a node is either rented for a term or bought, so keep one of them"
         if self.is_worked_out:
             expected = _worked_out({name: getattr(self, name) for name in ("purchase_usd", "owned", "reserved", "share_in_use")})
             if not math.isclose(self.usd_per_node_hour, expected, rel_tol=_ROUNDING):
                 what = "owned" if self.owned is not None else "reserved"
-                yield f"usd_per_node_hour ({self.usd_per_node_hour:g}) is not the {expected:g} that follow from {what}: leave it out"
+                yield f"usd_per_node_hour ({self.usd_per_node_hour:g}) is not the {expected:g} that follows from {what}: leave it out"
         elif math.isnan(self.usd_per_node_hour):
-            yield "says not what an hour costs: give usd_per_node_hour, or purchase_usd with owned, or reserved"
+            yield "has no cost per hour: give usd_per_node_hour, or purchase_usd with owned, or reserved"
         elif self.share_in_use is not None:
-            yield "share_in_use is of nodes that are paid for whether they work or not: it needs owned or reserved"
+            yield "share_in_use applies to nodes that cost money while idle: it needs owned or reserved"
         yield from self._rules_of_billing()
 
     def _rules_of_billing(self) -> Iterator[str]:
@@ -245,7 +240,7 @@ class Price(
         rented = ("preemption", "billing_minimum_s", "billing_step_s", "startup_s")
         if given := [name for name in rented if getattr(self, name)]:
             what = "bought" if self.reserved is None else "reserved"
-            yield f"{given[0].removesuffix('_s')} is of nodes that are rented by the hour, and this one is {what}: leave it out"
+            yield f"{given[0].removesuffix('_s')} applies to nodes rented by the hour, and this one is {what}: leave it out"
 
     # -- what is paid for a node -------------------------------------------------------------
 
@@ -262,7 +257,7 @@ class Price(
 
     @property
     def costs(self) -> Costs:
-        """Return what a node costs at the beginning, each hour, and each hour in which it works."""
+        """Return what a node costs  at the start, each hour, and each hour in which it works."""
         worked_out = _costs(self.purchase_usd, self.owned, self.reserved)
         return worked_out or (
             Costs(0.0, running_usd_per_hour=self.usd_per_node_hour) if self.purchase_usd is None else Costs(self.purchase_usd)
@@ -296,7 +291,7 @@ class Price(
             Trainings a month, above 0.
         """
         costs, hours = self.costs, time_s / 3600.0
-        assert costs.years is not None, "only a price that is worked out says what an hour out of use costs"
+        assert costs.years is not None, "only a computed price has a cost per idle hour"
         fixed = (costs.capital_usd - costs.residual_usd) / (costs.years * HOURS_PER_YEAR) + costs.standing_usd_per_hour
         return sets_of_nodes(per_month * hours) * HOURS_PER_MONTH * fixed / per_month + costs.running_usd_per_hour * hours
 
@@ -349,8 +344,8 @@ class Price(
             upfront, hourly = _dollars(paid.upfront_usd), _dollars(paid.usd_per_hour)
             yield f"reserved for {paid.years:g} year{'' if paid.years == 1 else 's'}", ""
             if paid.upfront_usd:
-                yield f"{upfront} at the beginning", f"{upfront} / {over}"
-            yield f"{hourly} for each hour" if paid.usd_per_hour or not paid.upfront_usd else "", f"{hourly} / {share:g}"
+                yield f"{upfront} at the start", f"{upfront} / {over}"
+            yield f"{hourly} per hour" if paid.usd_per_hour or not paid.upfront_usd else "", f"{hourly} / {share:g}"
             yield in_use, ""
             return
         bought, residual, hosting = _dollars(self.purchase_usd or 0.0), _dollars(paid.residual_usd), _dollars(paid.hosting_usd_per_month)
@@ -364,10 +359,10 @@ class Price(
             pue, cooled = ("", "") if paid.pue == 1.0 else (f" x PUE {paid.pue:g}", f" x {paid.pue:g}")
             yield f"{power}{pue} at {price}{' (assumed)' if paid.usd_per_kwh is None else ''}", f"{power}{cooled} x {price}"
         if paid.hosting_usd_per_month:
-            yield f"hosting {hosting} a month", f"{hosting} x 12 / ({all_hours}"
+            yield f"hosting {hosting} per month", f"{hosting} x 12 / ({all_hours}"
         if paid.overhead_per_year:
             overhead = f"{paid.overhead_per_year:.4g}"
-            yield f"staff and maintenance {overhead} of the purchase a year", f"{overhead} x {bought} / ({all_hours}"
+            yield f"staff and maintenance {overhead} of the purchase per year", f"{overhead} x {bought} / ({all_hours}"
 
     @property
     def said(self) -> str:
@@ -378,9 +373,9 @@ class Price(
     @property
     def _billing_in_words(self) -> str:
         taken = self.preemption.mtbf_s if self.preemption is not None else None
-        texts = ["taken away as its trace says"] if self.preemption is not None and taken is None else []
-        texts += [f"a node is taken away after {format_seconds(taken)} in the mean"] if taken is not None else []
-        texts += [f"billed for {format_seconds(self.billing_minimum_s)} at least"] if self.billing_minimum_s else []
+        texts = ["preempted according to its trace"] if self.preemption is not None and taken is None else []
+        texts += [f"a node is preempted after {format_seconds(taken)} on average"] if taken is not None else []
+        texts += [f"billed for at least {format_seconds(self.billing_minimum_s)}"] if self.billing_minimum_s else []
         texts += [f"billed in steps of {format_seconds(self.billing_step_s)}"] if self.billing_step_s else []
         texts += [f"billed {format_seconds(self.startup_s)} before the first step"] if self.startup_s else []
         return ", ".join(texts)
@@ -389,9 +384,9 @@ class Price(
 class Upgrade(_Dated):
     """``[[cluster.upgrades]]``: what better parts of each node cost, and what they change; a plan says what they gain and when they pay."""
 
-    name: str = Field(min_length=1, max_length=60, description="what it is, such as: 100 Gbit/s NIC")
+    name: str = Field(min_length=1, max_length=60, description="name of the upgrade, such as: 100 Gbit/s NIC")
     usd_per_node: Annotated[Moderate, Field(gt=0), Usual(0.1, 1e8)] = Field(
-        description="US dollars for one node, once, everything included"
+        description="one-time cost per node in US dollars, everything included"
     )
     changes: dict[str, Any] = Field(
         default_factory=dict,
@@ -399,7 +394,7 @@ class Upgrade(_Dated):
         description='dotted keys of the cluster with their new values, such as {"inter_node.bandwidth" = "100 Gbit/s"}; left out: none',
     )
     device_speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(
-        default=1.0, description="speed of the devices, relative to those that the cluster has"
+        default=1.0, description="speed of the devices relative to the present ones"
     )
 
     def _broken_rules(self) -> Iterator[str]:

@@ -96,7 +96,8 @@ class Prices:
         general = _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`"))
         if self.general is not None:
             raise InputError(
-                "`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them"
+                "`prices` without a cluster's name and cluster.price in `settings` both set the price of every cluster without one: give "
+                "one of them"
             )
         return Prices(self.named, general)
 
@@ -117,13 +118,13 @@ class Prices:
         for name in self.named:
             if name not in self._names:
                 hint = did_you_mean(name, self._names, f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}")
-                raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
+                raise InputError(f"`prices` {quoted(name)}: no cluster here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
             first, rate = next(iter(self._kept)), format_hourly(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
-                f"{rate} an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
-                f"to replace it name the cluster: {_shown(first, rate.removeprefix('$') + '/h')}"
+                f"{rate} per hour without a cluster's name applies to clusters without a price, but {which} ({listed(list(self._kept))}); "
+                f"to replace it, name the cluster: {_shown(first, rate.removeprefix('$') + '/h')}"
             )
         for text in self.notes():
             warnings.warn(text, PriceWarning, stacklevel=2)
@@ -138,12 +139,12 @@ class Prices:
         for name, (price, before) in self._replaced.items():
             if before is None and not price.terms:
                 continue  # it is what was given
-            instead = f", in place of the {format_hourly(before)} of its file" if before is not None else ""
+            instead = f" instead of {format_hourly(before)} from its file" if before is not None else ""
             how = f": {price.terms}" if price.terms else ""
-            texts.append(f"a node of {name} is taken at {format_hourly(price.usd_per_node_hour)} an hour{instead}{how}")
+            texts.append(f"a node of {name} costs {format_hourly(price.usd_per_node_hour)} per hour{instead}{how}")
         if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
             return texts
-        shown = f"{format_hourly(self.general.usd_per_node_hour)} an hour"
+        shown = f"{format_hourly(self.general.usd_per_node_hour)} per hour"
         text = f"the price of {shown} for every cluster without one is used for {listed(list(self._filled))}"
         if self._kept:
             text += f"; {listed(list(self._kept))} {'keeps its' if len(self._kept) == 1 else 'keep their'} own"
@@ -188,7 +189,7 @@ def _price_of(value: str | float | Price, where: str) -> Price:
     if isinstance(value, str):
         return price_of_text(value, where)
     if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{where} must be US dollars for an hour of one node, such as {_EXAMPLES}")
+        raise InputError(f"{where} must be US dollars per node and hour, such as {_EXAMPLES}")
     return Price(usd_per_node_hour=float(value), source=_GIVEN)
 
 
@@ -222,7 +223,7 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
     if text.strip().lower().startswith("buy"):
         return _bought(text.strip(), where)
     hourly = _HOURLY.fullmatch(text.strip())
-    rule = f"{where} must be US dollars over a time for one node, such as {_EXAMPLES}"
+    rule = f"{where} must be US dollars per node and a unit of time, such as {_EXAMPLES}"
     if not hourly:
         raise InputError(rule, without_separators(text))
     try:
@@ -258,15 +259,15 @@ class _Part(NamedTuple):
 
 
 _BOUGHT = {
-    "buy": _Part("purchase_usd", "a sum of US dollars for one node, such as BUY:4000USD", _SUM, 0.0),
+    "buy": _Part("purchase_usd", "US dollars for one node, such as BUY:4000USD", _SUM, 0.0),
     "years": _Part("years", "a number of years above 0, such as years:4"),
     "power": _Part("power_w", "at least 0", least=0.0),
-    "electricity": _Part("usd_per_kwh", "US dollars for a kWh, such as electricity:0.30USD/kWh", _ENERGY, 0.0),
+    "electricity": _Part("usd_per_kwh", "US dollars per kWh, such as electricity:0.30USD/kWh", _ENERGY, 0.0),
     "use": _Part("share_in_use", "a share of all hours above 0 and at most 1, such as use:0.6", most=1.0),
     "pue": _Part("pue", "a number of at least 1, such as pue:1.4", least=1.0),
-    "hosting": _Part("hosting_usd_per_month", "US dollars a month, such as hosting:80USD/month", _MONTHLY, 0.0),
-    "overhead": _Part("overhead_per_year", "a share of the purchase for each year, above 0 and at most 1, such as overhead:0.1", most=1.0),
-    "residual": _Part("residual_usd", "a sum of US dollars, such as residual:500USD", _SUM, 0.0),
+    "hosting": _Part("hosting_usd_per_month", "US dollars per month, such as hosting:80USD/month", _MONTHLY, 0.0),
+    "overhead": _Part("overhead_per_year", "a share of the purchase per year, above 0 and at most 1, such as overhead:0.1", most=1.0),
+    "residual": _Part("residual_usd", "US dollars, such as residual:500USD", _SUM, 0.0),
 }
 
 
@@ -280,15 +281,15 @@ def _bought(text: str, where: str) -> Price:
             others = [*_BOUGHT][1:]
             parts_are = f"parts are BUY, {', '.join(others)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
             hint = did_you_mean(key, others, parts_are, written="{}:...")
-            raise InputError(f"{where}: {quoted(part.strip())} is no part of a purchase; {hint}")
+            raise InputError(f"{where}: {quoted(part.strip())} is not part of a purchase; {hint}")
         if key in parts:
             raise InputError(f"{where}: {key} is given twice; keep one of them")
         parts[key] = value
     if "years" not in parts:
-        raise InputError(f"{where}: says not over how many years the purchase is spread; add such as years:4")
+        raise InputError(f"{where}: years are missing: add the years of use, such as years:4")
     if "power" not in parts and (idle := [key for key in ("electricity", "pue") if key in parts]):
         fact = "electricity has a price" if idle[0] == "electricity" else "pue is of power"
-        raise InputError(f"{where}: {fact}, but nothing draws it; add such as power:0.5kW")
+        raise InputError(f"{where}: {fact}, but power is missing: add it, such as power:0.5kW")
     known = {figure.key: figure.read(parts[name], name, where) for name, figure in _BOUGHT.items() if name in parts}
     table = {key: value for key, value in known.items() if key in Price.model_fields}
     price = validated(Price, {**table, "owned": {key: value for key, value in known.items() if key not in table}}, where)

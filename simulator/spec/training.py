@@ -41,47 +41,47 @@ class Training(Terse):
         default=1,
         ge=1,
         le=100_000,
-        description="parts that the batch of a replica is cut into, computed one after the other; their gradients are summed, and reduced "
-        "and applied once (gradient accumulation; the micro-batches of a pipeline)",
+        description="micro-batches per batch of a replica, computed in sequence; gradients are summed, then reduced and applied once "
+        "(gradient accumulation; the micro-batches of a pipeline)",
     )
     recompute: Literal["none", "selective", "full"] = Field(
         default="none",
-        description="activations that are not kept but computed again in the backward pass; full: all but what each layer gets; selective: "
-        "those that layers say are cheap",
+        description="activations recomputed in the backward pass instead of kept; full: all but the input of each layer; selective: "
+        "those that layers mark as cheap",
     )
     optimizer: Optimizer | None = Field(
         default=None,
-        description="optimizer whose slots devices or parameter servers keep next to the parameters (docs/large-models.md); left out: adam "
-        "where memory is computed from layers, else what was measured",
+        description="optimizer, whose slots devices or parameter servers keep in memory (docs/large-models.md); left out: adam if memory "
+        "is computed from layers, else as measured",
     )
     precision: Precision | None = Field(
         default=None,
-        description="what is computed in, as Keras names its policies: with mixed ones variables, gradients and slots stay float32, with "
-        "bfloat16 they have 2 bytes too; left out: the workload's own",
+        description="precision of computing, as Keras names its policies; with a mixed policy, variables, gradients and slots stay "
+        "float32; with bfloat16 they have 2 bytes too; left out: the workload's own",
     )
     precision_factor: tuple[Factor, ...] | None = Field(
         default=None,
         min_length=2,
         max_length=3,
-        description="time of a step of one device in this precision / in the workload's own: low, (middle,) high; left out: as published",
+        description="time of a step in this precision / in the workload's own, on one device: low, (middle,) high; left out: as published",
     )
-    precision_source: str = Field(default="", max_length=10_000, description="where precision_factor is from")
+    precision_source: str = Field(default="", max_length=10_000, description="source of precision_factor")
     skipped_share: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,
-        description="share of steps whose update is skipped since a gradient was not finite (dynamic loss scaling); left out: with "
-        f"precision = mixed_float16 one step in {GROWTH_STEPS + 1}, as TensorFlow's loss scale does once it has found its level, else none",
+        description="share of steps whose update is skipped because a gradient was not finite (dynamic loss scaling); left out: with "
+        f"precision = mixed_float16 one step in {GROWTH_STEPS + 1}, the steady state of TensorFlow's loss scale, else none",
     )
 
     def _broken_rules(self) -> Iterator[str]:
         if self.precision_factor is not None:
             if self.precision is None:
-                yield "precision_factor is of a precision: give precision too, such as mixed_float16"
+                yield "precision_factor needs precision: give it too, such as mixed_float16"
             if list(self.precision_factor) != sorted(self.precision_factor):
                 yield "precision_factor must be low and high, or low, middle and high, in this order"
             if not self.precision_source.strip():
-                yield "precision_source is missing: say where precision_factor is from"
+                yield "precision_source is missing: say source of precision_factor"
         elif self.precision_source:
-            yield "precision_source is of precision_factor: give both or neither"
+            yield "precision_source needs precision_factor: give both or neither"
 
     @property
     def skipped(self) -> float:
@@ -101,10 +101,10 @@ class Passes(Spec):
     micro_batches: int = Field(
         default=1,
         ge=1,
-        description="parts of the batch, one after the other; gradients are summed, and may be sent from the last one's backward pass on",
+        description="parts of the batch, in sequence; gradients are summed and sent from the backward pass of the last part on",
     )
-    recomputed: Share = Field(default=0.0, description="share of the forward pass that is computed once more in the backward pass")
-    encoding_s: Seconds = Field(default=0.0, description="time in which gradients are compressed before they are sent")
+    recomputed: Share = Field(default=0.0, description="share of the forward pass that is recomputed in the backward pass")
+    encoding_s: Seconds = Field(default=0.0, description="time to compress gradients before they are sent")
 
     def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
         """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""
@@ -122,9 +122,9 @@ class Recast(Spec):
     """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
 
     from_precision: Precision = Field(description="precision in which the times were measured")
-    factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in that one: low, middle, high")
+    factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in the measured one: low, middle, high")
     text: str = Field(description="the rule in a sentence")
-    sources: tuple[str, ...] = Field(default=(), description="where the factor is from")
+    sources: tuple[str, ...] = Field(default=(), description="source of the factor")
 
 
 Samples = Annotated[Moderate, Field(ge=0)]
@@ -137,10 +137,10 @@ class NoiseScale(Spec):
     the interval has no upper end: there is ``low``, and no ``high``.
     """
 
-    samples: Samples = Field(description="batch whose gradient has as much noise as signal, over the whole training")
+    samples: Samples = Field(description="batch whose gradient has as much noise as signal, on average over training")
     low: Samples = Field(description="low end of its 90% interval; left out: samples is exact")
-    high: Samples | None = Field(default=None, description="high end of it; left out where low is given: there is none")
-    source: Literal["measured", "given"] = Field(default="given", description="measured by paceline calibrate, or given")
+    high: Samples | None = Field(default=None, description="high end of its 90% interval; left out with low given: no upper end")
+    source: Literal["measured", "given"] = Field(default="given", description="source: measured by paceline calibrate, or given")
 
     @model_validator(mode="before")
     @classmethod

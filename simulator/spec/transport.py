@@ -39,56 +39,57 @@ class Transport(Terse, only=("software", "weights_of")):
 
     software: Carrier | None = Field(
         default=None,
-        description="what carries tensors between processes. grpc: what gRPC of TensorFlow costs hosts for each tensor and byte, and "
-        "a coordinator for a step, is taken from practice where it is not given; given: messages cost hosts what these keys say, "
-        "or nothing; left out: grpc with parameter servers, else given",
+        description="software that carries tensors between processes. grpc: host costs of TensorFlow's gRPC per tensor and byte, and of "
+        "a coordinator per step, default to measured values; given: messages cost hosts what these keys say, or nothing. "
+        "Left out: grpc with parameter servers, else given",
     )
 
     discipline: Literal["fair", "in-order", "streams", "weighted"] = Field(
         default="fair",
-        description="fair: all share max-min fairly (fair queueing, or many short messages); in-order: one at a time in order of arrival, "
-        "in each direction of each node; streams: a few at a time; weighted: each message has a random weight (TCP without fair queues)",
+        description="how messages share a link. fair: max-min fairly (fair queueing, or many short messages); in-order: one at a time in "
+        "order of arrival, per direction of each node; streams: a few at a time; weighted: each message has a random weight "
+        "(TCP without fair queues)",
     )
-    streams: int | None = Field(default=None, ge=1, le=100_000, description="messages at a time, with discipline = streams")
+    streams: int | None = Field(default=None, ge=1, le=100_000, description="with discipline = streams: number of messages at a time")
     weight_sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(
-        default=None, description="with discipline = weighted: the standard deviation of the logarithm of a message's lognormal weight"
+        default=None, description="with discipline = weighted: standard deviation of the logarithm of a message's lognormal weight"
     )
     weights_of: Literal["message", "transfer"] = Field(
         default="message",
-        description="with discipline = weighted: what draws a weight: each message, or all messages together that a node has asked for, "
-        "or sends, at the same time (a pull from all servers, a push to all)",
+        description="with discipline = weighted, what draws one weight. message: each message; transfer: all messages that a node "
+        "requests or sends at the same time (a pull from all servers, a push to all)",
     )
     queue_s: Delay | None = Field(
         default=None,
-        description="with discipline = weighted: one queue for all, in which each message on its way keeps so much waiting before its "
-        "sender's link, as time at the link's rate; a message that starts later waits behind it, and behind what waits at its receiver",
+        description="with discipline = weighted: data that each message in flight keeps queued before its sender's link, as time at the "
+        "link's rate; a message that starts later waits behind it and behind the queue at its receiver",
     )
-    buffer_s: Annotated[PositiveSeconds, DELAY] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
+    buffer_s: Annotated[PositiveSeconds, DELAY] | None = Field(default=None, description="with queue_s: limit of one queue")
     requests_per_pull: int = Field(
-        default=1, ge=0, le=100, description="with queue_s: short messages to a server, one after the other, that a pull waits for"
+        default=1, ge=0, le=100, description="with queue_s: short messages to a server, in sequence, that a pull waits for"
     )
     wire_bytes_per_byte: float = Field(
-        default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
+        default=1.0, ge=1, le=100, description="bytes on the link for each byte of a tensor (headers, encoding)"
     )
     cpu_per_message_s: Latency = Field(
-        default=0.0, description="work of each of the two hosts on each tensor of a message, one at a time; 0: as software says"
+        default=0.0, description="host time per tensor of a message, on each side, one tensor at a time; 0: default of software"
     )
     copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
         default=0.0,
-        description="work of each of the two hosts on a byte of a tensor besides, before the message stands for the link (serialising) "
-        "and after it has come in whole (parsing), as gRPC does: so not while it crosses",
+        description="host time per byte of a tensor, on each side, before the message is sent (serialising) and after it has arrived "
+        "(parsing), as in gRPC; it does not overlap the transfer",
     )
     cpu_per_byte_s: Annotated[Moderate, Field(ge=0, le=1), EACH_BYTE] = Field(
-        default=0.0, description="work of each of the two hosts on a byte, sent or received, while it crosses the link"
+        default=0.0, description="host time per byte sent or received, on each side, during the transfer"
     )
     flow_cap_bytes_per_s: Rate | None = Field(
-        default=None, description="most that one connection gets, however free the link is (one TCP stream seldom fills a NIC)"
+        default=None, description="maximum rate of one connection, even on a free link (one TCP stream seldom fills a NIC)"
     )
     incast_loss: Share = Field(
         default=0.0,
         description="bandwidth into a node with k flows is divided by 1 + incast_loss x (k - incast_flows), for k above incast_flows",
     )
-    incast_flows: int = Field(default=1, ge=1, le=100_000, description="flows into a node that cost nothing yet")
+    incast_flows: int = Field(default=1, ge=1, le=100_000, description="number of flows into a node without loss")
 
     def _broken_rules(self) -> Iterator[str]:
         for discipline, key, given, example in (
@@ -98,15 +99,15 @@ class Transport(Terse, only=("software", "weights_of")):
             if self.discipline == discipline and given is None:
                 yield f'discipline = "{discipline}" needs {key}; give it, such as {example}'
             if self.discipline != discipline and given is not None:
-                yield f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out'
+                yield f'{key} ({given}) applies to discipline = "{discipline}", not to "{self.discipline}": leave one of them out'
         if self.weights_of != "message" and self.weight_sigma is None:
-            yield f'weights_of ("{self.weights_of}") is of discipline = "weighted", not of "{self.discipline}"; leave it out'
+            yield f'weights_of ("{self.weights_of}") applies to discipline = "weighted", not to "{self.discipline}": leave it out'
         if self.queue_s is not None and (self.weight_sigma is None or self.buffer_s is None):
             yield f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"'
         if self.buffer_s is not None and self.queue_s is None:
-            yield f"buffer_s ({self.buffer_s}) changes nothing without queue_s; give that too, or leave it out"
+            yield f"buffer_s ({self.buffer_s}) has no effect without queue_s: give both, or leave it out"
         if self.incast_flows > 1 and not self.incast_loss:
-            yield f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05"
+            yield f"incast_flows ({self.incast_flows}) has no effect without incast_loss: give that too, such as 0.05"
 
     @property
     def has_hosts(self) -> bool:
@@ -133,9 +134,9 @@ _MOST_POINTS = 100_000
 class TracePoint(Terse):
     """What others send from a time on."""
 
-    at_s: Seconds = Field(ge=0, le=1e9, description="since the beginning of the run")
+    at_s: Seconds = Field(ge=0, le=1e9, description="time since the start of the run")
     load: Load = Field(default=0.0, description="share of the bandwidth that unresponsive traffic takes")
-    flows: Flows = Field(default=0, description="flows that share fairly with ours")
+    flows: Flows = Field(default=0, description="background flows that share fairly with ours")
 
 
 class Background(Terse):
@@ -149,50 +150,48 @@ class Background(Terse):
     nodes: tuple[Annotated[int, Field(ge=0, le=10_000_000)], ...] = Field(
         default=(),
         max_length=100_000,
-        description="nodes whose links others use, by number (of a fabric: the leaves that they hang on); servers' nodes "
-        "follow the workers'; left out: all",
+        description="numbers of the nodes whose links others use (with a fabric, their leaves); servers' nodes come after workers' "
+        "nodes; left out: all",
     )
     load: LoadOrTwo = Field(
         default=0.0,
-        description="share of the bandwidth that others take whatever we send; two numbers: drawn for each run, evenly between them",
+        description="share of the bandwidth that others take regardless of our traffic; two numbers: drawn uniformly between them for "
+        "each run",
     )
-    flows: Flows = Field(
-        default=0, description="flows of others on each link that always have something to send and share it fairly with ours"
-    )
-    each_link: bool = Field(default=False, description="each link, and each direction, draws a load of its own; else all have the same")
+    flows: Flows = Field(default=0, description="background flows on each link that always send and share it fairly with ours")
+    each_link: bool = Field(default=False, description="true: each link and direction draws its own load; false: all have the same load")
     trace: tuple[TracePoint, ...] = Field(
         default=(),
         max_length=_MOST_POINTS,
-        description="in place of load and flows, what others send from given times on; or the name of a CSV file with the columns "
-        "at_s, load and flows",
+        description="load and flows over time, in place of load and flows; or the name of a CSV file with columns at_s, load and flows",
     )
     repeat_s: PositiveSeconds | None = Field(
-        default=None, description="time after which the trace begins again; left out: its last point holds"
+        default=None, description="time after which the trace repeats; left out: the last point stays in force"
     )
 
     def _broken_rules(self) -> Iterator[str]:
         least, most = self.between
         if least > most:
-            yield f"load ({least:g}, {most:g}): the first must be at most the second"
+            yield f"load ({least:g}, {most:g}): the first number must be at most the second"
         if self.each_link and not self.drawn:
-            yield "each_link draws a load for each link: give load as two numbers that differ, such as [0.1, 0.5]"
+            yield "each_link needs a range to draw from: give load as two different numbers, such as [0.1, 0.5]"
         if len(set(self.nodes)) < len(self.nodes):
-            yield "nodes names a node twice"
+            yield "nodes lists a node twice"
         yield from self._rules_of_trace(most)
 
     def _rules_of_trace(self, load: float) -> Iterator[str]:
         trace = self.trace
         if not trace:
             if self.repeat_s is not None:
-                yield f"repeat ({self.repeat_s:g} s) is of a trace: give one, or leave it out"
+                yield f"repeat ({self.repeat_s:g} s) needs a trace: give one, or leave it out"
             return
         if load or self.flows:
-            yield "a trace says load and flows from each time on: leave out load and flows beside it"
+            yield "a trace sets load and flows: leave load and flows out"
         if trace[0].at_s:
             yield f"trace must begin at 0 s, not at {trace[0].at_s:g} s"
         for before, after in itertools.pairwise(trace):
             if after.at_s <= before.at_s:
-                yield f"trace must go on in time: {after.at_s:g} s comes after {before.at_s:g} s"
+                yield f"trace must be in order of time: {after.at_s:g} s comes after {before.at_s:g} s"
         if self.repeat_s is not None and self.repeat_s <= trace[-1].at_s:
             yield f"repeat ({self.repeat_s:g} s) must be above the last time of the trace ({trace[-1].at_s:g} s)"
 

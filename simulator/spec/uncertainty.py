@@ -37,24 +37,24 @@ class Uncertainty(Spec):
         min_length=1, max_length=100, description="fitted numbers of this file, as dotted names such as forward.per_sample_s"
     )
     draws: tuple[tuple[float, ...], ...] = Field(
-        min_length=1, max_length=10_000, description="joint bootstrap draws: a value for each of the parameters; each run takes one draw"
+        min_length=1, max_length=10_000, description="joint bootstrap draws, one value per parameter; each run takes one draw"
     )
 
     def _broken_rules(self) -> Iterator[str]:
         if any(len(draw) != len(self.parameters) for draw in self.draws):
-            yield "each of draws must have one value for each of parameters"
+            yield "each draw must have one value per parameter"
 
     def broken_rules_of(self, spec: BaseModel) -> Iterator[str]:
         """Yield what is wrong unless every parameter names a number of ``spec`` that may take every draw."""
         if len(set(self.parameters)) != len(self.parameters):
-            yield "uncertainty.parameters names a parameter twice"
+            yield "uncertainty.parameters lists a parameter twice"
         for name, column in zip(self.parameters, zip(*self.draws, strict=True), strict=True):
             owner: Any = spec
             *parents, leaf = name.split(".")
             for parent in parents:
                 owner = getattr(owner, parent, None)
             if not isinstance(owner, BaseModel) or not isinstance(getattr(owner, leaf, None), float):
-                yield f"uncertainty.parameters names {name!r}, which is no fitted number of this file"
+                yield f"uncertainty.parameters lists {name!r}, which is not a fitted number of this file"
             if not np.all(np.isfinite(column)):
                 yield f"uncertainty.draws of {name} must be finite"
             data = {**{field: getattr(owner, field) for field in type(owner).model_fields}, "uncertainty": None}
@@ -173,12 +173,12 @@ CERTAIN = RelativeError()
 class Deviation(Spec):
     """Standard deviation of the logarithm of a time: ``hypot(at, per_doubling * reach)``."""
 
-    at: float = Field(default=0.0, ge=0, le=3, description="standard deviation of the logarithm, with as many replicas as were calibrated")
+    at: float = Field(default=0.0, ge=0, le=3, description="standard deviation of the logarithm, at the calibrated number of replicas")
     per_doubling: float = Field(
         default=0.0,
         ge=0,
         le=3,
-        description="what each doubling of replicas beyond those adds to it, as hypot(at, per_doubling x doublings)",
+        description="increase per doubling of replicas beyond those, as hypot(at, per_doubling x doublings)",
     )
 
     def __call__(self, reach: float) -> float:
@@ -191,19 +191,19 @@ class LeftOutRows(Spec):
 
     inside: Share = Field(description="share of values inside the interval")
     rows: int = Field(ge=1, description="settings")
-    sources: int = Field(ge=1, description="tables or machines, each left out of the estimate that was held against it")
+    sources: int = Field(ge=1, description="tables or machines, each validated with an estimate that left it out")
 
 
 class Discrepancy(Spec):
     """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
 
-    compute: Deviation = Field(default=Deviation(), description="what the time of compute is off by")
-    communication: Deviation = Field(default=Deviation(), description="what the time of communication is off by")
-    staleness: Deviation = Field(default=Deviation(), description="what the mean staleness is off by")
+    compute: Deviation = Field(default=Deviation(), description="error of the compute time")
+    communication: Deviation = Field(default=Deviation(), description="error of the communication time")
+    staleness: Deviation = Field(default=Deviation(), description="error of the mean staleness")
     checked: LeftOutRows | None = Field(
-        default=None, description="how intervals with these figures did on runs that took no part in their estimate; left out: not measured"
+        default=None, description="coverage of such intervals on runs outside the estimate; left out: not measured"
     )
-    about: str = Field(default="", max_length=10_000, description="what the figures rest on")
+    about: str = Field(default="", max_length=10_000, description="basis of the figures")
 
     @property
     def is_zero(self) -> bool:
@@ -214,10 +214,10 @@ class Discrepancy(Spec):
 class Part(Spec):
     """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""
 
-    name: str = Field(description="equal names of two results are the same cause, which so cancels in their ratio as far as it is equal")
-    slower: float = Field(description="by how much it is lower where the cause takes one standard deviation more time")
-    faster: float = Field(description="by how much it is higher where the cause takes one less")
-    ends: tuple[float, float] = Field(description="both at the ends of the cause's 90% interval")
+    name: str = Field(description="name of the cause; if two results share a cause, its equal part cancels in their ratio")
+    slower: float = Field(description="decrease if the cause takes one standard deviation more time")
+    faster: float = Field(description="increase if the cause takes one standard deviation less time")
+    ends: tuple[float, float] = Field(description="both changes at the ends of the cause's 90% interval")
 
     def times(self, factor: float) -> Part:
         """Return what the cause does where it reaches a share of the time alone."""
@@ -228,21 +228,23 @@ class Part(Spec):
 class AppliedDiscrepancy(Spec):
     """The discrepancy as it reaches one result."""
 
-    regime: RegimeText = Field(default=Regime(), description="regime whose figures these are")
-    borrowed: bool = Field(default=False, description="whether nothing of this kind was held against runs, so that they are the nearest's")
-    reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
-    compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
-    communication: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of communication")
-    parts: tuple[Part, ...] = Field(default=(), description="what each cause does to the throughput")
+    regime: RegimeText = Field(default=Regime(), description="regime of these figures")
+    borrowed: bool = Field(
+        default=False, description="whether no runs of this kind were compared, so the nearest regime's figures are used"
+    )
+    reach: float = Field(default=0.0, description="doublings of replicas beyond the calibrated number")
+    compute: float = Field(default=0.0, description="derivative of the logarithm of a step's time by that of compute time")
+    communication: float = Field(default=0.0, description="derivative of the logarithm of a step's time by that of communication time")
+    parts: tuple[Part, ...] = Field(default=(), description="effect of each cause on the throughput")
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
-    checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
+    checked: LeftOutRows | None = Field(default=None, description="coverage of such intervals on left-out runs")
 
     @property
     def coverage_in_words(self) -> str:
         """Say how intervals with such a discrepancy did on runs left out; no sentence's end."""
         checked = self.checked
         if self.borrowed:
-            return f"no real run of this kind was compared; the interval is that of {self.regime}"
+            return f"no real run of this kind was compared; the interval is taken from {self.regime}"
         if checked is None:
             return "no such interval was compared with real runs"
         settings = "1 held-out setting" if checked.rows == 1 else f"{checked.rows:,} held-out settings"

@@ -48,11 +48,9 @@ from simulator.spec.uncertainty import Uncertainty
 class Affine(Terse):
     """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
 
-    base_s: WorkTime = Field(description="time whatever the batch")
-    per_sample_s: WorkTime = Field(description="time for each sample of the batch")
-    least_s: WorkTime = Field(
-        default=0.0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
-    )
+    base_s: WorkTime = Field(description="fixed time, whatever the batch")
+    per_sample_s: WorkTime = Field(description="time per sample of the batch")
+    least_s: WorkTime = Field(default=0.0, description="minimum time, which the host needs to launch all kernels; left out: none")
 
     def times(self, factor: float) -> Affine:
         """Scale the times by a factor."""
@@ -71,35 +69,37 @@ class Variable(Terse, only=("tensors", "columns")):
     is the order in which TensorFlow places them on parameter servers.
     """
 
-    name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
+    name: str = Field(min_length=1, max_length=10_000, description="name of the variable; names are unique")
     size_bytes: Annotated[Bytes, Usual(1.0, 2.0**47)] = Field(
-        gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16"
+        gt=0, description="bytes of the variable: 4 per value, or 2 with precision = bfloat16"
     )
-    creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
+    creation_index: int = Field(ge=0, description="position, from 0, in the order in which the model creates its variables")
     ready: Share = Field(
-        description="share of the backward pass after which the gradient is ready; of the last variable taken as 1; with parameter servers "
-        "the forward pass needs the variable at share 1 - ready"
+        description="share of the backward pass after which the gradient is ready (1 for the last variable); with parameter servers, the "
+        "forward pass needs the variable at share 1 - ready"
     )
     rows: int | None = Field(
-        default=None, ge=1, le=10**12, description="first dimension, along which a partitioner cuts it; left out: may be cut anywhere"
+        default=None,
+        ge=1,
+        le=10**12,
+        description="first dimension, along which a partitioner splits it; left out: it can be split anywhere",
     )
     sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None,
-        description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches; a batch's gradient has as "
-        "many for each sample, what is pulled at most the variable's size",
+        description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches; a batch's gradient has this "
+        "many per sample, and a pull at most the variable's size",
     )
     columns: int | None = Field(
         default=None,
         ge=1,
         le=10**12,
-        description="last dimension, by which low-rank compression takes it as one matrix; left out: as rows says",
+        description="last dimension, which makes it one matrix for low-rank compression; left out: from rows",
     )
     tensors: int = Field(
         default=1,
         ge=1,
         le=100_000,
-        description="equal tensors of the model that it stands for, where several are written as one: hosts of parameter servers work on "
-        "each, and each is on one server",
+        description="number of equal tensors that this entry represents; each is placed on one server and costs host time on its own",
     )
 
     @property
@@ -130,8 +130,8 @@ class Variable(Terse, only=("tensors", "columns")):
 class ServerCost(Spec):
     """Service time of a parameter server for one gradient tensor: per tensor and per byte."""
 
-    base_s: WorkTime = Field(default=0.0, description="for each tensor")
-    per_byte_s: PerByte = Field(default=0.0, description="for each of its bytes")
+    base_s: WorkTime = Field(default=0.0, description="time per tensor")
+    per_byte_s: PerByte = Field(default=0.0, description="time per byte")
 
     def __call__(self, size_bytes: float) -> float:
         """Seconds to apply (or to add to an accumulator) a gradient of this size."""
@@ -167,19 +167,19 @@ class CalibrationPoint(Spec):
 class LawScore(Spec):
     """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
 
-    kind: str = Field(description="name of the law, as under jitter")
+    kind: str = Field(description="name of the distribution, as under jitter")
     bic: float = Field(description="its Bayesian information criterion; lower is better")
 
 
 class CalibrationFit(Spec):
     """How well the workload's curves describe what was measured."""
 
-    points: tuple[CalibrationPoint, ...] = Field(default=(), description="what was measured, for each batch size")
-    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured mean from the curve")
-    laws: tuple[LawScore, ...] = Field(default=(), description="the laws of jitter that were tried, each with its score")
+    points: tuple[CalibrationPoint, ...] = Field(default=(), description="measured times for each batch size")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative error of the curve at a measured mean")
+    laws: tuple[LawScore, ...] = Field(default=(), description="distributions of jitter that were tried, each with its score")
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
     peak_memory_bytes: dict[str, float] = Field(
-        default_factory=dict, description="peak device memory by batch size, where the device tells it"
+        default_factory=dict, description="peak device memory by batch size, if the device reports it"
     )
 
 
@@ -191,12 +191,10 @@ class Counted(Spec):
     reads and writes, as if none were fused with another: an upper bound.
     """
 
-    flops_per_sample: Annotated[Moderate, Field(gt=0), STEP_FLOPS] = Field(
-        description="floating-point operations for each sample of the batch"
-    )
-    base_bytes: Bytes = Field(default=0.0, ge=0, description="moved between device and memory whatever the batch")
-    per_sample_bytes: Bytes = Field(default=0.0, ge=0, description="moved for each sample of the batch")
-    kernels: int = Field(default=0, ge=0, le=10**9, description="operations of a step that a device has to start one by one")
+    flops_per_sample: Annotated[Moderate, Field(gt=0), STEP_FLOPS] = Field(description="floating-point operations per sample")
+    base_bytes: Bytes = Field(default=0.0, ge=0, description="bytes moved between device and memory, whatever the batch")
+    per_sample_bytes: Bytes = Field(default=0.0, ge=0, description="bytes moved per sample")
+    kernels: int = Field(default=0, ge=0, le=10**9, description="operations per step that are launched one by one")
 
     def flops(self, batch: float) -> float:
         """Floating-point operations of a step."""
@@ -218,22 +216,26 @@ class DeviceTransfer(Spec):
     """
 
     rule: Literal["given", "measured-there", "published-pair", "roofline"] = Field(
-        default="given", description="how the factor was found; a scenario that gives it itself leaves this out"
+        default="given", description="how the factor was determined; leave it out in a scenario that gives the factor"
     )
-    factor: tuple[Factor, ...] = Field(min_length=2, max_length=3, description="time there / time here: low, (middle,) high")
-    source: str = Field(default="", max_length=10_000, description="rule = given: where the factor is from")
-    from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is resolved")
-    to_device: str = Field(default="", description="that it was moved to; filled in when the scenario is resolved")
-    sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is resolved")
-    text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is resolved")
+    factor: tuple[Factor, ...] = Field(
+        min_length=2, max_length=3, description="time on the new device / time on the measured device: low, (middle,) high"
+    )
+    source: str = Field(default="", max_length=10_000, description="with rule = given: source of the factor")
+    from_device: str = Field(default="", description="device on which the workload was measured; filled in when the scenario is resolved")
+    to_device: str = Field(default="", description="device to which it was scaled; filled in when the scenario is resolved")
+    sources: tuple[str, ...] = Field(
+        default=(), description="sources of the figures in the factor; filled in when the scenario is resolved"
+    )
+    text: str = Field(default="", description="the rule in one sentence; filled in when the scenario is resolved")
 
     def _broken_rules(self) -> Iterator[str]:
         if list(self.factor) != sorted(self.factor):
             yield "factor must be low and high, or low, middle and high, in this order"
         if self.rule == "given" and not self.source.strip():
-            yield "source is missing: say where the factor is from"
+            yield "source is missing: give the source of the factor"
         if self.rule != "given" and not self.to_device:
-            yield 'rule is found by Paceline: give factor and source, or leave "moved" out'
+            yield 'rule is set by Paceline: give factor and source, or leave "moved" out'
 
     @property
     def applied(self) -> bool:
@@ -283,100 +285,104 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     """A model's training step on one device, and what must be communicated for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
-    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'workload': workload}) puts it into a scenario"
+    see: ClassVar[str] = "to_frame() lists every key; paceline.load('ring', {'workload': workload}) puts it into a scenario"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own workload", min_length=1, max_length=10_000, description="for readers")
     description: str = Field(default="", description="for readers")
     model: str = Field(
-        default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
+        default="", max_length=200, description="name of the model, such as resnet-50; workloads of the same model may replace each other"
     )
     backend: Literal["tensorflow", "jax", "torch"] = Field(
         default="tensorflow", description="framework that the times were measured under, as Keras names its backends"
     )
     precision: Precision = Field(default="float32", description="precision in which the times were measured, as Keras names its policies")
-    batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
+    batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples per replica and step (weak scaling)")
     global_batch: int | None = Field(
-        default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
+        default=None, ge=1, le=10**12, description="samples of all replicas together per step (strong scaling)"
     )
     forward: Affine = Field(description="time of the forward pass of a batch on the measured device")
     backward: Affine = Field(description="time of the backward pass of a batch")
     measured_with: Literal["device", "servers"] = Field(
         default="device",
-        description="what a measured step held. device: computing alone, nothing was sent; servers: all that one worker does in a step "
-        "with the strategy's parameter servers, so that its pull and push are in forward and backward, and are taken out once",
+        description="what a measured step included. device: only computing; servers: the whole step of one worker with the strategy's "
+        "parameter servers, so forward and backward include a pull and a push, which are subtracted once",
     )
     apply_s: WorkTime = Field(default=0.0, description="optimizer's update of all variables on the device")
     input: Affine = Field(
-        default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
+        default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the previous one is computed"
     )
     input_bytes_per_sample: Annotated[Moderate, Field(gt=0), SAMPLE_BYTES] | None = Field(
-        default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
+        default=None, description="bytes of one sample as fed to a replica; needed if a client feeds all workers"
     )
-    jitter: Distribution = Field(default=Constant(), description="law of a step's time around its mean")
+    jitter: Distribution = Field(default=Constant(), description="distribution of a step's time around its mean")
     jitter_steps: int | None = Field(
-        default=None, ge=1, description="timed steps that the law of jitter was fitted to; left out: those of the fit's points"
+        default=None, ge=1, description="timed steps to which the distribution of jitter was fitted; left out: those of the fit's points"
     )
     jitter_draws: tuple[Distribution, ...] = Field(
-        default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
+        default=(),
+        max_length=1000,
+        description="distributions of jitter fitted to bootstrap samples of the steps; each run takes one of them",
     )
     jitter_least: PositiveShare | None = Field(
-        default=None, description="fastest step that was seen over the mean; the law of jitter is cut there; left out: not cut"
+        default=None,
+        description="fastest measured step divided by the mean; the distribution of jitter is truncated there; left out: not truncated",
     )
-    run_to_run_cv: Share = Field(
-        default=0.0, description="spread of the mean speed of one worker process from run to run, as a share of the mean"
-    )
+    run_to_run_cv: Share = Field(default=0.0, description="coefficient of variation of a worker process's mean speed from run to run")
     run_to_run_shared: Share | None = Field(
         default=None,
-        description="share of that variance which processes of one machine have in common when they run at the same time; "
-        "left out: not measured, and each process is drawn by itself",
+        description="share of that variance common to processes that run on one machine at the same time; left out: not measured, each "
+        "process is drawn independently",
     )
     busy_core_slowdown: float = Field(
         default=0.0,
         ge=0,
         le=10,
-        description="where compute is on cores that all nodes share (cluster.shared_cores with device_is_host): share by which it takes "
-        "longer for each other core that is busy",
+        description="with compute on cores that all nodes share (cluster.shared_cores with device_is_host): share by which it slows down "
+        "per other busy core",
     )
     device_work: Affine | None = Field(
         default=None,
-        description="seconds of a step for which it would need the whole device if nothing else held it up; where "
-        'replicas share a device (cluster.device_sharing = "concurrent"), this over the step\'s time is the '
-        "share of it that one alone keeps busy; left out: the update, and of each pass what grows with the "
-        "batch, or all of it where least says what starting its kernels takes",
+        description="seconds of a step that need the whole device; with replicas that share a device (cluster.device_sharing = "
+        '"concurrent"), this divided by the step\'s time is the share of it that one replica keeps busy; left out: the '
+        "update plus the part of each pass that grows with the batch, or the whole pass if least gives the time to launch "
+        "its kernels",
     )
-    server: ServerCost = Field(default=ServerCost(), description="time that a parameter server takes for one gradient tensor")
+    server: ServerCost = Field(default=ServerCost(), description="service time of a parameter server for one gradient tensor")
     variables: tuple[Variable, ...] = Field(
         min_length=1, max_length=100_000, description="trainable variables, in the order in which their gradients become ready"
     )
-    calibrated: WorkloadRange | None = Field(default=None, description="range of what was measured; beyond it a result warns")
-    uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the times leaves open")
-    fit: CalibrationFit | None = Field(default=None, description="how well the fit describes what was measured")
-    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
-    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
-    counted: Counted | None = Field(default=None, description="what a step asks of any device; left out: not counted")
+    calibrated: WorkloadRange | None = Field(default=None, description="measured range; results warn outside it")
+    uncertainty: Uncertainty | None = Field(default=None, description="uncertainty of the fit of the times")
+    fit: CalibrationFit | None = Field(default=None, description="how well the fit describes the measurements")
+    provenance: dict[str, str] = Field(default_factory=dict, description="source of each figure")
+    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario overrides")
+    counted: Counted | None = Field(default=None, description="operations and bytes of a step on any device; left out: not counted")
     moved: DeviceTransfer | None = Field(
-        default=None, description="factor by which times change on another device than it was measured on; left out: by a rule"
+        default=None, description="factor by which times change on a device other than the measured one; left out: from a rule"
     )
     layers: tuple[Layer, ...] = Field(
-        default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
+        default=(), max_length=10_000, description="layers in the order of the forward pass; needed by strategies that split a model"
     )
-    overheads: Overheads | None = Field(default=None, description="what its jobs spend beside steps")
+    overheads: Overheads | None = Field(default=None, description="time that its jobs spend outside steps")
     noise_scale: NoiseScale | None = Field(
-        default=None, description="gradient noise scale, which says how many samples a target takes with other batches; simulates nothing"
+        default=None,
+        description="gradient noise scale, which predicts the samples to a target with other batches; no effect on simulations",
     )
-    passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
+    passes: Passes | None = Field(
+        default=None, description="passes of a step made of micro-batches; filled in when the scenario is resolved"
+    )
     recast: Recast | None = Field(
-        default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
+        default=None, description="change to a precision other than the measured one; filled in when the scenario is resolved"
     )
 
     transformer: Transformer | None = Field(
-        default=None, description="dimensions, from which all follows that is not given (docs/numbers.md)"
+        default=None, description="dimensions of a transformer, from which everything not given is computed (docs/numbers.md)"
     )
     residual: Residual | None = Field(
-        default=None, description="dimensions of a residual network, from which all follows that is not given"
+        default=None, description="dimensions of a residual network, from which everything not given is computed"
     )
-    computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
+    computed: Computed | None = Field(default=None, description="parts computed from dimensions; filled in when the workload is read")
 
     def _in_short(self) -> Iterator[str]:
         yield f"{self.name}, {self.precision}"
@@ -437,15 +443,15 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     def _broken_rules(self) -> Iterator[str]:
         indices = sorted(variable.creation_index for variable in self.variables)
         if indices != list(range(len(indices))):
-            yield "variables must carry each creation_index from 0 on exactly once"
+            yield "variables must have each creation_index from 0 exactly once"
         for earlier, later in zip(self.variables, self.variables[1:], strict=False):
             if later.ready < earlier.ready:
                 yield (
-                    "variables must be in the order in which their gradients become ready, "
-                    f"but {earlier.name[:60]!r} (ready {earlier.ready!r}) stands before {later.name[:60]!r} (ready {later.ready!r})"
+                    f"variables must be in the order in which their gradients become ready, but {earlier.name[:60]!r} (ready "
+                    f"{earlier.ready!r}) comes before {later.name[:60]!r} (ready {later.ready!r})"
                 )
         if self.forward(1) + self.backward(1) <= 0:
-            yield "forward and backward must take some time"
+            yield "forward and backward must take more than 0 s together"
         if self.uncertainty is not None:
             yield from self.uncertainty.broken_rules_of(self)
         yield from self._rules_of_layers()
@@ -455,15 +461,15 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
             return
         of_layers = sorted(index for layer in self.layers for index in layer.variables)
         if of_layers != list(range(len(self.variables))):
-            yield f"layers must have each of the {len(self.variables)} variables once, by its creation_index"
+            yield f"layers must list each of the {len(self.variables)} variables once, by creation_index"
         if not math.fsum(layer.forward + layer.backward_work for layer in self.layers):
-            yield "layers must have some work: forward and backward of all of them are 0"
+            yield "layers must have work: forward and backward of all layers are 0"
         for layer in self.layers:
             if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
-                yield f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have"
+                yield f"layer {layer.name[:60]!r}: its experts list variables that the layer does not have"
             if not set(layer.tied) <= set(of_layers) - set(layer.variables):
                 named = ", ".join(map(str, layer.tied[:10]))
-                yield f"layer {layer.name[:60]!r}: tied ({named}) must name variables of other layers, by their creation_index"
+                yield f"layer {layer.name[:60]!r}: tied ({named}) must list variables of other layers, by creation_index"
 
     @property
     def dimensions(self) -> Transformer | Residual | None:

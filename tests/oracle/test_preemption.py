@@ -149,7 +149,7 @@ def test_a_job_whose_server_stays_loses_no_work():
 
 
 def test_servers_beside_workers_go_with_them():
-    with pytest.raises(ScenarioError, match="needs servers on nodes of their own; here they are beside workers"):
+    with pytest.raises(ScenarioError, match="needs servers on their own nodes; here they share nodes with workers"):
         with_servers("colocated", {"mtbf": "5 h", "replacement": "0 s", "of": "worker-nodes"})
 
 

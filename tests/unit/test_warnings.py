@@ -174,7 +174,7 @@ RING = {"kind": "multi-worker-mirrored", "workers": 4}
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
-        ({}, "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0): communication that"),
+        ({}, "because strategy.bucket_size is left out, TensorFlow's default (bytes_per_pack = 0): communication that"),
         ({"bucket_size": "25 MB"}, "since they fill one bucket of 23.8 MiB alone: communication that nothing hides takes"),
         ({"bucket_size": "4 MB"}, "since they fill one bucket of 3.81 MiB alone: "),
         ({"bucket_size": "3 MB"}, ""),  # the fourth follows in a bucket of its own
