@@ -130,7 +130,7 @@ def scenario_file(path: str | Path) -> Path:
             raise ScenarioError(f"{name}: {said}")
         file = Path(f"{name}.toml")
         hint = f"did you mean {file}?" if file.is_file() else _hint(name, [*known, *(other.name for other in Path().glob("*.toml"))])
-        raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {hint}")
+        raise ScenarioError(f"{name}: no file and no scenario has this name; {hint}")
     return known[name]
 
 

@@ -171,7 +171,7 @@ def numbers(column: NDArray[Any]) -> NDArray[np.int32]:
     if column.dtype == np.int32:
         return column
     if column.size and not -(1 << 31) <= int(column.min()) <= int(column.max()) < 1 << 31:
-        raise OverflowError(f"numbers of rows take four bytes, and {int(column.max()):,} does not fit")
+        raise OverflowError(f"row numbers take four bytes, and {int(column.max()):,} does not fit")
     return column.astype(np.int32)
 
 

@@ -120,9 +120,9 @@ class EngineWarning(PacelineWarning):
 
 def dead_lock(now_s: float) -> DeadlockError:
     """Return the error that nothing is left that could happen at an instant, though the run has not ended."""
-    return DeadlockError(f"dead-lock at {now_s:.9g} s: everybody waits for what never comes, and the run has not ended")
+    return DeadlockError(f"deadlock at {now_s:.9g} s: every process waits for an event that never happens, and the run has not ended")
 
 
 def no_delay(delay_s: float, now_s: float) -> SimulationError:
     """Return the error that a delay is no time."""
-    return SimulationError(f"a delay of {delay_s!r} s was asked for at {now_s:.9g} s; delays must be finite and not negative")
+    return SimulationError(f"a delay of {delay_s!r} s was requested at {now_s:.9g} s; delays must be finite and not negative")

@@ -39,7 +39,7 @@ def exact(text: str) -> float:
     """
     value = float(text)
     if value == 0 and vanishes(text):
-        raise ScenarioError(f"{text[:40]} is too small to be told from 0: write 0, or the value that is meant")
+        raise ScenarioError(f"{text[:40]} is too small to differ from 0: write 0, or the intended value")
     return value
 
 
@@ -58,7 +58,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
-            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
+            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, the limit for a scenario: check the path")
         return tomllib.loads(content.decode("utf-8-sig"), parse_float=exact)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
@@ -67,10 +67,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
+        raise ScenarioError(f"{path}: is not UTF-8 text (byte {error.start}): give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         flat = " ".join(str(error).split())
-        raise ScenarioError(f"{path}: {mistaken(path) or f'is no valid TOML: {flat}'}") from None
+        raise ScenarioError(f"{path}: {mistaken(path) or f'is not valid TOML: {flat}'}") from None
     except RecursionError:
         raise ScenarioError(f"{path}: is nested too deeply") from None
     except ValueError as error:  # a number with thousands of digits, a path with a zero byte
@@ -142,10 +142,10 @@ _IN_JSON: dict[Is, FileKind] = {
 _WITH_MEASUREMENTS: Mapping[str, str] = {
     "step": "fit them with `paceline calibrate --from-measurements {}`",
     "input": "fit them with `paceline calibrate-input --from-measurements {}`",
-    "testbed": "sum them up with `paceline testbed show {}`",
+    "testbed": "summarise them with `paceline testbed show {}`",
 }
 """What is done with measurements, by the probe that made them."""
-_PYTHON = FileKind("a file of Python", "measure a model that it builds with `paceline calibrate {}:FUNCTION --name NAME`", lambda _: True)
+_PYTHON = FileKind("a Python file", "measure a model that it builds with `paceline calibrate {}:FUNCTION --name NAME`", lambda _: True)
 _PAGE = FileKind("an HTML page", "open it in a browser", lambda _: True)
 _CELLS = FileKind("a table (CSV)", "give it to `paceline report --measured` or `paceline validate --measured`", lambda _: True)
 _FIRST_BYTES = 2**26
@@ -239,12 +239,12 @@ def marked_kind(what: str, mark: str | bytes, ending: str = ".html") -> OutputKi
         with path.open("rb") as file:
             return data in file.read(_MARKED_WITHIN)
 
-    return OutputKind(f"is no {what} of this version of Paceline", holds, ending)
+    return OutputKind(f"is not a {what} of this version of Paceline", holds, ending)
 
 
 def csv_kind(columns: Sequence[str]) -> OutputKind:
     """Tables (CSV) with this very heading."""
-    return OutputKind("is no table with the columns of this one", lambda path: has_header(path, columns), ".csv")
+    return OutputKind("is not a table with the same columns", lambda path: has_header(path, columns), ".csv")
 
 
 def has_header(path: Path, columns: Sequence[str]) -> bool:
@@ -269,7 +269,7 @@ def heading_of(path: Path) -> list[str]:
 
 def fitted_kind(what: str, key: str) -> OutputKind:
     """Files (TOML) that a calibration wrote: they have ``key``, and say where they come from."""
-    return OutputKind(f"is no {what} file that a calibration wrote", lambda path: key in fitted_table(path), ".toml")
+    return OutputKind(f"is not a {what} file written by a calibration", lambda path: key in fitted_table(path), ".toml")
 
 
 def fitted_table(path: Path) -> Mapping[str, Any]:
@@ -315,7 +315,7 @@ class Output:
     ...     Output(Path(folder, "x.csv"), csv_kind(["b"]))
     Traceback (most recent call last):
         ...
-    simulator.base.errors.InputError: `out`: ... is there already and is no table with the columns of this one; overwrite it with ...
+    simulator.base.errors.InputError: `out`: ... is there already and is not a table with the same columns; overwrite it with ...
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class Output:
             if not own:
                 what = f" and {self._kind.what}" if self._kind.what else ""
                 todo = f"overwrite it with `force=True`, or choose another `{self._argument}`"
-                raise InputError(f"{self._named}{str(self.path)!r}: is there already{what}; {todo}")
+                raise InputError(f"{self._named}{str(self.path)!r}: exists already{what}; {todo}")
         if self._kind.ending:
             check_ending(self.path, self._kind.ending, self._named)
 
@@ -368,14 +368,14 @@ def check_writable(path: Path, *reads: Path | None) -> Path:
     shown = repr(str(path)[:120])
     try:
         if path.exists() and any(read is not None and read.exists() and path.samefile(read) for read in reads):
-            raise InputError(f"{shown}: is the file that is read; choose another name")
+            raise InputError(f"{shown}: is the input file; choose another name")
         if path.is_dir():
             raise InputError(f"{shown}: is a folder; give the name of a file")
         if _is_device(path):
             return path
         _check_room(path.parent)
         if path.exists() and not os.access(path, os.W_OK):
-            raise InputError(f"{shown}: exists and may not be written; choose another name")
+            raise InputError(f"{shown}: exists and is not writable; choose another name")
     except (OSError, ValueError) as error:
         raise InputError(f"{shown}: cannot be written: {_reason(error)}; choose another path") from None
     return path
@@ -437,7 +437,7 @@ def check_apart(outputs: Iterable[tuple[str, Path | None]]) -> None:
     written = [(name, path) for name, path in outputs if path is not None]
     for (name, path), (other, second) in itertools.combinations(written, 2):
         if path.resolve() == second.resolve() and not _is_device(path):
-            raise InputError(f"{name} and {other}: both are {str(path)!r}; give two names")
+            raise InputError(f"{name} and {other} are both {str(path)!r}: give two names")
 
 
 def _write_whole(path: Path, content: str | bytes) -> Path:

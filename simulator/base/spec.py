@@ -80,7 +80,7 @@ def _bearable(value: object, given: object = None) -> object:
     # what is no number, or not finite, is refused later
     if isinstance(value, (int, float)) and 0 < abs(value) < math.inf and not _SMALLEST <= abs(value) <= _LARGEST:
         size = "large" if abs(value) > 1 else "small"
-        rule = f"is too {size} to compute with: it must lie between {_SMALLEST:g} and {_LARGEST:g}, or be 0 where that is allowed"
+        rule = f"is too {size}: it must lie between {_SMALLEST:g} and {_LARGEST:g}, or be 0 if allowed"
         raise PydanticCustomError("magnitude", "{rule}", {"rule": rule, "given": value if given is None else given})
     return value
 
@@ -91,7 +91,7 @@ def _reader(dimension: Dimension) -> BeforeValidator:
             given = value.value
             if not isinstance(given, str):
                 raise PydanticCustomError(
-                    "unit", 'must carry its unit, such as "{example}"', {"example": QUANTITY_EXAMPLE[dimension], "given": given}
+                    "unit", 'must have a unit, such as "{example}"', {"example": QUANTITY_EXAMPLE[dimension], "given": given}
                 )
             try:
                 return _bearable(parse_quantity(given, dimension), given)
@@ -101,7 +101,7 @@ def _reader(dimension: Dimension) -> BeforeValidator:
         if isinstance(value, (str, bool)):
             raise PydanticCustomError(
                 "unit",
-                "must be a plain number of {unit} under this name; text with a unit goes under the name without it",
+                "must be a plain number of {unit} under this name; give text with a unit under the name without it",
                 {"unit": SI_NAME[dimension]},
             )
         return _bearable(value)
@@ -445,7 +445,7 @@ class Checksummed(Spec):
         schema["properties"][CHECKSUM] = {
             "type": "string",
             "pattern": "^[0-9a-f]{16}$",
-            "description": "beginning of the SHA-256, as hexadecimal digits, of all bytes of the line before this key and its comma",
+            "description": "first hexadecimal digits of the SHA-256 of all bytes of the line before this key and its comma",
         }
         return schema
 

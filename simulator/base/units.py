@@ -151,7 +151,7 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     if not math.isfinite(value):
         raise UnitError(f"{text!r} {expected}; it must be finite")
     if value == 0 and vanishes(text.strip()):
-        raise UnitError(f"{text!r} {expected}; it is too small to be told from 0")
+        raise UnitError(f"{text!r} {expected}; it is too small to differ from 0")
     warn_of_thousands(text.strip())
     return value
 
@@ -216,8 +216,8 @@ def warn_of_thousands(text: str, where: str = "") -> None:
     if (match := _ROUND.match(text)) is not None:
         unit = text[match.end() :]
         warnings.warn(
-            f"{where}{text!r} is read as {float(match[0]):g}{unit}, its point being that of decimals; "
-            f"for thousands write {match[0].replace('.', '')}{unit}",
+            f"{where}{text!r} means {float(match[0]):g}{unit}, because the point is a decimal point; for thousands write "
+            f"{match[0].replace('.', '')}{unit}",
             ReadingWarning,
             stacklevel=2,
         )
@@ -225,7 +225,7 @@ def warn_of_thousands(text: str, where: str = "") -> None:
 
 def without_separators(text: str) -> str:
     """Return how to write a number that is refused because something separates its thousands, or a comma its decimals; else nothing."""
-    return "write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
+    return "write it with a decimal point and no separator of thousands" if _SEPARATED.search(text) else ""
 
 
 def _read(text: str, dimension: Dimension) -> float | None:
@@ -301,7 +301,7 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
+        raise InputError(f"{where}: {text[:40]!r}: must be a number of at least 0, such as {example}")
     if example.endswith("%") and value > 1 and not plain.endswith("%"):
         raise InputError(f"{where}: {text[:40]!r}: is {100 * value:,g}% as a share; write {plain}% or {value / 100:g}")
     return value

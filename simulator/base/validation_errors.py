@@ -54,7 +54,7 @@ _RULES = {
     "model": "must be a table",
     "dict": "must be a table",
     "tuple_type": "must be a list",
-    "too_short": "must have {min_length} or more entries, not {actual_length}",
+    "too_short": "must have at least {min_length} entries, not {actual_length}",
     "too_long": "must have at most {max_length} entries, not {actual_length}",
     "missing": "is missing",
     "union_tag_not_found": "is missing",
@@ -112,7 +112,7 @@ def fault_of(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     place = ".".join(printable(str(part))[:60] for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"{place} is no field of this record"
+        return f"{place} is not a field of this record"
     said = problem["type"] == "missing" or isinstance(problem["input"], (dict, list)) or not place
     return ": ".join(filter(None, (place, ("" if said else f"{printable(quoted(problem['input']))} ") + rule_of(problem))))
 
@@ -152,14 +152,14 @@ def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
     owners = [str(table.model_fields["kind"].default) for table in others if key in keys_of(table)]
     if owners:
         kinds = " or ".join(f'"{owner}"' for owner in owners)
-        return f'is no key of kind = "{kind}"; it belongs to kind = {kinds}'
+        return f'is not a key of kind = "{kind}"; it belongs to kind = {kinds}'
     known = sorted({name for table in tables for name in keys_of(table)})
     elsewhere = list(dict.fromkeys(_places_of(key, model)))
     if not nearest(key, known, least=_HARDLY_ANOTHER) and 0 < len(elsewhere) <= 2:
         hint = f"did you mean {' or '.join(elsewhere)}?"
     else:
         hint = did_you_mean(key, known, "`paceline schema` lists all keys")
-    return f"is no key of this table; {hint}"
+    return f"is not a key of this table; {hint}"
 
 
 _HARDLY_ANOTHER = 0.85
@@ -235,10 +235,10 @@ def implausible(spec: Spec, where: str = "") -> Iterator[Implausible]:
             seen.add((key, name))
             path = _below(path, name)
             kind: Kind = "usd" if "usd" in name.split("_") else kind_of_setting(name)
-            text = f"{path} is read as {written(value, kind)}, far outside of what exists ({format_interval(*usual, kind)})"
+            text = f"{path} means {written(value, kind)}, far outside the usual range ({format_interval(*usual, kind)})"
             if (dimension := owner.quantities().get(name)) is not None:
                 written_so = f'{short_name(name)} = "{QUANTITY_EXAMPLE[dimension]}"'
-                text += f"; a plain number is in {SI_NAME[dimension]}, and text has its unit: {written_so}"
+                text += f"; a plain number is in {SI_NAME[dimension]}; with a unit, write {written_so}"
             yield Implausible(path, value, usual, text)
 
 

@@ -122,7 +122,7 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
         return section
     name = section["use"]
     if name is None:
-        raise ScenarioError(f"{where}.use: has no default to go back to; give a name of `paceline models list {kind}`, or a file")
+        raise ScenarioError(f"{where}.use: has no default; give a name from `paceline models list {kind}`, or a file")
     if not isinstance(name, str):
         raise ScenarioError(f"{where}.use: {name!r} must be a name or a path in quotes")
     own = {key: value for key, value in section.items() if key != "use"}
@@ -139,10 +139,7 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
         return unset(merged(base, own))
     precision = own.get("precision")
     if precision is not None and precision != base.get("precision", "float32") and not BY_DIMENSIONS.keys() & base.keys():
-        raise ScenarioError(
-            f"{where}.precision: {precision!r} is not what {name!r} was measured in; "
-            "calibrate it again in that precision, its cost cannot be guessed"
-        )
+        raise ScenarioError(f"{where}.precision: {name!r} was not measured in {precision!r}: calibrate it again in that precision")
     # what says no more of a link than its sort replaces no figure
     figures = {key: value for key, value in own.items() if not (isinstance(value, Mapping) and value.keys() == {"sort"})}
     known = _without_draws_of(_with_new_figures(base, own), figures, _MEASURED_PARTS)

@@ -43,7 +43,7 @@ def set_in(table: Mapping[str, Any], settings: Pairs, where: str = "") -> Table:
     for key, value in settings:
         head, _, rest = key.partition(".")
         if not all(key.split(".")):
-            raise ScenarioError(f"{where}{quoted(key)} must be a dotted key whose parts are not empty, such as strategy.workers")
+            raise ScenarioError(f"{where}{quoted(key)} must be a dotted key without empty parts, such as strategy.workers")
         if rest:
             inner = result.get(head)
             if inner is None:
@@ -147,7 +147,7 @@ def _of_others(table: Mapping[str, Any], final: Mapping[str, Any], key: str, val
         yield strange, f"{key} = {_shown(value)} has no such key"
     for name, (other, values) in spec.goes_with.items():
         if other == choice and value not in values:
-            yield [f"{path}.{short_name(name)}"], f"it goes with {key} = {listed([_shown(each) for each in values], 'or')} alone"
+            yield [f"{path}.{short_name(name)}"], f"it applies only to {key} = {listed([_shown(each) for each in values], 'or')}"
 
 
 def _spec_at(path: str, table: Mapping[str, Any]) -> type[Spec] | None:
@@ -166,7 +166,7 @@ def _excluded(key: str, value: object) -> Iterator[Displaced]:
     plain = _plain(key)
     others = [other for group in _EITHER_OR if plain in group for other in group if other != plain]
     for other in (*others, *filter(None, [_INSTEAD_OF.get(plain)])):
-        yield [other], f"{key} takes its place"
+        yield [other], f"{key} replaces it"
 
 
 def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from simulator.catalogue.settings import at, put
 _MOST_ROWS = 100_000
 
 
-_TICKS = 'JSON as of the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3]})'
+_TICKS = 'JSON as in the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3]})'
 
 
 class _Format(NamedTuple):
@@ -82,9 +82,9 @@ def _points(name: str, form: _Format, shown: str, beside: Path | None) -> list[d
     except OSError as error:
         raise ScenarioError(f"{shown}: cannot be read: {error.strerror or type(error).__name__}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ScenarioError(f"{shown}: is no CSV file in UTF-8: {str(error)[:80]}") from None
+        raise ScenarioError(f"{shown}: is not a CSV file in UTF-8: {str(error)[:80]}") from None
     if not points:
-        raise ScenarioError(f"{shown}: has no rows; give one for 0 s, and one for each time at which something changes")
+        raise ScenarioError(f"{shown}: has no rows; give one for 0 s and one for each change")
     return points
 
 
@@ -109,7 +109,7 @@ def _number(text: str | None, name: str, whole: bool, where: str) -> float:
     try:
         value = float(text or "")
     except ValueError:
-        raise ScenarioError(f"{where}: {name} is {(text or '')[:40]!r}, which is no number") from None
+        raise ScenarioError(f"{where}: {name} is {(text or '')[:40]!r}, which is not a number") from None
     return int(value) if whole and value.is_integer() else value
 
 
@@ -122,16 +122,16 @@ def _ticks(path: Path, shown: str) -> list[dict[str, float]]:
     try:
         trace = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise ScenarioError(f"{shown}: is no JSON; give {_TICKS}") from None
+        raise ScenarioError(f"{shown}: is not JSON; give {_TICKS}") from None
     gap_s = at(trace, "metadata.gap_seconds")
     ticks = at(trace, "data")
     if not isinstance(ticks, list):
         raise ScenarioError(f"{shown}: has no list of ticks; give {_TICKS}")
     if not _is_number(gap_s) or not 0 < gap_s < math.inf:
-        raise ScenarioError(f"{shown}: metadata.gap_seconds is {str(gap_s)[:40]}, and must be a number of seconds above 0")
+        raise ScenarioError(f"{shown}: metadata.gap_seconds is {str(gap_s)[:40]}, but must be a number of seconds above 0")
     for place, nodes in enumerate(ticks):
         if not _is_number(nodes) or nodes < 0 or nodes % 1:
-            raise ScenarioError(f"{shown}: data.{place} is {str(nodes)[:40]}, and must be a whole number of nodes")
+            raise ScenarioError(f"{shown}: data.{place} is {str(nodes)[:40]}, but must be a whole number of nodes")
     changes = [place for place, (before, nodes) in enumerate(itertools.pairwise([None, *ticks])) if nodes != before]
     if len(changes) >= _MOST_ROWS:
         raise ScenarioError(f"{shown}: changes more than {_MOST_ROWS:,} times; give a part of it")

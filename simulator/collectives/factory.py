@@ -79,7 +79,7 @@ def collective_for(
     if beside:
         ranks = np.concatenate([each.numbers for each in (group, *beside)])
         if any(len(each) != len(group) or each.neighbours != group.neighbours for each in beside) or len(np.unique(ranks)) < len(ranks):
-            raise ValueError("groups beside one another must have the same shape, and no rank in common")
+            raise ValueError("parallel groups must have the same shape and no rank in common")
     protocols = _sensible_protocols(cluster) if protocol == "auto" else (protocol,)
     wires = {kind: Wire(fresh, getattr(cluster.protocols, kind) if kind != "none" else None, group, beside, cluster) for kind in protocols}
     algorithms = _sensible(operation, cluster, group, of_nccl=protocol != "none") if algorithm == "auto" else (algorithm,)

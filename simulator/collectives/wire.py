@@ -52,7 +52,7 @@ class Group:
     def __post_init__(self) -> None:
         if len(self.ranks) != len(self.nodes) or len(np.unique(self.numbers)) != len(self.ranks) or not self.ranks:
             raise ValueError(
-                f"a group needs at least one rank, each once and with its node: {len(self.ranks)} ranks, {len(self.nodes)} nodes"
+                f"a group needs at least one rank, and each rank once with its node: {len(self.ranks)} ranks, {len(self.nodes)} nodes"
             )
 
     @classmethod

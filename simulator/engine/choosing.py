@@ -107,9 +107,7 @@ def choose(asked: EngineName, events: float) -> Engine:
         return "compiled" if events else "at-once"
     if asked == "compiled":
         raise _refusal(reason)
-    warnings.warn(
-        f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
-    )
+    warnings.warn(f"the compiled engine cannot run here: {reason}; SimPy runs instead, which takes longer", EngineWarning, stacklevel=2)
     return "simpy"
 
 
@@ -138,7 +136,7 @@ def is_made() -> bool:
 
 
 def _refusal(reason: str) -> InputError:
-    return InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
+    return InputError(f'run.engine: "compiled" cannot run here: {reason}; use "simpy", or "auto", which falls back to it')
 
 
 @cache

@@ -127,7 +127,7 @@ class Draws:
         node = workers // cluster.replicas_per_node
         if slowdown.of == "node":
             return node
-        assert cluster.fabric is not None, "a rack is of a fabric"
+        assert cluster.fabric is not None, "a rack needs a fabric"
         return node // cluster.fabric.nodes_per_leaf
 
     def fill(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
@@ -338,8 +338,7 @@ class Jitter:
         # of a number that is none both comparisons fail; engines would tell of it at different moments
         if out.size and not (out.min() >= 0.0 and out.max() < math.inf):
             raise SimulationError(
-                f"the time of a {self._what} came out infinite, negative or as no number at all: "
-                f'check the jitter (kind = "{self._distribution.kind}")'
+                f'the time of a {self._what} is infinite, negative or not a number: check the jitter (kind = "{self._distribution.kind}")'
             )
 
 
@@ -380,7 +379,7 @@ def node_factors(distribution: SlowNodes, streams: Streams, nodes: NDArray[np.in
     variance = math.log1p(distribution.spread_cv**2)
     # each by a name of its own, so that none depends on the figures of the distribution
     slow = streams.once("slow node", nodes, np.random.Generator.random) < distribution.share
-    factors = np.where(slow, least + (most - least) * streams.once("how slow a node", nodes, np.random.Generator.random), 1.0)
+    factors = np.where(slow, least + (most - least) * streams.once("slowdown of a node", nodes, np.random.Generator.random), 1.0)
     deviations = streams.once("node-speed", nodes, np.random.Generator.standard_normal)
     # not numpy's exponential, whose last bit depends on the processor
     return factors * [math.exp(math.sqrt(variance) * deviation - variance / 2) for deviation in deviations.tolist()]

@@ -254,7 +254,7 @@ class Recorder:
         if self.ended >= self.closes_at:
             return
         self.ended += len(rows)
-        assert self.ended <= (self.closes_at if self.is_open else self.opens_at), "the engine stops where the window opens and closes"
+        assert self.ended <= (self.closes_at if self.is_open else self.opens_at), "the engine stops when the window opens and closes"
         if self.observer is not None:
             for (replica, *values), cause in zip(rows.tolist(), causes or [NOTHING] * len(rows), strict=True):
                 self._show(self.observer, cause, int(replica), *values)
@@ -359,8 +359,8 @@ class Recorder:
         """
         if not self.is_open:
             raise SimulationError(
-                "the first worker ended its last step before the warm-up of all was over, so nothing was measured; "
-                "set run.drain = true, or a smaller run.warmup_steps"
+                "the first worker ended its last step before all workers finished the warm-up, so nothing was measured: set run.drain = "
+                "true, or a smaller run.warmup_steps"
             )
         self._steps.fold()
         self._updates.fold()

@@ -168,14 +168,14 @@ class Run:
         of_all = rule.cycle_s is not None or rule.by_need or rule.copies is not None or self.drawn.cluster.overlap_slowdown > 0
         if of_all and self.collective is not None and not self.together:  # which no scenario asks for, but its first epoch may
             raise SimulationError(
-                "strategy.fusion_cycle, priority, through_host and cluster.overlap_slowdown are simulated for all ranks at once, which "
-                "pipelines rule out that share cores or storage, as those of the first epoch do here: leave one of the two out"
+                "strategy.fusion_cycle, priority, through_host and cluster.overlap_slowdown are simulated for all ranks at once, which is "
+                "impossible with pipelines that share cores or storage, as in the first epoch here: leave one of the two out"
             )
         untimed = any(routine.operations[number].lasts_s is None for routine in program.routines for number in collectives_of(routine))
         if len(program.groups) > 1 and not program.exchanges and untimed:
             raise SimulationError(
-                f"{len(program.groups)} groups of ranks have collectives at the same time, and how they share links is not computed at "
-                'once; set run.detail = "messages"'
+                f"{len(program.groups)} groups of ranks have collectives at the same time, whose shared links are only simulated with "
+                'run.detail = "messages": set it'
             )
 
     @property

@@ -108,8 +108,8 @@ class Schedule:
         for number, (worker, _, seen, _) in enumerate(rows):
             if seen > number + workers:
                 raise InputError(
-                    f"worker {worker} read version {seen:,}, but only {number:,} updates were applied before its own; was the record cut "
-                    "short at its beginning?"
+                    f"worker {worker} read version {seen:,}, but only {number:,} updates were applied before its own; is the beginning of "
+                    "the record missing?"
                 )
         columns = np.array(rows, dtype=np.float64).reshape(-1, 4)
         applied = np.arange(len(rows))[:, None]
@@ -188,6 +188,6 @@ def _check_replayed(scenario: Resolved) -> None:
     stages = scenario.strategy.held(scenario)
     if any(held.versions > 1 for stage in stages for held in stage) and "pipeline" in scenario.strategy.cuts:
         raise InputError(
-            "the stages of a pipeline that is never flushed compute with different versions of the variables, which is not replayed; "
-            "choose a schedule that is flushed: strategy.schedule = '1f1b'"
+            "stages of a pipeline without flushes compute with different versions of the variables, which cannot be replayed; choose a "
+            "schedule with flushes: strategy.schedule = '1f1b'"
         )

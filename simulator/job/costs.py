@@ -467,7 +467,7 @@ def writing_of(scenario: Resolved) -> Writing | None:
         written_s = size / known.write_bytes_per_s
     if written_s is None:
         raise ScenarioError(
-            'job.checkpoint: nothing says how fast it is written: give duration = "3 min" or write = "1 GB/s" there, or write in '
+            'job.checkpoint: the writing speed is missing: give duration = "3 min" or write = "1 GB/s" there, or write in '
             'cluster.storage, or measure it with "paceline calibrate"'
         )
     if checkpoint.restore_bytes_per_s is not None:
@@ -487,8 +487,8 @@ def writing_of(scenario: Resolved) -> Writing | None:
         stop_s = link.latency_s + size * spread.copied / link.bandwidth_bytes_per_s
     else:
         raise ScenarioError(
-            'job.checkpoint.mode: "asynchronous" stops training for a copy, and nothing says how long that takes: '
-            'give job.checkpoint.snapshot, such as "0.2 s", or cluster.host_link'
+            'job.checkpoint.mode: "asynchronous" stops training for a copy, whose time is missing: give job.checkpoint.snapshot, such as '
+            '"0.2 s", or cluster.host_link'
         )
     return Writing(stop_s, written_s, restore_s, size)
 

@@ -122,11 +122,11 @@ def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
         return
     when = "between two epochs" if renewed else "after an evaluation"
     each, _ = ended_by(scenario)
-    several = f"; each process has {each}, which end one after the other" if each > 1 else ""
+    several = f"; each process has {each}, which end one after another" if each > 1 else ""
     yield Warned.of(
         "iterator-ends", asked.iterators,
-        f"the end of a tf.data iterator {when} may stop the training for as long as the iterator is old, here up to "
-        f"{format_seconds(min(age_s, _MINUTE_S))}{several}; how often was not measured, so the job's time is without it",
+        f"the end of a tf.data iterator {when} may stop training for as long as the iterator has existed, here up to "
+        f"{format_seconds(min(age_s, _MINUTE_S))}{several}; how often was not measured, so the job's time does not include it",
     )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
     if len(finished) < _FEWEST_ENDED:
         which = f"all but one of {len(ends)} runs of the job are" if finished else "every run of the job is"
         raise SimulationError(
-            f"{which} given up, for starting again more often than job.faults.retries ({job.faults and job.faults.retries}); allow more, "
-            "write checkpoints more often, or make more run.replications"
+            f"{which} given up after more restarts than job.faults.retries ({job.faults and job.faults.retries}): allow more, write "
+            "checkpoints more often, or raise run.replications"
         )
     parts = JobParts(**{name: statistics.fmean(getattr(end.parts, name) for end in finished) for name in JobParts.model_fields})
     each = [0.0 if end.given_up else job.total_samples / end.time_s for end in ends]
@@ -222,7 +222,9 @@ def _crews(scenario: Resolved, faults: Faults, rates_of: Rates) -> Callable[[int
         try:
             strategy.check_layout(scenario.cluster)
         except ValueError as error:
-            raise ScenarioError(f"with {workers - missing} of {workers} workers the job cannot go on: {error}; raise min_workers") from None
+            raise ScenarioError(
+                f"the job cannot continue with {workers - missing} of {workers} workers: {error}; raise min_workers"
+            ) from None
         batch = {"workload.batch_per_replica": scenario.batch, "workload.global_batch": None}
         return rates_of(resolve(window_of(scenario).replaced({**batch, "strategy": strategy})))
 

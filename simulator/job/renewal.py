@@ -418,8 +418,8 @@ class Renewal:
         if self._count > _MOST_FAULTS:
             raise SimulationError(
                 f"the job does not end: after {_MOST_FAULTS:,} faults in {now:,.0f} s only {self._steps_to(self._safe):,.0f} of its "
-                f"{course.steps:,.0f} steps have been kept by a checkpoint; write checkpoints more often (job.checkpoint), or give longer "
-                "mean times between faults (job.faults)"
+                f"{course.steps:,.0f} steps are saved in a checkpoint: write checkpoints more often (job.checkpoint), or give longer mean "
+                "times between faults (job.faults)"
             )
         back_s = crew.faults.detection_s + self._repair_s(fault) + startup_s
         if effect.stops:

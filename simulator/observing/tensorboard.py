@@ -35,7 +35,7 @@ def _is_run(path: Path) -> bool:
         return bool(file.read(len(_framed(_FIRST))) == _framed(_FIRST))
 
 
-EVENTS = OutputKind("is no run of Paceline", _is_run)
+EVENTS = OutputKind("is not a run of Paceline", _is_run)
 """Runs that a new one may replace: TensorFlow's own begin with the time of a clock."""
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
@@ -78,7 +78,7 @@ class TensorBoard:
     Raises
     ------
     InputError
-        The folder is a file, or cannot be made or written to, or its file of this name is no run of Paceline.
+        The folder is a file, or cannot be made or written to, or its file of this name is not a run of Paceline.
     """
 
     def __init__(self, folder: Path, scenario: Resolved, *, force: bool = False) -> None:

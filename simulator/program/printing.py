@@ -154,16 +154,16 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
         if math.isfinite(ports.ceiling[port]):
             limits.append(f"at most {format_rate(ports.ceiling[port])} a connection")
         if loss := ports.incast_loss[port]:
-            limits.append(f"over {ports.incast_flows[port]:,} flows, divided by 1 + {written(loss, 'setting')} for each more")
+            limits.append(f"above {ports.incast_flows[port]:,} flows, divided by 1 + {written(loss, 'setting')} per further flow")
         if ports.capacity[port] < ports.whole[port]:
-            limits.append(f"of {format_rate(ports.whole[port])}, the rest taken by others")
+            limits.append(f"of {format_rate(ports.whole[port])}; others take the rest")
         if flows := int(ports.others[port]):
-            limits.append(f"shared with {flows:,} flow{'s' if flows > 1 else ''} of others")
-        capacity = "1 s of work a second" if port in devices else format_rate(ports.capacity[port])
+            limits.append(f"shared with {flows:,} background flow{'s' if flows > 1 else ''}")
+        capacity = "1 s of work per second" if port in devices else format_rate(ports.capacity[port])
         if name.kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK):
-            capacity = f"{ports.capacity[port]:g} s of work a second"
+            capacity = f"{ports.capacity[port]:g} s of work per second"
         rows.append((f"{kind}", str(name) if len(alike) == 1 else patterns[port], f"{len(alike):,}", capacity, "; ".join(limits)))
-    return which, Listing("Ports: what is shared", ("kind", "port", "count", "capacity", "limits"), rows)
+    return which, Listing("Ports: shared resources", ("kind", "port", "count", "capacity", "limits"), rows)
 
 
 def _paths(program: Program, ports: Integers) -> tuple[Integers, Listing]:
@@ -178,7 +178,7 @@ def _paths(program: Program, ports: Integers) -> tuple[Integers, Listing]:
         beside = [f"hosts of {' and '.join(ends)}"] * bool(ends) + ["answers to requests"] * bool(paths.asked_for[path])
         crosses = ", ".join(map(str, crossed[path])) or "nothing"
         rows.append((f"{kind}", f"{len(alike):,}", crosses, time_of(paths.latency_s[path]), "; ".join(beside)))
-    return which, Listing("Paths: what messages cross", ("kind", "count", "kinds of ports", "latency", "besides"), rows)
+    return which, Listing("Paths: ports that messages cross", ("kind", "count", "kinds of ports", "latency", "besides"), rows)
 
 
 def _messages(program: Program, paths: Integers) -> Listing:
@@ -191,11 +191,11 @@ def _messages(program: Program, paths: Integers) -> Listing:
             lane, others = alike[0], awaits[alike[0]]
             waits = ["the rank's data"]
             waits += [f"messages of {others:,} other lane{'s' if others > 1 else ''}"] if others else []
-            waits += ["the rank that it goes to"] if tables.meeting[lane] else []
+            waits += ["the receiving rank"] if tables.meeting[lane] else []
             cells = f"{len(alike):,}", f"{tables.messages[lane]:,}", format_bytes(exchange.size_bytes[lane]), f"{path[lane]}"
             rows.append((*[f"{exchange.group}"] * several, f"{bucket}", *cells, ", ".join(waits)))
     columns = *["group"] * several, "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
-    return Listing("Messages of collectives, one by one", columns, rows)
+    return Listing("Single messages of collectives", columns, rows)
 
 
 def _ranks(printed: Printed, paths: Integers) -> Listing:
@@ -212,7 +212,7 @@ def _ranks(printed: Printed, paths: Integers) -> Listing:
         cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, speed, f"{table.routine[rank]}"
         rows.append((*cells, _slots(slots[rank].tolist())))
     columns = "count", "ranks", "copies", "device", "speed", "routine", "kind of path of each slot"
-    return Listing("Ranks: who makes steps", columns, rows)
+    return Listing("Ranks: processes that make steps", columns, rows)
 
 
 def _slots(kinds: Sequence[int]) -> str:
@@ -227,9 +227,9 @@ def _slots(kinds: Sequence[int]) -> str:
 def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
     """Each operation of a short routine; of a long one alike ones together, by kind and name, with what they come to."""
     operations, shuffled = routine.operations, routine.shuffled
-    title = f"Routine {number}: {len(operations):,} operations a step"
+    title = f"Routine {number}: {len(operations):,} operations per step"
     if shuffled[1]:
-        title += f"; {shuffled[0]:,} to {shuffled[1] - 1:,} begin in an order drawn for each step"
+        title += f"; {shuffled[0]:,} to {shuffled[1] - 1:,} begin in a random order in each step"
     if len(operations) <= _LISTED:
         rows = [
             (f"{number}", operation.kind, operation.title, _distinct(operation.after), _what(printed, [operation]))
@@ -245,7 +245,7 @@ def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
         after = ", ".join(names[:_FEW]) + (f", ... ({len(names)})" if len(names) > _FEW else "")
         which, name = (f"{numbers[0]}", alike[0].title) if len(alike) == 1 else (_numbers(numbers), alike[0].pattern)
         told.append((which, f"{len(alike):,}", alike[0].kind, name, after, _what(printed, alike)))
-    return Listing(f"{title}; alike ones together", ("numbers", "count", "kind", "name", "after", "what"), told)
+    return Listing(f"{title}; equal ones together", ("numbers", "count", "kind", "name", "after", "what"), told)
 
 
 def _what(printed: Printed, operations: Sequence[Operation]) -> str:
@@ -273,15 +273,15 @@ def _what(printed: Printed, operations: Sequence[Operation]) -> str:
             if alone:
                 return f"server {first.server}, tensor {first.tensor}: {time_of(first.cost_s)}"
             total_s = time_of(math.fsum(each.cost_s for each in operations))
-            return f"{total_s} in all; servers {_distinct(each.server for each in operations)}"
+            return f"{total_s} in total; servers {_distinct(each.server for each in operations)}"
         case "collective":
             hows = [how for each in operations if (how := printed.reduced.get(each.size_bytes)) is not None]
             names, alone_s = ", ".join(dict.fromkeys(how.name for how in hows)), math.fsum(how.alone_s for how in hows)
             by = f" by {names}, {time_of(alone_s)} alone" if hows else ""
             if not alone:
                 return f"{_sizes(operations)}{by}"
-            every = f", once in {first.every:,} steps" if first.every > 1 else ""
-            ready = f", there after {format_number(first.ready)} of the backward pass" if first.ready < 1 else ""
+            every = f", every {first.every:,} steps" if first.every > 1 else ""
+            ready = f", ready after {format_number(first.ready)} of the backward pass" if first.ready < 1 else ""
             several = max(printed.program.partition, default=0) > 0
             where = f"{first.does} in the group of partition {first.partition}, " if several else ""
             return f"{where}bucket {first.bucket}: {format_bytes(first.size_bytes)}{by}{ready}{every}"
@@ -291,16 +291,16 @@ def _gate(printed: Printed, operation: Operation) -> str:
     feed = printed.program.feed
     if operation.name != "input" or not printed.input_s or feed is None:
         return _GATES.get(operation.name, "")
-    beside = "beside the step before" if feed.prefetch else "when it is asked for"
+    beside = "during the previous step" if feed.prefetch else "on demand"
     if feed.prefetch > 1:
-        beside = f"beside the steps before, up to {feed.prefetch:,} batches ahead"
-    return f"the batch is there, prepared in {time_of(printed.input_s)}{'' if feed.alone else ', by itself'} {beside}"
+        beside = f"during earlier steps, up to {feed.prefetch:,} batches ahead"
+    return f"the batch is ready, prepared in {time_of(printed.input_s)}{'' if feed.alone else ' without contention'} {beside}"
 
 
 _GATES = {
-    "turn": "the step is handed out, and begins to read",
+    "turn": "the step is handed out and begins to read",
     "prepare": "the client has the batch",
-    "input": "the batch is there",
+    "input": "the batch is ready",
     "update": "the rank may end its step",
 }
 
@@ -312,7 +312,7 @@ def _share(share: float) -> str:
 def _sizes(operations: Sequence[Operation]) -> str:
     sizes = [operation.size_bytes for operation in operations]
     least, most, total = format_bytes(min(sizes)), format_bytes(max(sizes)), format_bytes(math.fsum(sizes))
-    return f"{total} in all, {least}{f' to {most}' if most != least else ''} each"
+    return f"{total} in total, {least}{f' to {most}' if most != least else ''} each"
 
 
 # -- what is alike ------------------------------------------------------------------------
@@ -365,24 +365,24 @@ def sentences_of(program: Program) -> Iterator[str]:
     """Yield what is no graph, one sentence a rule: who gets a step, what becomes of gradients, how messages and cores are shared."""
     rules, ranks = program.rules, len(program.ranks)
     yield (
-        "An operation begins when those that it comes after have ended. A rank's computes begin one after the other, in their order; "
-        "one that joins the next is made in one piece with it where that can begin as well."
+        "An operation begins when the operations it depends on have ended. A rank's computes begin in order, one at a time; a compute "
+        "that joins the next runs in one piece with it if that one can begin too."
     )
     if rules.steps_shared is not None:
-        yield f"{rules.steps_shared:,} steps of the whole job are handed out to whoever asks."
+        yield f"{rules.steps_shared:,} steps of the whole job are handed out to free ranks."
     if rules.steps_each is not None:
-        more = f", and up to {rules.sync_every:,} more until the slowest has made its own" if rules.sync_every > 1 else ""
+        more = f", and up to {rules.sync_every:,} more until the slowest has finished" if rules.sync_every > 1 else ""
         yield f"Every rank makes {rules.steps_each:,} steps{more}."
     if rules.steps_shared is None and rules.steps_each is None:
-        yield "As many steps are handed out as are asked for, until the measurement ends."
+        yield "Steps are handed out on request until the measurement ends."
     elif rules.closes:
-        yield "The measurement ends when a rank has no step left to make."
+        yield "The measurement ends when a rank has no step left."
     if rules.bound is not None:
-        yield f"A rank may be {rules.bound:,} steps ahead of the slowest; then it waits."
+        yield f"A rank waits when it is {rules.bound:,} steps ahead of the slowest."
     if (dispatcher := rules.dispatcher) is not None:
         yield (
             f"One process hands out steps, one at a time: {time_of(dispatcher.dispatch_s)} for each, and {time_of(dispatcher.latency_s)} "
-            "between a step's end and the next one's begin."
+            "between the end of a step and the start of the next."
         )
     if rules.client is not None:
         yield f"One process prepares every rank's batch, one at a time: {time_of(rules.client.input_s)} for each."
@@ -392,13 +392,13 @@ def sentences_of(program: Program) -> Iterator[str]:
         parts = rules.updates.parts
         each = f"{min(parts):,}" if min(parts) == max(parts) else f"{min(parts):,} to {max(parts):,}"
         yield (
-            f"Each gradient is applied when its turn comes at its server ({each} of a step on each of {counted(len(parts), 'server')}); "
-            "a step whose gradients are all applied is an update."
+            f"Each server applies gradients one at a time ({each} per step on each of {counted(len(parts), 'server')}); a step counts as "
+            "an update when all its gradients are applied."
         )
     if isinstance(rules.updates, Synchronous):
         yield from _synchronous(rules.updates, ranks)
     if rules.sync_every > 1:
-        yield f"All ranks hold the same variables once in {rules.sync_every:,} steps; between, each goes on alone."
+        yield f"All ranks average their variables every {rules.sync_every:,} steps and continue separately in between."
     yield from _peers(program)
     yield from _reduction(program)
     if program.cores is not None:
@@ -411,12 +411,12 @@ def sentences_of(program: Program) -> Iterator[str]:
 
 
 def _changing(changes: Changes) -> str:
-    again = f"; after {time_of(changes.repeat_s)} it begins again" if changes.repeat_s is not None else "; then it stays so"
+    again = f"; it repeats after {time_of(changes.repeat_s)}" if changes.repeat_s is not None else "; then it stays constant"
     least, most = format_number(float(changes.left.min())), format_number(float(changes.left.max()))
     flows = f" and {int(changes.beside.min())} to {int(changes.beside.max())} of their flows share the rest" if changes.beside.any() else ""
     return (
-        f"What others take from {len(changes.port):,} ports changes {len(changes.at_s) - 1:,} times in {time_of(changes.at_s[-1])}: "
-        f"they leave {least} to {most}, as a share{flows}{again}."
+        f"Background traffic on {len(changes.port):,} ports changes {len(changes.at_s) - 1:,} times in {time_of(changes.at_s[-1])}: it "
+        f"leaves a share of {least} to {most}{flows}{again}."
     )
 
 
@@ -426,12 +426,12 @@ def _feed(feed: Feed) -> Iterator[str]:
     alone, several = len(feed) == ranks, "" if len(feed) > 1 else "s"
     whose = "Each rank has a pipeline, which prepares" if alone else f"{len(feed):,} pipeline{'' if several else 's'} feed{several} "
     whose += "" if alone else f"{ranks:,} ranks, which get their parts of a batch together, and prepare{several}"
-    ahead = f"until {feed.prefetch:,} stand ready" if feed.prefetch else "when they are asked for"
-    yield f"{whose} batches one after the other, {ahead}."
+    ahead = f"until {feed.prefetch:,} are ready" if feed.prefetch else "on demand"
+    yield f"{whose} batches in sequence, {ahead}."
     if feed.path.shape[1]:
-        yield "What pipelines read, and their work, cross ports that they share; a batch is there when all of it has."
+        yield "Pipelines share ports for reads and work; a batch is ready when all of it has crossed them."
     if feed.work_s.shape[1]:
-        yield f"For a batch they work on these cores, {feed.work_s.shape[1]:,} thread{'s' if feed.work_s.shape[1] > 1 else ''} at a time."
+        yield f"They prepare a batch on these cores, {feed.work_s.shape[1]:,} thread{'s' if feed.work_s.shape[1] > 1 else ''} at a time."
 
 
 def _peers(program: Program) -> Iterator[str]:
@@ -444,15 +444,15 @@ def _peers(program: Program) -> Iterator[str]:
         if (ahead == ahead[0]).all() and (peer >= 0).all():
             step = int(ahead[0])
             way = f"r + {step:,}" if 2 * step <= ranks else f"r - {ranks - step:,}"
-            yield f"Slot {slot} leads from rank r to rank {way}, around the circle of {ranks:,}."
+            yield f"Slot {slot} leads from rank r to rank {way} in the ring of {ranks:,}."
         else:
-            yield f"Slot {slot} leads from {int((peer >= 0).sum()):,} ranks to one other each."
+            yield f"Slot {slot} leads from {int((peer >= 0).sum()):,} ranks to one other rank each."
 
 
 def _synchronous(rule: Synchronous, ranks: int) -> Iterator[str]:
-    late = "stops computing and begins the next step" if rule.cancel else "finishes its step, for nothing"
-    dropped = f"; a rank whose gradients come too late {late}" if rule.required < ranks else ""
-    yield f"An update averages the gradients of {rule.required:,} of {ranks:,} ranks, which then get a token each{dropped}."
+    late = "stops computing and begins the next step" if rule.cancel else "finishes its step in vain"
+    dropped = f"; a rank with late gradients {late}" if rule.required < ranks else ""
+    yield f"An update averages the gradients of {rule.required:,} of {ranks:,} ranks; each of these then gets a token{dropped}."
     yield f"Applying it takes {time_of(math.fsum(rule.cost_s))} for {len(rule.cost_s):,} tensors on {len(set(rule.server)):,} servers."
 
 
@@ -462,16 +462,16 @@ def _reduction(program: Program) -> Iterator[str]:
         return
     if rule.cycle_s is not None:
         most = f", up to {format_bytes(rule.most_bytes)} at once" if math.isfinite(rule.most_bytes) else ""
-        yield f"Every {time_of(rule.cycle_s)}, what is ready on all ranks is fused and reduced{most}."
+        yield f"Every {time_of(rule.cycle_s)}, gradients that are ready on all ranks are fused and reduced{most}."
     elif program.rules.sync_every == 1:
-        yield "Each bucket is reduced as it becomes ready, one after the other."
+        yield "Buckets are reduced one at a time, as they become ready."
     if not program.exchanges:
-        yield 'When each rank has a bucket is computed for all at once; run.detail = "messages" lists messages, paths and ports.'
+        yield 'All-reduces are evaluated for all ranks at once; run.detail = "messages" lists messages, paths and ports.'
     if rule.by_need:
-        yield "Those go first that the next forward pass needs first, and it begins when they have come."
+        yield "Buckets are reduced in the order in which the next forward pass needs them; it begins when the first have arrived."
     if rule.copies is not None:
         rate = format_rate(1 / rule.copies.s_per_byte)
-        yield f"Buffers go by the hosts' memory: {rate} of a rank in each direction, {time_of(rule.copies.latency_s)} a copy."
+        yield f"Buffers are copied through host memory: {rate} per rank in each direction, {time_of(rule.copies.latency_s)} per copy."
 
 
 def _on_devices(program: Program) -> Iterator[str]:
@@ -481,14 +481,17 @@ def _on_devices(program: Program) -> Iterator[str]:
     if program.servers.count and program.servers.on_cores:
         yield "Servers work on these cores."
     if devices.slowdown:
-        yield f"Work takes {format_number(devices.slowdown)} longer, as a share, while the rank communicates."
+        yield f"Work slows down by a share of {format_number(devices.slowdown)} while the rank communicates."
     if devices.busy_core_slowdown and devices.on_cores:
-        yield f"Work takes {format_number(devices.busy_core_slowdown)} longer, as a share, for each other core that is busy."
+        yield f"Work slows down by a share of {format_number(devices.busy_core_slowdown)} per other busy core."
 
 
 def _transport(transport: Transport) -> Iterator[str]:
     given = {name: getattr(transport, name) for name, field in Transport.model_fields.items() if getattr(transport, name) != field.default}
     if not given:
-        yield "Messages share ports max-min fairly and cost nothing but their bytes."
+        yield "Messages share ports max-min fairly and have no cost beyond their bytes."
     else:
-        yield f"Transport: {', '.join(f'{name} = {value}' for name, value in given.items())}; the rest as `paceline schema cluster` has it."
+        yield (
+            f"Transport: {', '.join(f'{name} = {value}' for name, value in given.items())}; the rest has the defaults of `paceline schema "
+            "cluster`."
+        )

@@ -607,15 +607,15 @@ def memberships(program: Program) -> Memberships:
     """
     partition = partition_of_each(program)
     if len(partition) != len(program.groups) or sorted(set(partition)) != list(range(len(set(partition)))):
-        raise ValueError(f"{len(program.groups)} groups have the partitions {sorted(set(partition))}, which are not one each, from 0 on")
+        raise ValueError(f"{len(program.groups)} groups have the partitions {sorted(set(partition))}, but must have one each, from 0")
     ranks = len(program.ranks)
     group = np.full((len(set(partition)), ranks), -1, dtype=np.int32)
     place = np.zeros_like(group)
     for number, (ranks_of, of) in enumerate(zip(program.groups, partition, strict=True)):
         if ranks_of.size and not 0 <= ranks_of.min() <= ranks_of.max() < ranks:
-            raise ValueError(f"group {number} names a rank that is not there")
+            raise ValueError(f"group {number} lists a rank that does not exist")
         if np.any(group[of, ranks_of] >= 0) or len(np.unique(ranks_of)) < len(ranks_of):
-            raise ValueError(f"partition {of}: a rank of group {number} is named twice")
+            raise ValueError(f"partition {of}: a rank of group {number} is listed twice")
         group[of, ranks_of], place[of, ranks_of] = number, np.arange(len(ranks_of))
     for of, rank in np.argwhere(group < 0)[:1].tolist():
         raise ValueError(f"partition {of}: rank {rank} is in none of its groups")

@@ -321,13 +321,13 @@ def moved_to(
         if same_device(moved.to_device, device) or not device:
             return load
         raise ScenarioError(
-            f"the workload {load.name!r} was moved from {moved.from_device!r} to {moved.to_device!r} already, so it cannot be moved to "
-            f"{device!r}: give it as it was measured"
+            f"the workload {load.name!r} was already scaled from {moved.from_device!r} to {moved.to_device!r}, so it cannot be scaled to "
+            f"{device!r}: give the workload as measured"
         )
     if not here or not device or same_device(here, device) or _own_times(load):
         return load
     if moved is not None:
-        text = f"by the factor that the scenario gives ({moved.source})"
+        text = f"by the scenario's factor ({moved.source})"
         return _scaled(load, "given", here, device, _Offer(Range(*moved.low_mid_high), (moved.source,), text))
     speeds = load_published_throughputs() if speeds is None else speeds
     problems: list[str] = []
@@ -342,9 +342,9 @@ def moved_to(
             return _scaled(load, rule, here, device, offer)
         problems.append(offer)
     raise ScenarioError(
-        f"cluster.device: the workload {load.name!r} was measured on {here!r}, the cluster has {device!r}, and nothing says how fast it is "
-        f"there: calibrate the same model on it ({problems[0]}), or let a published pair say it ({problems[1]}), or a roofline "
-        f'({problems[2]}), or give time there / time here yourself: workload.moved = {{factor = [0.2, 0.3], source = "..."}}'
+        f"cluster.device: the workload {load.name!r} was measured on {here!r}, the cluster has {device!r}, and the ratio of their speeds "
+        f"is unknown: calibrate the same model there ({problems[0]}), or use a published pair ({problems[1]}) or a roofline "
+        f'({problems[2]}), or give time there / time here: workload.moved = {{factor = [0.2, 0.3], source = "..."}}'
     )
 
 
@@ -355,7 +355,7 @@ def _own_times(load: Workload) -> bool:
 
 def _measured_there(load: Workload, device: str, stand_ins: Iterable[Workload]) -> _Offer | str:
     if not load.model:
-        return "workload.model is not known"
+        return "workload.model is unknown"
     for other in stand_ins:
         known = other.calibrated
         if (
@@ -368,9 +368,9 @@ def _measured_there(load: Workload, device: str, stand_ins: Iterable[Workload]) 
         ):
             batches = [batch for batch in (*known.batch, *(load.calibrated.batch if load.calibrated else ())) if batch > 0]
             ratios = sorted(_step_s(other, batch) / _step_s(load, batch) for batch in batches)
-            text = f"its times are those of {other.name!r}, the same model measured there"
+            text = f"its times are taken from {other.name!r}, the same model measured there"
             return _Offer(Range(ratios[0], statistics.geometric_mean(ratios), ratios[-1]), (f"workload {other.name!r}",), text, other)
-    return f"no workload of model {load.model!r} in {load.precision} was"
+    return f"no workload of model {load.model!r} in {load.precision} was measured there"
 
 
 def _sizes(load: Workload) -> list[float]:
@@ -383,10 +383,10 @@ def _step_s(load: Workload, batch: float) -> float:
 
 def _published_pair(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
     if not load.model:
-        return "workload.model is not known"
+        return "workload.model is unknown"
     pairs = speeds.pairs_of(load.model, load.precision, here, device)
     if not pairs:
-        return f"none of model {load.model!r} in {load.precision} on both"
+        return f"no published pair of model {load.model!r} in {load.precision} on both"
     if why := _unlike(load, speeds):
         return why
     names = ", ".join(f"{pair.source} ({pair.software}, batch {pair.batch or 'not stated'})" for pair in pairs)
@@ -411,7 +411,7 @@ def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
         return ""
     if load.counted is not None and abs(math.log(load.counted.flops_per_sample / model.flops_per_sample)) > _FLOPS_APART:
         theirs, ours = (written(each.flops_per_sample, "compact") for each in (model, load.counted))
-        return f"the published {model.id} does {theirs} operations per sample, not {ours}"
+        return f"the published {model.id} has {theirs} operations per sample, not {ours}"
     parameters = load.parameter_bytes / parameter_bytes_of(load.precision)
     if abs(math.log(parameters / model.parameters)) > _PARAMETERS_APART:
         return f"the published {model.id} has {written(model.parameters, 'compact')} parameters, not {written(parameters, 'compact')}"
@@ -421,16 +421,16 @@ def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
 def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
     there = accelerator_named(device)
     if load.counted is None:
-        return "its operations are not counted: profile it again"
+        return "its operations were not counted: profile it again"
     if there is None:
         hint = did_you_mean(device, accelerators())
         return f"models/devices does not know {device!r}{f'; {hint}' if hint else ''}"
     if is_processor(there):
-        return f"no efficiency is published for a processor such as {device!r}"
+        return f"no efficiency is published for a CPU such as {device!r}"
     known = accelerator_named(here)
     factor = roofline(load, known, there, speeds)
     if factor is None:
-        return f"no peak of {device!r} for {load.precision}, or too few published rows"
+        return f"no peak rate of {device!r} for {load.precision}, or too few published rows"
     used = [each for each in (known, there) if each is not None and not is_processor(each)]
     tables = sorted({each.source for each in achieved(speeds)})
     text = (

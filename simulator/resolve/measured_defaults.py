@@ -59,8 +59,8 @@ _SHARES = {
 }
 _ALONE = {"nvlink": "nvlink_alone_share"}
 """What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
-COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "traffic of others"
-HOSTS = "host cost of a tensor", "host cost of a byte"
+COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "background traffic"
+HOSTS = "host cost per tensor", "host cost per byte"
 """Quantities that a replication draws, in a user's words."""
 _PASSES, _LINKS = "workload.forward and workload.backward", "cluster, links of sort"
 _OF_CONSTANTS = {
@@ -70,9 +70,9 @@ _OF_CONSTANTS = {
     "host_memory_share": ("bandwidth through host memory", f"{_LINKS} host-memory"),
     "rdma_share": ("bandwidth of RDMA links", f"{_LINKS} rdma"),
     "ethernet_share": ("bandwidth of Ethernet", f"{_LINKS} ethernet"),
-    "overlap_cost": ("compute beside collectives", f"{_PASSES}, where parameters are shared out"),
+    "overlap_cost": ("compute during collectives", f"{_PASSES}, where parameters are shared out"),
     "straggler_cv": (JITTER, "workload.jitter"),
-    "crowding": ("compute beside other devices", _PASSES),
+    "crowding": ("compute next to other busy devices", _PASSES),
     "fixed_part": (COMPUTE, _PASSES),
     "grpc_tensor_s": (HOSTS[0], "cluster.transport"),
     "grpc_byte_s": (HOSTS[1], "cluster.transport"),

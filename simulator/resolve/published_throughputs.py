@@ -30,16 +30,16 @@ from simulator.spec.workload import Counted
 class PublishedThroughput(Spec):
     """One published throughput."""
 
-    source: str = Field(min_length=1, description="the table; pairs are formed within one")
+    source: str = Field(min_length=1, description="the table; pairs are formed within one table")
     software: str = Field(min_length=1)
     model: str = Field(min_length=1)
-    precision: str = Field(description="in TensorFlow's words; float32 as the framework has it by default")
+    precision: str = Field(description="precision in TensorFlow's words; float32 is the framework's default")
     device: str = Field(min_length=1)
-    devices: int = Field(ge=1, description="that took part; throughput is of one")
-    batch: int | None = Field(default=None, ge=1, description="of each device; None: not stated")
+    devices: int = Field(ge=1, description="number of devices; throughput is per device")
+    batch: int | None = Field(default=None, ge=1, description="batch per device; None: not stated")
     throughput: float = Field(gt=0)
     unit: str
-    setting: str = Field(default="", description="anything else that tells rows of one model apart")
+    setting: str = Field(default="", description="anything else that distinguishes rows of one model")
     note: str = ""
     url: str = Field(min_length=1)
 
@@ -207,7 +207,7 @@ class PublishedThroughputs:
         """How much the factors of one model on the same two devices differ between sources, pooled over all that several have."""
         scatter = Scatter.pooled([math.log(pair.factor) for pair in pairs] for pairs in self._by_way.values())
         if scatter is None:
-            raise ScenarioError("models/published/speeds.csv: no two sources have the same pair, so its scatter is not known")
+            raise ScenarioError("models/published/speeds.csv: no two sources have the same pair, so the scatter is unknown")
         return scatter._replace(freedom=scatter.freedom // 2)  # each pair stands in both directions, which is one observation
 
 

@@ -79,7 +79,7 @@ def _assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
         low, mid, high = (format_number(each) for each in recast.factor)
         yield Assumed(path="training.precision_factor", value=f"{mid} ({low} to {high})", reason=recast.text)
     if training.skipped and training.skipped_share is None:
-        reason = "TensorFlow's loss scale doubles after 2,000 steps that went well and overflows once at the level that the model allows"
+        reason = "TensorFlow's loss scale doubles after 2,000 steps without overflow and then overflows once at the limit of the model"
         yield Assumed(path="training.skipped_share", value=format_number(training.skipped), reason=reason)
 
 
@@ -91,7 +91,7 @@ def _in_precision(this: Itself[Workload], precision: Precision, given: tuple[flo
     if given is not None:
         low, high = given[0], given[-1]
         factor = Range(low, given[1] if len(given) == 3 else (low * high) ** 0.5, high)
-        text = f"by the factor that the scenario gives ({source})"
+        text = f"by the scenario's factor ({source})"
     else:
         factor, text, sources = _published(load, precision, device)
     recast = Recast(from_precision=load.precision, factor=tuple(factor), text=text, sources=sources)
@@ -117,13 +117,17 @@ def _published(load: Workload, precision: Precision, device: str) -> tuple[Range
         There are too few, or none of these two precisions.
     """
     if {precision, load.precision} == {"bfloat16", "mixed_bfloat16"}:
-        return Range(1.0, 1.0, 1.0), "as both multiply in bfloat16; the update moves as many bytes as its values have", ()
+        return Range(1.0, 1.0, 1.0), "because both multiply in bfloat16; the update moves the bytes of its values", ()
     mixed = precision if load.precision == "float32" else load.precision
-    problem = f"no three models are published in both on {device!r}" if device else "neither cluster nor workload names a device"
+    problem = (
+        f"fewer than three models are published in both precisions on {device!r}"
+        if device
+        else "neither cluster nor workload names a device"
+    )
     if "float32" not in (precision, load.precision):
         problem = "published pairs have float32 on one side"
     elif mixed != "mixed_float16" and not _is_as_fast_in_both(device):
-        problem = f"published pairs are of float16, and models/devices does not say that {device!r} is as fast in bfloat16"
+        problem = f"published pairs use float16, and models/devices does not show that {device!r} is equally fast in bfloat16"
     elif (gain := precision_gain(device, load.model or None) if device else None) is not None:
         low, mid, high, sources = gain
         factor = Range(1 / high, 1 / mid, 1 / low) if load.precision == "float32" else Range(low, mid, high)
@@ -131,9 +135,9 @@ def _published(load: Workload, precision: Precision, device: str) -> tuple[Range
         text = f"by published throughputs in float32 and mixed float16 on {device!r} ({count}, models/published/speeds.csv)"
         return factor, text, sources
     raise ScenarioError(
-        f"training.precision: the workload {load.name!r} was measured in {load.precision}, and nothing says how long it takes in "
-        f'{precision} ({problem}): measure it with "paceline calibrate --precision", or give time in {precision} / time in '
-        f'{load.precision} yourself: training.precision_factor = [0.4, 0.6] and training.precision_source = "..."'
+        f"training.precision: the workload {load.name!r} was measured in {load.precision}, and its time in {precision} is unknown "
+        f'({problem}): measure it with "paceline calibrate --precision", or give time in {precision} / time in {load.precision}: '
+        'training.precision_factor = [0.4, 0.6] and training.precision_source = "..."'
     )
 
 
@@ -170,7 +174,7 @@ def _assumptions(scenario: Scenario) -> Iterator[Assumed]:
     if scenario.run.start is None and pace.asynchronous and scenario.replicas > 1:
         yield Assumed(path="run.start", value=pace.start, reason=pace.start_reason)
     if scenario.training.optimizer is None and scenario.workload.layers and device_of(scenario) is not None:
-        reason = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
+        reason = "almost all large models are trained with it; its slots affect only device memory"
         yield Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=reason)
     yield from _of_the_job(scenario)
 
@@ -180,7 +184,7 @@ def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
     job, known = scenario.job, scenario.workload.overheads or Overheads()
     if job is None:
         return
-    measure = 'nothing says how long it takes; measure it with "paceline calibrate", or give it'
+    measure = 'its time is unknown: measure it with "paceline calibrate", or give it'
     if job.startup is None and known.startup is None:
         yield Assumed(path="job.startup", value="0 s", reason=measure)
     if job.tracing is None and known.tracing is None:
@@ -263,7 +267,7 @@ def resolve(scenario: Scenario) -> Resolved:
             filled.check_layout(scenario.cluster)
             filled.check(scenario)
         except ValueError as error:
-            raise ScenarioError(f"strategy.kind {filled.kind!r}, as it is simulated: {error}") from None
+            raise ScenarioError(f"strategy.kind {filled.kind!r}, as simulated: {error}") from None
         changes["strategy"] = filled
     return Resolved(scenario.replaced(changes) if changes else scenario)
 

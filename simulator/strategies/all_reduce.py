@@ -49,7 +49,10 @@ from simulator.strategies.strategy import (
 # beyond these a simulation would not end, or not fit into memory
 _MOST_PIECES = 100_000
 _MOST_CYCLES = 10**12
-_IN_TURN = "which pipelines that share cores or storage (cluster.host_cores, cluster.storage) rule out: keep one of them, or give them more"
+_IN_TURN = (
+    "which is impossible with input pipelines that share cores or storage (cluster.host_cores, cluster.storage): keep one of them, or "
+    "give them more"
+)
 
 Algorithm = Literal[
     "ring",
@@ -70,17 +73,21 @@ def check_switches(algorithm: str, protocol: str, cluster: Cluster) -> None:
     if algorithm not in IN_SWITCHES:
         return
     if algorithm == "sharp" and (cluster.fabric is None or not cluster.fabric.sharp):
-        raise ValueError('strategy.algorithm = "sharp" needs a fabric whose switches add: set cluster.fabric.sharp, or take another')
+        raise ValueError(
+            'strategy.algorithm = "sharp" needs switches that sum gradients: set cluster.fabric.sharp, or use another algorithm'
+        )
     if algorithm == "nvls" and cluster.nvls is None:
-        raise ValueError('strategy.algorithm = "nvls" needs NVSwitches that add, as of Hopper and later: set cluster.nvls, or take another')
+        raise ValueError(
+            'strategy.algorithm = "nvls" needs NVSwitches that sum gradients (Hopper and later): set cluster.nvls, or use another algorithm'
+        )
     if protocol not in ("none", "simple", "auto"):
         raise ValueError(
-            f'strategy.algorithm = "{algorithm}" goes by NCCL\'s protocol "simple" alone: protocol = "{protocol}" must be that or none'
+            f'strategy.algorithm = "{algorithm}" uses only NCCL\'s protocol "simple": protocol = "{protocol}" must be "simple" or "none"'
         )
     if cluster.transport.has_hosts and cluster.fabric is not None and cluster.fabric.sharp:
         raise ValueError(
-            f'strategy.algorithm = "{algorithm}": what the fabric\'s switches add goes by RDMA, without the work and order of hosts that '
-            "cluster.transport says: leave that out, or take another algorithm"
+            f'strategy.algorithm = "{algorithm}": traffic that switches sum uses RDMA, without the host work and ordering of '
+            "cluster.transport: leave cluster.transport out, or use another algorithm"
         )
 
 
@@ -95,14 +102,14 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 
     algorithm: Algorithm = Field(
         default="ring",
-        description="how gradients are all-reduced; auto: whichever is fastest for the size of each bucket, with one of NCCL's protocols "
-        "among what NCCL has (ring, double-binary-tree, and where the cluster has them sharp and nvls), with protocol = none among all",
+        description="all-reduce algorithm. auto: the fastest for each bucket size; with one of NCCL's protocols, among NCCL's algorithms "
+        "(ring, double-binary-tree, and sharp and nvls if the cluster has them); with protocol = none, among all",
     )
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
-        default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
+        default="none", description="message costs and extra bytes, from cluster.protocols; none: only those of the links"
     )
     pipeline_chunk_bytes: MessageBytes = Field(
-        default=512 * 1024.0, description="pieces in which the double binary tree, and switches that add, pass a buffer on"
+        default=512 * 1024.0, description="size of the pieces that the double binary tree and summing switches forward"
     )
     bucket_size_bytes: MessageBytes | None = Field(
         default=None,
@@ -111,23 +118,24 @@ class AllReduceStrategy(Strategy, only=("compression",)):
     )
     fusion_cycle_s: Annotated[Time, Field(ge=1e-6), Usual(1e-6, 60.0)] | None = Field(
         default=None,
-        description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME); "
-        "cycles are counted from 0 s",
+        description="period of fusion: in each cycle, gradients that are ready on all replicas are fused and reduced (Horovod's "
+        "HOROVOD_CYCLE_TIME); cycles start at 0 s",
     )
     priority: Literal["ready", "forward"] = Field(
         default="ready",
-        description="ready: buckets are reduced in the order in which they become ready, and all before the next step begins; forward: "
-        "those go first that the next forward pass needs first, and it begins when they have come; the update is divided by the bytes of "
-        "each bucket (ByteScheduler, P3)",
+        description="order of buckets. ready: as they become ready, all before the next step begins; forward: as the next forward pass "
+        "needs them, and it begins when the first have arrived; the update is divided by the bytes of each bucket "
+        "(ByteScheduler, P3)",
     )
     through_host: bool = Field(
-        default=False, description="gradients are copied to the host, reduced there and copied back (gRPC rings); needs cluster.host_link"
+        default=False,
+        description="true: gradients are copied to the host, reduced there and copied back (gRPC rings); needs cluster.host_link",
     )
     sync_every: int = Field(
         default=1,
         ge=1,
         le=10**6,
-        description="local SGD: replicas average their variables every this number of steps and are on their own between",
+        description="local SGD: number of steps between averages of the replicas' variables",
     )
     compression: Compression | None = Field(default=None, description="compression of gradients before they are sent; left out: none")
 
@@ -171,34 +179,34 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
         cluster, replicas = setup.cluster, setup.layout.replicas
         if self.through_host and cluster.host_link is None:
-            raise ValueError("strategy.through_host needs cluster.host_link, over which gradients are copied to the host")
+            raise ValueError("strategy.through_host needs cluster.host_link, which copies gradients to the host")
         if self.fusion_cycle_s is not None and self.bucket_size_bytes is None:
-            raise ValueError("strategy.fusion_cycle needs strategy.bucket_size, the most that is fused (Horovod's fusion threshold)")
+            raise ValueError("strategy.fusion_cycle needs strategy.bucket_size, the maximum size fused (Horovod's fusion threshold)")
         self._check_at_once(setup)
         self._check_compression()
         if self.sync_every > 1 and (self.bucket_size_bytes is not None or self.priority == "forward"):
             raise ValueError(
-                "strategy.sync_every averages whole variables after a step: bucket_size and priority have nothing to overlap with"
+                "strategy.sync_every averages whole variables after a step, so bucket_size and priority have no effect: leave them out"
             )
         measured = setup.run.steps - setup.run.warmup
         if self.sync_every > measured:
             raise ValueError(
-                f"strategy.sync_every ({self.sync_every}) must be at most the {measured} steps that are measured "
-                "(run.steps - run.warmup_steps), else replicas do not average in them: raise run.steps"
+                f"strategy.sync_every ({self.sync_every}) must be at most the {measured} measured steps (run.steps - run.warmup_steps), "
+                "so that replicas average in them: raise run.steps"
             )
         self._check_messages(setup)
         if self.algorithm in ("reduce-to-one-device", "hierarchical-copy") and replicas > cluster.replicas_per_node:
-            raise ValueError(f"strategy.algorithm = {self.algorithm!r} works among the devices of one node; over several take another")
+            raise ValueError(f"strategy.algorithm = {self.algorithm!r} works only within one node: use another algorithm for several nodes")
         if self.algorithm == "hierarchical" and replicas % min(cluster.replicas_per_node, replicas):
             raise ValueError(
-                f'strategy.algorithm = "hierarchical" needs full nodes: {replicas} replicas are no multiple of the '
-                f"{cluster.replicas_per_node} that a node takes"
+                f'strategy.algorithm = "hierarchical" needs full nodes: {replicas} replicas are not a multiple of the '
+                f"{cluster.replicas_per_node} per node"
             )
 
         check_switches(self.algorithm, self.protocol, cluster)
         if self.algorithm == "nvls" and min(cluster.replicas_joined, replicas) == 1:
             raise ValueError(
-                'strategy.algorithm = "nvls" adds what the devices of a node send, and here each has one: take "sharp" or "ring"'
+                'strategy.algorithm = "nvls" needs several devices per node, and here each node has one: use "sharp" or "ring"'
             )
 
     def _check_at_once(self, setup: Setup) -> None:
@@ -208,14 +216,13 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         cause = 'run.detail = "messages" goes' if run.detail == "messages" else "cluster.background.trace is followed"
         constant = ", or a constant cluster.background.load"
         for asked, single_messages, other in (
-            (setup.hosts_share_cores, "for which the work of hosts on cluster.shared_cores queues", ""),
+            (setup.hosts_share_cores, "whose host work queues for cluster.shared_cores", ""),
             (setup.follows_trace, "which cluster.background.trace slows down one by one", constant),
-            (setup.reads_share_links, "which share links with what pipelines read (cluster.storage.over_network)", ""),
+            (setup.reads_share_links, "which share links with reads of input pipelines (cluster.storage.over_network)", ""),
         ):
             if asked and run.detail == "at-once":
                 raise ValueError(
-                    f'run.detail = "at-once" evaluates an all-reduce without its single messages, {single_messages}: leave it out, or give '
-                    f'"messages"{other}'
+                    f'run.detail = "at-once" does not simulate single messages, {single_messages}: leave it out, or give "messages"{other}'
                 )
         for key, asked, where in (
             ("strategy.fusion_cycle", self.fusion_cycle_s is not None, ""),
@@ -226,37 +233,37 @@ class AllReduceStrategy(Strategy, only=("compression",)):
             if not asked:
                 continue
             if where and cluster.shared_cores is not None:
-                raise ValueError(f"{key} {at_once}{where}, which cluster.shared_cores rules out: keep one of them")
+                raise ValueError(f"{key} {at_once}{where}, which is impossible with cluster.shared_cores: keep one of them")
             if setup.reads_share_links:
-                raise ValueError(f"{key} {at_once}, which cluster.storage.over_network rules out: keep one of them")
+                raise ValueError(f"{key} {at_once}, which is impossible with cluster.storage.over_network: keep one of them")
             if feeds_in_turn(setup):
                 raise ValueError(f"{key} {at_once}{where}, {_IN_TURN}")
             if by_messages:
                 raise ValueError(f"{cause} rank by rank, but {key} {at_once}{where}: keep one of them")
             if cluster.replicas_per_device > 1 and not where:
-                raise ValueError(f"{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
+                raise ValueError(f"{key} {at_once}, which is impossible with cluster.replicas_per_device above 1")
             if cluster.shared_cores is not None:
-                raise ValueError(f"{key} {at_once}, which cluster.shared_cores rules out: keep one of them")
+                raise ValueError(f"{key} {at_once}, which is impossible with cluster.shared_cores: keep one of them")
             if cluster.overlap_slowdown and key != "strategy.through_host" and not where:
-                raise ValueError(f"{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
+                raise ValueError(f"{key} and cluster.overlap_slowdown cannot be simulated together: leave one of them out")
 
     def _check_compression(self) -> None:
         """What compressed gradients exclude."""
         if (compression := self.compression) is None:
             return
         if self.sync_every > 1:
-            raise ValueError("strategy.compression is of gradients, but strategy.sync_every averages variables: keep one of them")
+            raise ValueError("strategy.compression applies to gradients, but strategy.sync_every averages variables: keep one of them")
         if compression.gathers:
             names = ALGORITHMS["all-gather"]
-            what = f'strategy.compression.kind = "{compression.kind}" sends what cannot be added on the way, so that all ranks gather it'
+            what = f'strategy.compression.kind = "{compression.kind}" sends data that cannot be summed on the way, so all ranks gather it'
             if self.algorithm not in (*names, "auto"):
                 raise ValueError(f'{what}, which strategy.algorithm = "{self.algorithm}" cannot: give {" or ".join(names)}')
             if self.through_host:
-                raise ValueError(f"{what}: strategy.through_host, where hosts add gradients, goes with fp16 and powersgd alone")
+                raise ValueError(f"{what}: strategy.through_host, where hosts sum gradients, supports only fp16 and powersgd")
         if compression.rounds > 1 and (self.fusion_cycle_s is not None or self.priority == "forward"):
             raise ValueError(
-                f'strategy.compression.kind = "{compression.kind}" needs two all-reduces one after the other, which fusion_cycle and '
-                'priority = "forward" may put into another order: leave them out'
+                f'strategy.compression.kind = "{compression.kind}" needs two all-reduces in sequence, which fusion_cycle and priority = '
+                '"forward" may reorder: leave them out'
             )
 
     def _check_messages(self, setup: Setup) -> None:
@@ -270,8 +277,8 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         pieces = fused / self.pipeline_chunk_bytes if self.algorithm in in_pieces else 0.0
         if pieces > _MOST_PIECES:
             raise ValueError(
-                f"strategy.pipeline_chunk ({written(self.pipeline_chunk_bytes, 'setting_bytes')}) cuts a buffer of "
-                f"{format_bytes(fused)} into {format_count(pieces)} pieces; at most {_MOST_PIECES:,} are simulated: take larger ones"
+                f"strategy.pipeline_chunk ({written(self.pipeline_chunk_bytes, 'setting_bytes')}) cuts a buffer of {format_bytes(fused)} "
+                f"into {format_count(pieces)} pieces, but at most {_MOST_PIECES:,} can be simulated: use larger pieces"
             )
         if setup.rank_messages:
             local = min(setup.cluster.replicas_per_node, ranks)
@@ -283,20 +290,20 @@ class AllReduceStrategy(Strategy, only=("compression",)):
                 "nvls": 4 + 2 * max(pieces, local),
             }
             asked = setup.run.detail == "messages"
-            cause, nearly = ('run.detail = "messages"', ", which gives nearly the same times") if asked else ("cluster.shared_cores", "")
+            cause, nearly = ('run.detail = "messages"', ", which gives almost the same times") if asked else ("cluster.shared_cores", "")
             if setup.follows_trace and not asked:
                 cause, nearly = "cluster.background.trace", ", or give a constant cluster.background.load, which is evaluated at once"
             if not asked and setup.reads_share_links:
                 cause = "cluster.storage.over_network"
             if (messages := ranks * each.get(self.algorithm, 2 * ranks) * buckets) > MOST_MESSAGES:
                 raise ValueError(
-                    f"{cause} would simulate about {format_count(messages)} messages a step one by one; at most {MOST_MESSAGES:,} are: "
-                    f"leave it out{nearly}"
+                    f"{cause} would simulate about {format_count(messages)} single messages per step, but at most {MOST_MESSAGES:,} can "
+                    f"be simulated: leave it out{nearly}"
                 )
         if self.fusion_cycle_s is not None and (cycles := setup.run.steps * self.lone_step_s(setup) / self.fusion_cycle_s) > _MOST_CYCLES:
             raise ValueError(
-                f"strategy.fusion_cycle ({written(self.fusion_cycle_s, 'setting_s')}) comes about {format_count(cycles)} "
-                f"times in this run; at most {format_count(_MOST_CYCLES)} can be told apart: take a longer one"
+                f"strategy.fusion_cycle ({written(self.fusion_cycle_s, 'setting_s')}) occurs about {format_count(cycles)} times in this "
+                f"run, but at most {format_count(_MOST_CYCLES)} can be simulated: use a longer one"
             )
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:

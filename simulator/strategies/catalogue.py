@@ -51,8 +51,8 @@ def _validated(value: Any, handler: ValidatorFunctionWrapHandler, info: Validati
         raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": names})
     if isinstance(value, Mapping):
         for key in value.keys() - keys_of(strategy).keys():
-            hint = did_you_mean(key, keys_of(strategy), "its package says which there are")
-            raise ValueError(f"{key!r} is no key of kind = {kind!r}; {hint}")
+            hint = did_you_mean(key, keys_of(strategy), "see the documentation of its package")
+            raise ValueError(f"{key!r} is not a key of kind = {kind!r}; {hint}")
     return value if isinstance(value, strategy) else strategy.model_validate(value, context=info.context)
 
 
@@ -108,7 +108,7 @@ def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
     if not is_known:
         names = [*SHORT_NAMES, *outside.kinds()]
         hint = did_you_mean(name, names, f"there are {', '.join(names)}")
-        raise InputError(f"`strategies` {name[:60]!r}: is no strategy that a plan knows by name; {hint}")
+        raise InputError(f"`strategies` {name[:60]!r}: is not the name of a strategy; {hint}")
     return dict(own) if own.get("kind") == name else {"kind": name}
 
 

@@ -55,9 +55,7 @@ class Mirrored(AllReduceStrategy):
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mirrored": {"kind": "mirrored"}}
 
     kind: Literal["mirrored"] = Field(default="mirrored", description="this strategy")
-    replicas: Count | None = Field(
-        default=None, description="replicas, each on a device of the one node; left out: all that the node takes"
-    )
+    replicas: Count | None = Field(default=None, description="replicas, one per device of the node; left out: as many as the node holds")
 
     def layout(self, cluster: Cluster) -> Layout:
         """One process drives all replicas."""
@@ -69,8 +67,8 @@ class Mirrored(AllReduceStrategy):
         replicas = self.layout(cluster).replicas
         if replicas > cluster.replicas_per_node:
             raise ValueError(
-                f"strategy.replicas ({replicas}) must be at most the {cluster.replicas_per_node} that one node takes "
-                "(cluster.devices_per_node x cluster.replicas_per_device); over several nodes use multi-worker-mirrored"
+                f"strategy.replicas ({replicas}) must be at most {cluster.replicas_per_node}, the replicas of one node "
+                "(cluster.devices_per_node x cluster.replicas_per_device); for several nodes use multi-worker-mirrored"
             )
 
     @property
@@ -99,7 +97,9 @@ class MultiWorkerMirrored(AllReduceStrategy):
 
     kind: Literal["multi-worker-mirrored"] = Field(default="multi-worker-mirrored", description="this strategy")
     workers: Count | None = Field(default=None, description="worker processes; left out: as many as fill the cluster")
-    replicas_per_worker: int = Field(default=1, ge=1, le=1024, description="a worker is a process on one node, with as many devices")
+    replicas_per_worker: int = Field(
+        default=1, ge=1, le=1024, description="devices (replicas) per worker process; a worker runs on one node"
+    )
 
     def layout(self, cluster: Cluster) -> Layout:
         """Worker processes fill node after node."""
@@ -149,14 +149,14 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
     workers: Count | None = Field(default=None, description="processes, each with one device; left out: as many as fill the cluster")
     bucket_size_bytes: MessageBytes | None = Field(
         default=_CAP_BYTES,
-        description="bucket_cap_mb: gradients are fused into all-reduces of at least this size as they become ready, and reduced while the "
-        "backward pass goes on; with fusion_cycle, of at most this size",
+        description="bucket_cap_mb: gradients are fused into all-reduces of at least this size as they become ready, and reduced during "
+        "the backward pass; with fusion_cycle, of at most this size",
     )
     first_bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
-        default=None, description="the same of the first bucket; left out: 1 MiB, or bucket_size where that is another than 25 MiB"
+        default=None, description="size of the first bucket; left out: 1 MiB, or bucket_size if that is not 25 MiB"
     )
     gradient_as_bucket_view: bool = Field(
-        default=False, description="gradients lie in their buckets (PyTorch's option of this name), instead of being copied into them"
+        default=False, description="gradients are stored in their buckets (PyTorch's option of this name) instead of being copied into them"
     )
 
     def layout(self, cluster: Cluster) -> Layout:
@@ -170,7 +170,7 @@ class TorchDDP(AllReduceStrategy, only=("first_bucket_size_bytes",)):
     def check(self, setup: Setup) -> None:
         """Raise ValueError as every all-reduce does; or where a first bucket is given, and no others are."""
         if self.first_bucket_size_bytes is not None and self.bucket_size_bytes is None:
-            raise ValueError("strategy.first_bucket_size is of the first of several buckets: give bucket_size too, or leave it out")
+            raise ValueError("strategy.first_bucket_size needs several buckets: give bucket_size too, or leave it out")
         super().check(setup)
 
     @property
@@ -210,12 +210,12 @@ class KerasDataParallel(AllReduceStrategy):
     kind: Literal["keras-data-parallel"] = Field(default="keras-data-parallel", description="this strategy")
     workers: Count | None = Field(default=None, description="processes; left out: as many as fill the cluster")
     replicas_per_worker: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="devices of a process, all on one node; left out: all of its node"
+        default=None, description="devices per process, all on one node; left out: all devices of the node"
     )
     bucket_size_bytes: MessageBytes | None = Field(
         default=30.0 * 2**20,
-        description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; "
-        "left out of a file: 30 MiB; with fusion_cycle, of at most this size",
+        description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; with "
+        "fusion_cycle, of at most this size; left out: 30 MiB",
     )
 
     def layout(self, cluster: Cluster) -> Layout:

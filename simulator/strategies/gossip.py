@@ -34,7 +34,7 @@ class Gossip(Strategy):
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"gossip": {"kind": "gossip"}}
 
     kind: Literal["gossip"] = Field(default="gossip", description="this strategy")
-    workers: Count | None = Field(default=None, description="workers in a circle; left out: as many as fill the cluster")
+    workers: Count | None = Field(default=None, description="workers in a ring; left out: as many as fill the cluster")
 
     # -- layout and rules ------------------------------------------------------------
 

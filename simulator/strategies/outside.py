@@ -81,13 +81,13 @@ def _fault_of(loaded: Any, kind: str) -> str:
     if field is None or field.default != kind:
         return f'must have the key kind: Literal["{kind}"] = "{kind}"'
     if missing := sorted(loaded.__abstractmethods__):
-        return f"is not finished: it lacks {listed(missing)}"
+        return f"is incomplete: it lacks {listed(missing)}"
     if loaded.count_key and loaded.count_key not in loaded.model_fields:
-        return f'must have a key {loaded.count_key!r}, the number of those who train; or set count_key = ""'
+        return f'must have a key {loaded.count_key!r}, the number of workers; or set count_key = ""'
     for name in _overridden(loaded):
         base, own = (inspect.getattr_static(cls, name) for cls in (Strategy, loaded))
         if getattr(_function(base), "__final__", False):
-            return f"must not define {name}, which follows from its other answers"
+            return f"must not define {name}, which follows from its other methods"
         if type(base) is not type(own) and callable(_function(base)):
             return f"must define {name} as a {'property' if isinstance(base, property) else 'method'}, as Strategy does"
         if callable(_function(base)) and not _takes_the_same(_function(base), _function(own)):
@@ -192,7 +192,7 @@ def _fault_of_program(program: Program) -> str:
 
 def _fault_of_operations(operations: tuple[Operation, ...], slots: Any, program: Program) -> str:
     if not operations or (operations[0].kind, operations[0].name, operations[0].after) != ("gate", "turn", ()):
-        return 'does not begin with the gate "turn", after nothing'
+        return 'does not begin with the gate "turn" without dependencies'
     gates = sorted(each.name for each in operations if each.kind == "gate")
     rules = program.rules
     wanted = ["input", *(["prepare"] if rules.client else []), "turn", *(["update"] if rules.updates else [])]
@@ -202,15 +202,15 @@ def _fault_of_operations(operations: tuple[Operation, ...], slots: Any, program:
     for number, each in enumerate(operations):
         name = f"operation {number} ({each.title})"
         if number and not (each.after or each.kind == "compute"):
-            return f"{name} waits for nothing: give what must have ended before it in `after`"
+            return f"{name} waits for nothing: list in `after` the operations that must end before it"
         if any(not 0 <= earlier < number for earlier in each.after):
-            return f"{name} is after {listed([str(earlier) for earlier in each.after])}: it can only wait for operations before it"
+            return f"{name} comes after {listed([str(earlier) for earlier in each.after])}, but can only wait for earlier operations"
         if each.kind == "send" and not (0 <= each.slot < slots.shape[1] and np.all(slots[:, each.slot] >= 0)):
             return f"{name} is sent by slot {each.slot}, for which a rank has no path"
         if each.kind == "serve" and not 0 <= each.server < program.servers.count:
-            return f"{name} is done by server {each.server}, but there are {program.servers.count}"
+            return f"{name} runs on server {each.server}, but there are {program.servers.count}"
         if each.kind == "collective" and not 0 <= each.partition < partitions:
-            return f"{name} is among groups of partition {each.partition}, but there are {partitions}"
+            return f"{name} uses partition {each.partition}, but there are {partitions}"
     for name in ("forward", "backward", "apply"):
         shares = [getattr(each, name) for each in operations]
         total = 0.0 if name == "apply" and program.servers.count else 1.0

@@ -52,11 +52,11 @@ _PILED = 1.5
 """Times the mean traffic of servers at one of them, from which it is warned of."""
 
 _RANDOM_PULLS = (
-    "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
-    "came out 11% too high, docs/fidelity.md)"
+    "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; with the order of need, throughput of real "
+    "runs was predicted 11% too high, docs/fidelity.md)"
 )
 _APART = "between-graph workers are started one by one, so their steps begin at different times"
-_AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
+_AT_ONCE = "one coordinator hands all workers their first step at the same time, and aligns them again whenever they wait for it"
 _ONE_CLIENT = "one client starts all workers"
 
 
@@ -64,11 +64,9 @@ class Coordinator(Spec):
     """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
 
     dispatch_s: Delay | None = Field(
-        default=None, description="the coordinator's own work for a step; it does one at a time; left out: from practice (docs/numbers.md)"
+        default=None, description="the coordinator's work per step, one step at a time; left out: measured default (docs/numbers.md)"
     )
-    latency_s: Delay | None = Field(
-        default=None, description="further delay between the end of a worker's step and the begin of its next; left out: from practice"
-    )
+    latency_s: Delay | None = Field(default=None, description="further delay between a worker's steps; left out: measured default")
 
 
 class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
@@ -91,53 +89,54 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
 
     kind: Literal["parameter-server"] = Field(default="parameter-server", description="this strategy")
     mode: Literal["sync", "async", "ssp"] = Field(
-        description="sync: gradients are averaged each step; async: each is applied when it comes; ssp: async, but nobody "
-        "runs more than bound steps ahead of the slowest"
+        description="sync: gradients are averaged each step; async: each gradient is applied on arrival; ssp: async, but no worker runs "
+        "more than bound steps ahead of the slowest"
     )
     workers: Count | None = Field(default=None, description="worker processes; left out: as many as fill the cluster's nodes")
     replicas_per_worker: int = Field(
         default=1,
         ge=1,
         le=1024,
-        description="a worker is a process on one node, with as many devices, which sum their gradients before it pushes them as one",
+        description="devices (replicas) per worker process on one node; they sum their gradients and push them once",
     )
     servers: Count = Field(default=1, description="parameter servers, which hold the variables")
-    bound: int | None = Field(default=None, ge=0, le=10**9, description="ssp: steps that a worker may be ahead of the slowest")
+    bound: int | None = Field(default=None, ge=0, le=10**9, description="with mode = ssp: steps that a worker may be ahead of the slowest")
     backup_workers: int = Field(
         default=0,
         ge=0,
         le=10_000_000,
-        description="sync: each step averages the first workers - backup_workers gradients of each variable and drops the others, at no "
-        "cost, when their turn at the server comes",
+        description="with mode = sync: each step averages the first (workers - backup_workers) gradients of each variable; the server "
+        "drops the others at no cost",
     )
     late_workers: Literal["finish", "cancel"] = Field(
         default="finish",
-        description="what a worker does whose gradient comes too late: finish its step for nothing (SyncReplicasOptimizer), "
-        "or end it when the update is there, even while it waits for a pull, and begin the next (Chen et al. 2016)",
+        description="what a worker with a late gradient does: finish its step in vain (SyncReplicasOptimizer), or cancel it when the "
+        "update is available, even while waiting for a pull, and begin the next (Chen et al. 2016)",
     )
     server_placement: Literal["dedicated", "colocated"] = Field(
-        default="dedicated", description="servers on nodes of their own, or server i on worker node i, sharing its link"
+        default="dedicated", description="separate nodes for servers, or server i on worker node i, sharing its link"
     )
     variable_placement: Placement = Field(
         default="round-robin",
-        description="variables in turn (TensorFlow's default); greedy: each onto the server with the fewest bytes so far "
-        "(GreedyLoadBalancingStrategy); traffic: with the fewest bytes that a step pulls and pushes (the same with such a load_fn)",
+        description="placement of variables on servers: in turn (TensorFlow's default); greedy: onto the server with the fewest bytes so "
+        "far (GreedyLoadBalancingStrategy); traffic: onto the server with the least pull and push traffic so far (greedy "
+        "with such a load_fn)",
     )
-    partitioner: Partitioner | None = Field(default=None, description="how large variables are cut into shards; left out: they are not cut")
+    partitioner: Partitioner | None = Field(default=None, description="how large variables are split into shards; left out: not split")
     pull_order: Literal["forward", "random", "together"] | None = Field(
         default=None,
-        description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
-        "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
+        description="order in which a server sends its variables: as the forward pass needs them, at random, or all at once; the forward "
+        "pass uses each as it arrives, and with all at once begins after the last; left out: at random, as in TensorFlow",
     )
     coordinator: Coordinator | None = Field(
         default=None,
         description="a process that hands out all steps (ClusterCoordinator); left out: none, each worker drives itself (between-graph)",
     )
     replication: Literal["between-graph", "in-graph"] = Field(
-        default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
+        default="between-graph", description="each worker reads its own input, or one client on a separate node feeds all workers"
     )
     compression: Compression | None = Field(
-        default=None, description="compression of gradients before they are pushed; variables are pulled whole; left out: none"
+        default=None, description="compression of pushed gradients; pulled variables are not compressed; left out: none"
     )
 
     @property
@@ -150,11 +149,11 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         if self.mode == "ssp" and self.bound is None:
             raise ValueError('mode = "ssp" needs bound, the steps that a worker may be ahead of the slowest, such as bound = 3')
         if self.mode != "ssp" and self.bound is not None:
-            raise ValueError(f'bound ({self.bound}) is of mode = "ssp", not of "{self.mode}"; leave it out or change mode')
+            raise ValueError(f'bound ({self.bound}) applies to mode = "ssp", not to "{self.mode}": leave it out or change mode')
         if self.backup_workers and self.mode != "sync":
-            raise ValueError(f'backup_workers ({self.backup_workers}) need mode = "sync": where nobody waits, nobody is late')
+            raise ValueError(f'backup_workers ({self.backup_workers}) need mode = "sync": asynchronous gradients are never late')
         if self.late_workers == "cancel" and not self.backup_workers:
-            raise ValueError('late_workers = "cancel" needs backup_workers: without them no gradient comes too late; give both or neither')
+            raise ValueError('late_workers = "cancel" needs backup_workers, because otherwise no gradient is late: give both or neither')
         if self.coordinator is not None and self.mode != "async":
             raise ValueError(f'coordinator needs mode = "async", not "{self.mode}": ClusterCoordinator hands out steps one by one')
         if self.compression is not None and self.compression.kind == "powersgd":
@@ -162,7 +161,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
                 'compression.kind = "powersgd" needs replicas that all-reduce: its second matrix follows from the sum of the first'
             )
         if self.compression is not None and self.compression.exchange is not None:
-            raise ValueError("compression.exchange is of replicas that reduce among themselves: leave it out, servers get each gradient")
+            raise ValueError("compression.exchange applies to all-reduce between replicas: leave it out with parameter servers")
         return self
 
     # -- layout and rules ------------------------------------------------------------
@@ -207,17 +206,13 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
                 "the client sends each worker its input over the network"
             )
         if self.replication == "in-graph" and self.coordinator is not None:
-            raise ValueError(
-                'strategy.coordinator and strategy.replication = "in-graph" exclude each other: the one client is its own driver'
-            )
+            raise ValueError('strategy.coordinator and strategy.replication = "in-graph" exclude each other: the client drives all workers')
         if self.late_workers == "cancel" and (cluster.replicas_per_device > 1 or cluster.device_is_host):
             raise ValueError(
-                'strategy.late_workers = "cancel" needs a device for each replica: what others share cannot be stopped for one'
+                'strategy.late_workers = "cancel" needs one replica per device: a shared device cannot be stopped for one replica'
             )
         if cluster.servers_on_devices and cluster.devices_per_node > 1:
-            raise ValueError(
-                "cluster.device_is_host needs devices_per_node = 1: a host has one CPU to share (or give cluster.shared_cores)"
-            )
+            raise ValueError("cluster.device_is_host needs devices_per_node = 1, because a host has one CPU (or give cluster.shared_cores)")
         if self.mode == "ssp" and setup.run.sharing == "shared" and setup.run.drain:
             raise ValueError('run.drain with mode = "ssp" needs run.sharing = "each-its-own": clocks count the steps of each worker')
 
@@ -226,26 +221,26 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         cluster, replicas, tensors = setup.cluster, setup.layout.replicas, self._tensors(setup.workload)
         if tensors > _MOST_TENSORS:
             raise ValueError(
-                f"strategy.partitioner cuts the variables into {format_count(tensors)} shards; at most {_MOST_TENSORS:,} are simulated: "
-                "take fewer or larger shards"
+                f"strategy.partitioner splits the variables into {format_count(tensors)} shards, but at most {_MOST_TENSORS:,} can be "
+                "simulated: use fewer or larger shards"
             )
         if self.servers > tensors:
-            cut = "even as the partitioner cuts them" if self.partitioner else "since a variable is not cut without a partitioner"
-            raise ValueError(f"strategy.servers ({self.servers}) must be at most the workload's {tensors} variables, {cut}")
+            cut = "as split by the partitioner" if self.partitioner else "because a variable is not split without a partitioner"
+            raise ValueError(f"strategy.servers ({self.servers}) must be at most {tensors}, the workload's variables {cut}")
         if self.replicas_per_worker > 1 and (cluster.replicas_per_device > 1 or cluster.device_is_host or cluster.shared_cores is not None):
             raise ValueError(
-                f"strategy.replicas_per_worker ({self.replicas_per_worker}) needs a device for each replica: leave out "
+                f"strategy.replicas_per_worker ({self.replicas_per_worker}) needs one replica per device: leave out "
                 "cluster.replicas_per_device, device_is_host and shared_cores"
             )
         if replicas * self.servers > _MOST_PAIRS:
             raise ValueError(
-                f"strategy has {replicas:,} workers connected with {self.servers:,} servers; "
-                f"at most {_MOST_PAIRS:,} pairs of them are simulated: take fewer servers"
+                f"strategy connects {replicas:,} workers to {self.servers:,} servers, but at most {_MOST_PAIRS:,} pairs can be simulated: "
+                "use fewer servers"
             )
         if (messages := replicas * self.messages_a_step(setup)) > MOST_MESSAGES:
             raise ValueError(
-                f"strategy sends {messages:,} messages a step (variables and gradients of {replicas:,} workers); at most "
-                f'{MOST_MESSAGES:,} are simulated: set run.grouping = "per-server", or take fewer shards'
+                f"strategy sends {messages:,} messages per step (variables and gradients of {replicas:,} workers), but at most "
+                f'{MOST_MESSAGES:,} can be simulated: set run.grouping = "per-server", or use fewer shards'
             )
 
     # -- what a step does ------------------------------------------------------------
@@ -331,13 +326,13 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
             return
         by_traffic = self.model_copy(update={"variable_placement": "traffic"})
         spread = max(traffic_of(by_traffic.tensors(setup), self.servers))
-        how = "a strategy.partitioner that cuts large variables"
+        how = "a strategy.partitioner that splits large variables"
         if spread < busiest / 1.1:
             how = f'strategy.variable_placement = "traffic", with {format_bytes(spread)} at most,'
         yield Warned.of(
             "piled-traffic", busiest / mean,
-            f"server {traffic.index(busiest)} has {format_bytes(busiest)} of a worker's pulls and pushes of a step, the mean of the "
-            f"{self.servers} servers is {format_bytes(mean)}: it may hold up the others; {how} spreads it",
+            f"server {traffic.index(busiest)} carries {format_bytes(busiest)} of a worker's pulls and pushes per step, the mean over "
+            f"{self.servers} servers is {format_bytes(mean)}: it may delay the others; {how} balances the traffic",
         )  # fmt: skip
 
     def pushed_bytes(self, setup: Setup) -> list[float]:
@@ -413,7 +408,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         """In few words, without its number of workers."""
         bound = "" if self.bound is None else f" (bound {self.bound})"
         backup = f", {self.backup_workers} backup" if self.backup_workers else ""
-        where = " beside workers" if self.server_placement == "colocated" else ""
+        where = " on workers' nodes" if self.server_placement == "colocated" else ""
         sent = f", {self.compression.in_words}" if self.compression is not None else ""
         return f"{self.way}{bound}, {self._counted_servers}{where}{backup}{sent}"
 

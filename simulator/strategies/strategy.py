@@ -73,7 +73,7 @@ class Pace(NamedTuple):
     dispatch_s: float = 0.0
     latency_s: float = 0.0
     start: Literal["together", "random-phase"] = "together"
-    start_reason: str = "all make each step together, whenever they begin"
+    start_reason: str = "synchronous workers make each step together, whenever they begin"
 
     @property
     def together(self) -> bool:
@@ -189,7 +189,9 @@ def outside_fit(strategy: Strategy, workload: Workload) -> str:
     backends = {"jax": "jax", "pytorch": "torch"}
     backend = next((backends[name] for name in able if name in backends), "")
     measure = f"; measure them there with `paceline calibrate --keras-backend {backend}`" if backend else ""
-    return f"the times were measured under TensorFlow, and this runs under {listed([SOFTWARE[name] for name in able], 'or')}{measure}"
+    return (
+        f"the times were measured under TensorFlow, but this strategy runs under {listed([SOFTWARE[name] for name in able], 'or')}{measure}"
+    )
 
 
 def software_in_words(able: Sequence[Software]) -> str:
@@ -306,8 +308,8 @@ class Strategy(Terse, only=()):
         """
         pace = self.pace
         if pace.waits_for is not None:
-            return f"each worker averages with {pace.waits_for - 1} others alone"
-        return f"its replicas average every {pace.every} steps only" if pace.every > 1 else ""
+            return f"each worker averages with only {pace.waits_for - 1} others"
+        return f"its replicas average only every {pace.every} steps" if pace.every > 1 else ""
 
     def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
         """Yield what those who train so mostly avoid, and this scenario does not."""
@@ -568,11 +570,11 @@ def filled(cluster: Cluster, workers: int | None, each: int = 1) -> Layout:
 def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int = 1) -> None:
     """Raise ValueError if it is not known how many workers fill the cluster, or a node cannot hold whole ones."""
     if workers is None and cluster.room is None:
-        raise ValueError("strategy.workers is needed: it has no default without cluster.nodes or cluster.available; give one of them")
+        raise ValueError("strategy.workers is missing: give it, cluster.nodes or cluster.available")
     if cluster.replicas_per_node % replicas_per_worker:
         raise ValueError(
-            f"strategy.replicas_per_worker ({replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
-            "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"
+            f"strategy.replicas_per_worker ({replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas of a node "
+            "(cluster.devices_per_node x cluster.replicas_per_device), because a worker is a process on one node"
         )
 
 
@@ -593,8 +595,8 @@ def cost_left_open(compression: Compression, setup: Setup, cost_s: tuple[float, 
         reason = f"{reason}, so compression costs nothing here; measure it and give both"
     else:
         reason = (
-            f"the least that it can be: what {device!r} moves at {format_rate(rate)} to and from its memory; implementations take "
-            "longer, above all to find the largest values: measure it and give both"
+            f"lower limit: memory accesses of {device!r} at {format_rate(rate)}; implementations take longer, especially to find the "
+            "largest values: measure it and give both"
         )
     before, after = map(format_seconds, cost_s)
     path = "strategy.compression.compress_per_byte_s, decompress_per_byte_s"

@@ -38,7 +38,7 @@ def hindered(what: str, tmp_path: Path) -> tuple[dict[str, str], str]:
     if what == "no cache":
         return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be kept: /proc/nothing/paceline/compiled"
     if what == "switched off":
-        return {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
+        return {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set, so numba does not compile"
     fails, says = {
         "missing": ("ImportError('No module named numba')", "numba, which it needs, cannot be imported (No module named numba)"),
         "broken": ("SystemError('wrong build')", "numba, which it needs, does not work (wrong build)"),

@@ -262,7 +262,7 @@ def test_what_lies_in_a_folder_that_others_may_write_to_is_not_loaded(forged: Pa
     (warned,) = told["warned"]
     for text in (told["unavailable"], told["choose"], told["check"], warned):
         assert f"other users may write to {copied};" in text
-        assert "set XDG_CACHE_HOME to a folder of your own" in text
+        assert "set XDG_CACHE_HOME to a private folder" in text
     assert not forged.exists()
 
 

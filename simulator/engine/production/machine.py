@@ -90,7 +90,7 @@ def _check(folder: Path, *, own: bool) -> None:
     if not _has_users():
         return
     status = folder.lstat()
-    elsewhere = "set XDG_CACHE_HOME to a folder of your own"
+    elsewhere = "set XDG_CACHE_HOME to a private folder"
     if stat.S_ISLNK(status.st_mode):
         raise NotPrivateError(f"{folder} is a link; remove it, or {elsewhere}")
     if not stat.S_ISDIR(status.st_mode):
@@ -149,7 +149,7 @@ def act(address: int, verb: int, number: int, amount: float, what: int, about: i
 @cache
 def _loaded() -> _Act:
     folder, _ = _cache_folder()
-    assert folder is not None, "the caller has asked for obstacles"
+    assert folder is not None, "the caller checks for obstacles"
     name = (folder / _WHOLE).read_text(encoding="ascii").split()[1]
     engine, address = _linked((folder / _CODE).read_bytes(), name)
     whole, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
@@ -189,7 +189,7 @@ def _cache_folder() -> tuple[Path | None, str | None]:
         named = Path(os.environ.get("XDG_CACHE_HOME", ""))
         base = named if named.is_absolute() else Path.home() / ".cache"  # as the XDG Base Directory Specification has it
     except RuntimeError:
-        return None, "its machine code cannot be kept: there is no home directory; set XDG_CACHE_HOME"
+        return None, "its machine code cannot be cached: there is no home directory; set XDG_CACHE_HOME"
     versions = [_version("numba"), _version("llvmlite"), np.__version__, sys.version, platform.machine(), *_processor()]
     digest = hashlib.sha256("\n".join(versions).encode())
     own = Path(__file__).parent
@@ -202,9 +202,9 @@ def _cache_folder() -> tuple[Path | None, str | None]:
         folder = private_folder(base, *names)
         tempfile.TemporaryFile(dir=folder).close()
     except NotPrivateError as error:
-        return None, f"its machine code cannot be kept: {error}"
+        return None, f"its machine code cannot be cached: {error}"
     except OSError as error:
-        return None, f"its machine code cannot be kept: {base.joinpath(*names)} cannot be written ({error.strerror})"
+        return None, f"its machine code cannot be cached: {base.joinpath(*names)} cannot be written ({error.strerror})"
     return folder, None
 
 
@@ -230,7 +230,7 @@ def _processor() -> tuple[str, str]:
 def obstacle() -> str | None:
     """Why no machine code is made here, or would be made anew each time; None where nothing is in the way."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
+        return "NUMBA_DISABLE_JIT is set, so numba does not compile"
     return _cache_folder()[1]
 
 
@@ -263,7 +263,7 @@ def making() -> Iterator[None]:
         Nothing can be written there.
     """
     folder, _ = _cache_folder()
-    assert folder is not None, "the caller has asked for obstacles"
+    assert folder is not None, "the caller checks for obstacles"
     if fcntl is None:
         yield
         return
@@ -283,7 +283,7 @@ def keep(code: bytes, name: str) -> None:
         It cannot be written.
     """
     folder, _ = _cache_folder()
-    assert folder is not None, "the caller has asked for obstacles"
+    assert folder is not None, "the caller checks for obstacles"
     (folder / _WHOLE).unlink(missing_ok=True)
     before = os.umask(0o077)
     try:

@@ -12,6 +12,6 @@ from simulator.engine.production.layout import Table
 def __getattr__(name: str) -> Table:
     kind = getattr(layout, name.removesuffix("_at").upper(), None)
     if not name.endswith("_at") or not isinstance(kind, np.dtype):
-        raise AttributeError(f"no table has records of this name: {name}")
+        raise AttributeError(f"no table has records named {name}")
     globals()[name] = accessor = table(kind)
     return accessor

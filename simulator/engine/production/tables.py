@@ -108,8 +108,8 @@ class Simulation(State):
         most = max(len(routine.operations) for routine in program.routines)
         if most > MOST_OPERATIONS:
             raise InputError(
-                f"the compiled engine takes steps of at most {MOST_OPERATIONS:,} operations, and these have {most:,}; "
-                'take run.engine = "simpy", or fewer tensors'
+                f"the compiled engine supports at most {MOST_OPERATIONS:,} operations per step, and these have {most:,}: use run.engine = "
+                '"simpy", or fewer tensors'
             )
         devices, rules = program.devices, program.rules
         self._program, self._draws, self._all_steps = program, draws, steps

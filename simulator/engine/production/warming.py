@@ -19,7 +19,7 @@ import numpy as np
 from simulator.program.program import Paths, Ports
 from simulator.spec.transport import Transport
 
-_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 8 s\n"
+_MAKING = "paceline: compiling the engine once for this version; this takes about 8 s\n"
 _MAKER = "import sys; sys.path[:] = sys.argv[1:]; from simulator.engine.production.warming import make_here; make_here()"
 
 
@@ -95,8 +95,8 @@ def _make_elsewhere() -> None:
             maker.kill()
             raise
     if status:
-        last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        how = f"the compiler was ended by {signal.Signals(-status).name}: " if status < 0 else ""
+        last = (said.decode(errors="replace").strip().splitlines() or ["no output"])[-1]
+        how = f"the compiler ended with {signal.Signals(-status).name}: " if status < 0 else ""
         raise NotMadeError(how + last)
 
 

@@ -113,10 +113,7 @@ def run(
         Nothing can happen any more, and the run has not ended.
     """
     if program.rules.reduction is not None and program.rules.reduction.by_need:
-        raise InputError(
-            'run.engine ("simpy") does not know strategy.priority = "forward", which is simulated for all ranks at once; '
-            'set run.engine = "auto"'
-        )
+        raise InputError('run.engine ("simpy") does not support strategy.priority = "forward": set run.engine = "auto"')
     training = Training(program, draws, recorder, collective, log, on_progress)
     training.run()
     return training.collectives.sizes

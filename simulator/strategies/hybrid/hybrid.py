@@ -83,96 +83,106 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     cuts_batches: ClassVar[bool] = True
 
     kind: Literal["hybrid"] = Field(default="hybrid", description="this strategy")
-    workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
-    pipeline: Degree = Field(default=1, description="stages that layers are laid out on (training.micro_batches go through them)")
+    workers: Count | None = Field(
+        default=None, description="total number of devices, one per worker; left out: as many as fill the cluster"
+    )
+    pipeline: Degree = Field(default=1, description="pipeline stages for the layers (training.micro_batches pass through them)")
     tensor: Degree = Field(default=1, description="devices that split each tensor")
-    expert: Degree = Field(default=1, description="copies that the experts of a layer are spread over; must divide the copies")
+    expert: Degree = Field(
+        default=1, description="copies over which the experts of a layer are distributed; must divide the number of copies"
+    )
     schedule: Schedule = Field(
         default="1f1b",
         description="order of a stage's passes: 1f1b, gpipe, interleaved (with chunks), zero-bubble (gradients of weights fill gaps), "
         "pipedream (asynchronous: no flush between steps, gradients of older weights)",
     )
-    chunks: int = Field(default=1, ge=1, le=1000, description="schedule = interleaved: parts of the model on each stage")
+    chunks: int = Field(default=1, ge=1, le=1000, description="with schedule = interleaved: parts of the model on each stage")
     stages: Cut | tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default="balanced",
-        description="where the model is cut; balanced: so that the compute of the slowest stage takes as few seconds as it can; even: as "
-        "many on each of the layers that there are most of; or the number of the first layer of each stage but the first",
+        description="where the model is cut; balanced: minimise the compute time of the slowest stage; even: equal numbers of the "
+        "repeated layers per stage; or the number of the first layer of each stage except the first",
     )
     weights_share: Share = Field(
-        default=0.5, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
+        default=0.5, description="with schedule = zero-bubble: share of a backward pass spent on gradients of weights"
     )
     sequence_parallel: bool = Field(
         default=False,
-        description="work and activations that splitting tensors leaves whole are split along the sequence (Korthikanti et al., 2022)",
+        description="split the remaining work and activations of tensor parallelism along the sequence (Korthikanti et al., 2022)",
     )
     expert_imbalance: Distribution = Field(
-        default=Constant(), description="tokens of the busiest device with experts over the mean, step by step; at least 1"
+        default=Constant(), description="tokens of the busiest expert device divided by the mean, drawn for each step; at least 1"
     )
     capacity: float | None = Field(
-        default=None, ge=1, le=1000, description="most tokens that an expert takes, over the mean; what is beyond is dropped; left out: all"
+        default=None,
+        ge=1,
+        le=1000,
+        description="maximum tokens per expert divided by the mean; further tokens are dropped; left out: no limit",
     )
     pad_to_capacity: bool = Field(
         default=False,
-        description="whether every expert is sent, and computes, as many tokens as its capacity, filled up with empty ones (GShard, Switch "
-        "Transformer, DeepSpeed); false: what there is (Megatron-LM, MegaBlocks)",
+        description="true: every expert receives and computes its full capacity, padded with empty tokens (GShard, Switch Transformer, "
+        "DeepSpeed); false: only real tokens (Megatron-LM, MegaBlocks)",
     )
     on_host: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(),
         max_length=10_000,
-        description="names of layers that the host computes, such as a large embedding",
+        description="names of layers computed on the host, such as a large embedding",
     )
-    host_factor: float = Field(default=1.0, gt=0, le=1e6, description="time of such a layer on the host over that on the device")
+    host_factor: float = Field(default=1.0, gt=0, le=1e6, description="time of such a layer on the host divided by its time on the device")
     shard: Shard = Field(
         default="none",
-        description="what copies share instead of having all of it: optimizer slots (ZeRO-1), gradients too (ZeRO-2), parameters too "
-        "(ZeRO-3, fully sharded data parallelism)",
+        description="what is sharded over copies: optimizer slots (ZeRO-1), also gradients (ZeRO-2), also parameters (ZeRO-3, fully "
+        "sharded data parallelism)",
     )
     shard_group: Degree | None = Field(
-        default=None, description="copies that share one state (hybrid sharding); left out: all of them; must divide the copies"
+        default=None, description="number of copies that shard one state (hybrid sharding); must divide the number of copies; left out: all"
     )
     keep_gathered: bool | None = Field(
         default=None,
-        description="shard = gradients, parameters: whether a device keeps what it gathered, and its gradients, through all micro-batches "
-        "of a step, which takes memory, in place of gathering and reducing for each; left out: in a pipeline alone, as PyTorch does",
+        description="with shard = gradients or parameters: keep gathered parameters and gradients through all micro-batches of a step, "
+        "which takes memory, instead of gathering and reducing for each; left out: true only in a pipeline, as in PyTorch",
     )
     reduce_precision: ReducePrecision = Field(
         default="float32",
-        description="what gradients are reduced in where precision is mixed: float32 (TensorFlow, Megatron-LM in bfloat16), or what is "
-        "computed in (DeepSpeed, and PyTorch's FSDP unless reduce_dtype says another)",
+        description="precision of reduced gradients in mixed precision: float32 (TensorFlow, Megatron-LM in bfloat16) or the precision "
+        "of computing (DeepSpeed, and PyTorch's FSDP unless reduce_dtype is set)",
     )
     prefetch: int = Field(
-        default=1, ge=0, le=1000, description="shard = parameters: layers that are gathered ahead, before what those make ready is reduced"
+        default=1,
+        ge=0,
+        le=1000,
+        description="with shard = parameters: number of layers gathered ahead, before the gradients they produce are reduced",
     )
     order: Order = Field(
-        default="data", description="what sits next to each other: copies of a stage (data), or stages of a copy (pipeline)"
+        default="data", description="which devices are neighbours: copies of a stage (data), or stages of a copy (pipeline)"
     )
     algorithm: Literal["ring", "bidirectional-ring", "halving-doubling", "double-binary-tree", "sharp", "nvls", "auto"] = Field(
-        default="ring", description="how gradients are all-reduced among copies"
+        default="ring", description="all-reduce algorithm between copies"
     )
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
-        default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
+        default="none", description="message costs and extra bytes, from cluster.protocols; none: only those of the links"
     )
-    pipeline_chunk_bytes: MessageBytes = Field(
-        default=512 * 1024.0, description="pieces in which the double binary tree passes a buffer on"
-    )
+    pipeline_chunk_bytes: MessageBytes = Field(default=512 * 1024.0, description="size of the pieces that the double binary tree forwards")
     bucket_size_bytes: MessageBytes | None = Field(
         default=None,
-        description="gradients are fused into buckets of at least this size, by layers, and reduced while the last backward pass goes on; "
-        "left out: all of a stage's when it has ended",
+        description="gradients are fused by layers into buckets of at least this size, and reduced during the last backward pass; left "
+        "out: all gradients of a stage are reduced when the pass has ended",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.chunks > 1 and self.schedule != "interleaved":
-            raise ValueError(f'chunks ({self.chunks}) are of schedule = "interleaved": give it, or leave chunks out')
+            raise ValueError(f'chunks ({self.chunks}) need schedule = "interleaved": give it, or leave chunks out')
         if self.schedule == "interleaved" and (self.chunks == 1 or self.pipeline == 1):
-            raise ValueError('schedule = "interleaved" needs chunks and pipeline of 2 or more each; else it is 1f1b')
+            raise ValueError('schedule = "interleaved" needs chunks and pipeline of at least 2 each; otherwise use "1f1b"')
         if self.shard_group is not None and self.shard == "none":
-            raise ValueError("shard_group says how many copies share what shard says: give shard, or leave shard_group out")
+            raise ValueError("shard_group needs shard: give shard, or leave shard_group out")
         if self.pad_to_capacity and self.capacity is None:
-            raise ValueError("pad_to_capacity (true) needs a capacity to fill up to: give it, such as 1.25, or leave pad_to_capacity out")
+            raise ValueError("pad_to_capacity (true) needs a capacity: give it, such as 1.25, or leave pad_to_capacity out")
         if self.expert_imbalance.mean() < 1:
-            raise ValueError(f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}; the busiest device has at least 1")
+            raise ValueError(
+                f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}, but must be at least 1 for the busiest device"
+            )
         return self
 
     @property
@@ -206,18 +216,13 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         if self.is_plain:
             return
         if cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
-            raise ValueError(
-                'strategy.kind = "hybrid" is of devices that one worker has to itself: leave out replicas_per_device and shared_cores'
-            )
+            raise ValueError('strategy.kind = "hybrid" needs one worker per device: leave out replicas_per_device and shared_cores')
         per_node = cluster.devices_per_node
         if per_node % self.tensor and self.tensor % per_node:
-            raise ValueError(
-                f"strategy.tensor ({self.tensor}) must divide the {per_node} devices of a node, or be a multiple of them: "
-                "groups that split tensors fill nodes"
-            )
+            raise ValueError(f"strategy.tensor ({self.tensor}) must divide the {per_node} devices of a node or be a multiple of them")
         if self.tensor > per_node and not cluster.even:
             raise ValueError(
-                "strategy.tensor over several nodes needs nodes that are alike: leave out node_classes, node_speed, slow_nodes and slowdown"
+                "strategy.tensor over several nodes needs equal nodes: leave out node_classes, node_speed, slow_nodes and slowdown"
             )
         copies = self.layout(cluster).replicas
         for key, value in (("expert", self.expert), ("shard_group", self.shard_group or 1)):
@@ -245,17 +250,17 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         cuts = cuts or bool(self.on_host)
         if cuts and not load.layers:
             raise ValueError(
-                f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, "
-                "or take a workload that has them"
+                f"workload {load.name!r} has no layers, which this strategy needs: measure them with `paceline calibrate --layers`, or "
+                "use a workload with layers"
             )
         if self.schedule == "interleaved" and training.micro_batches % self.pipeline:
             raise ValueError(
-                f'schedule = "interleaved" takes micro-batches in turns of as many as there are stages: training.micro_batches '
-                f"({training.micro_batches}) must be a multiple of strategy.pipeline ({self.pipeline})"
+                f'schedule = "interleaved" needs training.micro_batches ({training.micro_batches}) to be a multiple of strategy.pipeline '
+                f"({self.pipeline})"
             )
         if self.schedule == "pipedream":
             if training.micro_batches > 1 or self.shard != "none":
-                raise ValueError('schedule = "pipedream" takes one batch a step and shares no state: leave out micro_batches and shard')
+                raise ValueError('schedule = "pipedream" takes one batch per step and shards no state: leave out micro_batches and shard')
             if setup.run.warmup < self.pipeline - 1:
                 raise ValueError(
                     f'schedule = "pipedream" fills its {self.pipeline} stages in the first steps: run.warmup_steps ({setup.run.warmup}) '
@@ -266,8 +271,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             raise ValueError('run.detail = "messages" is not simulated with strategy.kind = "hybrid": leave it out')
         if setup.follows_trace and (setup.layout.replicas > 1 or self.tensor > 1):
             raise ValueError(
-                'cluster.background.trace changes links amid collectives, which strategy.kind = "hybrid" computes at once: give a constant '
-                "cluster.background.load, or a pipeline of one copy"
+                'cluster.background.trace changes links during collectives, which strategy.kind = "hybrid" evaluates at once: give a '
+                "constant cluster.background.load, or a pipeline of one copy"
             )
         if load.layers:
             _ = Laid(self, setup).ends
@@ -277,7 +282,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         operations = training.micro_batches * self.chunks * 8 * (1 + units // (self.pipeline * self.chunks)) + 8
         if operations > _MOST_OPERATIONS:
             raise ValueError(
-                f"a step of a device has about {operations:,} operations, and at most {_MOST_OPERATIONS:,} are simulated: take fewer "
+                f"a step of a device has about {operations:,} operations, but at most {_MOST_OPERATIONS:,} can be simulated: use fewer "
                 "training.micro_batches"
             )
 
@@ -289,7 +294,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             )
         counts = [layer.experts.count for layer in layers if layer.experts is not None]
         if self.expert > 1 and not counts:
-            raise ValueError(f"strategy.expert ({self.expert}) spreads experts, and workload {setup.workload.name!r} has none")
+            raise ValueError(f"strategy.expert ({self.expert}) needs experts, and workload {setup.workload.name!r} has none")
         if any(count % self.expert for count in counts):
             raise ValueError(f"strategy.expert ({self.expert}) must divide the {min(counts)} experts of a layer")
 
@@ -297,11 +302,11 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         if not self.on_host:
             return
         if setup.cluster.host_link is None:
-            raise ValueError("strategy.on_host needs cluster.host_link, over which activations are copied between a device and its host")
+            raise ValueError("strategy.on_host needs cluster.host_link, which copies activations between a device and its host")
         if self.shard == "parameters":
             raise ValueError(
-                'strategy.on_host keeps layers whole on each host, and shard = "parameters" gathers every layer on devices: leave one of '
-                "them out"
+                'strategy.on_host keeps layers whole on hosts, but shard = "parameters" gathers every layer on devices: leave one of them '
+                "out"
             )
         names = [layer.name for layer in setup.workload.layers]
         for name in self.on_host:
@@ -397,14 +402,14 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         if bubble is not None and bubble.share and count < self.pipeline:
             yield Warned.of(
                 "pipeline-not-filled", count,
-                f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so that some always "
-                f"stand still, for {format_share(bubble.share)} of a step and more",
+                f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so some stages are always "
+                f"idle, for at least {format_share(bubble.share)} of a step",
             )  # fmt: skip
         if self.tensor > per_node:
             yield Warned.of(
                 "tensors-between-nodes", self.tensor,
-                f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
-                "links between nodes",
+                f"tensors are split over {self.tensor} devices and a node has {per_node}, so every layer's exchanges cross the links "
+                "between nodes",
             )  # fmt: skip
 
     # -- estimates -------------------------------------------------------------------

@@ -330,8 +330,8 @@ class Laid(ModelParallel):
         """Degrees, and who shares the state."""
         strategy, copies = self._strategy, self._setup.layout.replicas
         text = f"data {copies} x pipeline {strategy.pipeline} x tensor {strategy.tensor}"
-        text += f", with experts spread over {strategy.expert}" if strategy.expert > 1 else ""
-        return text + (f" and {strategy.shard} shared by {strategy.shard_group or copies} copies" if strategy.shard != "none" else "")
+        text += f", with experts on {strategy.expert} devices" if strategy.expert > 1 else ""
+        return text + (f" and {strategy.shard} sharded over {strategy.shard_group or copies} copies" if strategy.shard != "none" else "")
 
     @property
     def stages(self) -> tuple[StageOf, ...]:

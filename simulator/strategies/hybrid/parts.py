@@ -303,13 +303,13 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int], times: Sequence[f
     """
     layers = load.layers
     if stages > len(layers):
-        raise ValueError(f"{stages} stages need as many layers, and workload {load.name!r} has {len(layers)}: take fewer stages")
+        raise ValueError(f"{stages} stages need at least {stages} layers, and workload {load.name!r} has {len(layers)}: use fewer stages")
     if not isinstance(how, str):
         ends = (*how, len(layers))
         if len(ends) != stages or list(ends) != sorted(set(ends)) or ends[0] < 1:
             raise ValueError(
-                f"strategy.stages ({list(how)}) must name the first layer of each of the {stages} stages but the first: rising numbers "
-                f"from 1 to {len(layers) - 1}"
+                f"strategy.stages ({list(how)}) must list the first layer of each of the {stages} stages except the first: increasing "
+                f"numbers from 1 to {len(layers) - 1}"
             )
         return ends
     if how == "balanced":
@@ -320,8 +320,8 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int], times: Sequence[f
     body = [number for number, of_layer in enumerate(work) if of_layer == most]
     if stages > len(body):
         raise ValueError(
-            f'strategy.stages = "even" puts equal layers on each stage, and of those that workload {load.name!r} has most of there are '
-            f"{len(body)} for {stages} stages: take fewer stages, or balanced"
+            f'strategy.stages = "even" needs at least one of the repeated layers per stage, and workload {load.name!r} has {len(body)} '
+            f'for {stages} stages: use fewer stages, or "balanced"'
         )
     begins = [body[number * len(body) // stages] for number in range(1, stages)]
     return (*begins, len(layers))

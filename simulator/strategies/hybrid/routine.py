@@ -166,11 +166,11 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
     cut_evenly
         Whether no cut of the layers is more even.
     """
-    evener = 'strategy.stages = "balanced" moves layers from it to others'
+    evener = 'strategy.stages = "balanced" moves layers from it to other stages'
     if cut_evenly:
-        evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
+        evener = "no other cut of these layers is more even: fewer stages or smaller layers would help"
     if schedule == "pipedream":
-        return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
+        return Bubble(0.0, "though it is never flushed", "stages of equal speed", evener)
     idle = (stages - 1) * ((2.0 * (1.0 - weights) + max(1.0 - 2.0 * weights, 0.0)) / 3.0 if schedule == "zero-bubble" else 1.0)
     go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
     more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
