@@ -70,7 +70,7 @@ def calibrate_step(
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:
-            without = f"`at_once={at_once}` is left out: {obstacle}; what processes of one machine share stays open"
+            without = f"`at_once={at_once}` is left out: {obstacle}; the share common to processes of one machine stays unknown"
             warnings.warn(without, PacelineWarning, stacklevel=2)
         else:
             fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
@@ -89,7 +89,7 @@ def calibrate_again(files: Sequence[Path], name: str, command: str = "", *, acce
     """
     of_gradients = [file for file in files if read_measurements(file).header.probe == "noise_scale"]
     if len(of_gradients) > 1:
-        raise MeasurementsError(f"{of_gradients[1]}: is a second file of gradient norms beside {of_gradients[0]}; leave one of the two out")
+        raise MeasurementsError(f"{of_gradients[1]}: is a second file of gradient norms after {of_gradients[0]}: leave one of them out")
     steps = [file for file in files if file not in of_gradients] or files  # of gradients alone, the fit of steps says what is lacking
     workload = fit_workload(steps, name, command, accept_disturbed=accept_disturbed, stored=True)
     return with_noise_scale(workload, fit_noise_scale(of_gradients[0])) if of_gradients else workload

@@ -100,7 +100,7 @@ def target_of(problem: str, argument: str = "problem") -> str:
         file, function = PROBLEMS[problem]
         return f"{builder(file, 'problems')}:{function}"
     if not problem.rpartition(":")[0] or not problem.rpartition(":")[2]:
-        raise InputError(f"`{argument}`: {problem[:60]!r} is none; {did_you_mean(problem, PROBLEMS, _KNOWN)}")
+        raise InputError(f"`{argument}`: {problem[:60]!r} is unknown; {did_you_mean(problem, PROBLEMS, _KNOWN)}")
     return problem
 
 
@@ -271,7 +271,7 @@ def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"`measurements`: {folder}: cannot be made: {error.strerror or error}; name another folder") from None
+        raise InputError(f"`measurements`: {folder}: cannot be created: {error.strerror or error}; choose another folder") from None
     return folder
 
 

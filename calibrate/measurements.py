@@ -363,7 +363,7 @@ class Repeat(OfRepeat, kind="repeat", timed=True):
 
     clock_drift_s: float
     others_share: float | None = Field(
-        default=None, description="of the cores' time, what other processes, the kernel or the hypervisor took"
+        default=None, description="share of the cores' time taken by other processes, the kernel or the hypervisor"
     )
 
 
@@ -478,7 +478,7 @@ class Failure(Record, kind="error"):
     type: str
     message: str
     where: str = ""
-    lacks: Literal["", "tensorflow", "jax", "torch", "keras"] = Field(default="", description="what that Python does not have installed")
+    lacks: Literal["", "tensorflow", "jax", "torch", "keras"] = Field(default="", description="packages that the Python lacks")
 
 
 class End(Record, kind="end"):
@@ -488,15 +488,15 @@ class End(Record, kind="end"):
 # -- files ---------------------------------------------------------------------------------
 
 RecordT = TypeVar("RecordT", bound=Record)
-CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
+CUT_SHORT = "the file was cut short, or the probe stopped too early: use the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
 _PROBES = {
-    "step": ("a training step", "files that `paceline calibrate` made"),
+    "step": ("a training step", "files made by `paceline calibrate`"),
     "links": ("links", "a file of `paceline calibrate-link`"),
     "servers": ("a parameter server", "a file of `paceline calibrate-server`"),
     "input": ("an input pipeline", "a file of `paceline calibrate-input`"),
     "replay": ("a model that learns", ""),
-    "noise_scale": ("gradient norms", "files that `paceline calibrate --noise-scale` made"),
+    "noise_scale": ("gradient norms", "files made by `paceline calibrate --noise-scale`"),
 }
 """What probes measure, and what makes such files."""
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
@@ -595,7 +595,7 @@ def read_measurements(path: Path, probe: str | None = None) -> Measurements:
             if number == len(lines):  # no newline behind it: the writer was stopped
                 truncated = True
                 break
-            raise _refused(path, number, f"is no JSON ({_shown(line)})") from None
+            raise _refused(path, number, f"is not JSON ({_shown(line)})") from None
         if checksum_holds(line) is False:
             raise MeasurementsError(f"{path}:{number}: {CHANGED}; {_hint(number)}")
         try:
@@ -607,13 +607,13 @@ def read_measurements(path: Path, probe: str | None = None) -> Measurements:
         except RecursionError:
             raise MeasurementsError(f"{path}:{number}: is nested too deeply; {_hint(number)}") from None
     if not records:
-        raise MeasurementsError(f"{path}: holds no measurements; measure again")
+        raise MeasurementsError(f"{path}: has no measurements: measure again")
     if not isinstance(records[0], Header):
         raise MeasurementsError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; {_OTHER_FILE}")
     measured = records[0].probe
     if probe is not None and measured != probe:
         (about, _), (needed, files) = _PROBES.get(measured, (f"a {measured}", "")), _PROBES[probe]
-        raise MeasurementsError(f"{path}: holds measurements of {about}, not of {needed}; use {files}")
+        raise MeasurementsError(f"{path}: has measurements of {about}, not of {needed}: use {files}")
     return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)
 
 
@@ -622,7 +622,7 @@ def _record(data: Any) -> Record:
         raise TypeError("must be an object in braces with a kind")
     kind = data.pop("kind", None)
     if not isinstance(kind, str) or kind not in Record.kinds:
-        raise LookupError("is no record with a known kind")
+        raise LookupError("is not a record of a known kind")
     data.pop(CHECKSUM, None)
     return Record.kinds[kind].model_validate(data)
 

@@ -44,14 +44,14 @@ _WRONG, _RIGHT = math.log(6.0), math.log(2.0)
 class Observed(Spec):
     """One training that was observed: how many workers and servers it had, and which batch."""
 
-    workers: int = Field(ge=1, description="workers, or replicas where one process drives all")
-    servers: int | None = Field(default=None, ge=0, description="parameter servers; null: as the scenario has them")
+    workers: int = Field(ge=1, description="workers, or replicas if one process drives all")
+    servers: int | None = Field(default=None, ge=0, description="parameter servers; null: as in the scenario")
     devices: int | None = Field(
-        default=None, ge=1, description="devices of all workers together; 1: one device alone, without servers; null: as the scenario has"
+        default=None, ge=1, description="devices of all workers together; 1: a single device without servers; null: as in the scenario"
     )
     batch: int | None = Field(
-        default=None, ge=1, description="samples that each replica takes a step, or all together where the scenario has global_batch; "
-        "null: as the scenario has it",
+        default=None, ge=1, description="samples per replica and step, or global if the scenario has global_batch; null: as in the "
+                                        "scenario",
     )  # fmt: skip
 
     @property
@@ -84,13 +84,13 @@ class Observed(Spec):
         strategy, load = told.strategy, told.workload
         if not strategy.count_key and self.workers != 1:
             raise InputError(
-                f'{where}: workers: {self.workers:,} must be 1, since the scenario\'s strategy.kind is "{strategy.kind}"; '
-                "give the scenario that was measured"
+                f'{where}: workers: {self.workers:,} must be 1, because the scenario\'s strategy.kind is "{strategy.kind}": give the '
+                "measured scenario"
             )
         if self.servers and not strategy.has_servers:
             raise InputError(
-                f"{where}: servers: {self.servers:,} must be 0 or empty, since strategy.kind {strategy.kind!r} has no parameter servers; "
-                "give the scenario that was measured"
+                f"{where}: servers: {self.servers:,} must be 0 or empty, because strategy.kind {strategy.kind!r} has no parameter "
+                "servers: give the measured scenario"
             )
         strategy = strategy.with_count(self.workers)
         if self.servers is not None:
@@ -117,7 +117,7 @@ def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Ob
     match = _COUNT.fullmatch(str(count).strip())
     number = int(match[1]) if match else 0
     if match is None or not number:
-        raise InputError(f"{option}: {count!r} must be a number of workers from 1 on, such as 8, or of devices, such as '16 devices'")
+        raise InputError(f"{option}: {count!r} must be a number of workers of at least 1, such as 8, or of devices, such as '16 devices'")
     unit = match[2].lower()
     per_worker = max(told.ranks // told.workers, 1)
     if number == 1 and not unit.startswith(("worker", "replica")):
@@ -130,7 +130,7 @@ def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Ob
         return Observed(workers=number // per_worker)
     if number < per_worker and told.strategy.with_devices_each(number) is not None:
         return Observed(workers=1, devices=number)
-    raise InputError(f"{option}: {number:,} devices are not those of whole workers of {counted(per_worker, 'device')}; give workers")
+    raise InputError(f"{option}: {number:,} devices are not a multiple of {counted(per_worker, 'device')} per worker: give workers")
 
 
 def samples_of_step(observed: Observed, told: Scenario) -> int:
@@ -154,7 +154,7 @@ def throughput_of(quantity: Quantity, value: float, observed: Observed, told: Sc
         return value
     if quantity == "epoch_s":
         if told.job is None:
-            raise InputError(f"{observed.name}: the time of an epoch needs the samples of the data set; give job.dataset_size")
+            raise InputError(f"{observed.name}: the time of an epoch needs the size of the data set: give job.dataset_size")
         return told.job.epoch_samples / value
     samples = samples_of_step(observed, told)
     return samples * value if quantity == "steps_per_s" else samples / value
@@ -200,16 +200,15 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
     for figure in figures:
         if figure.quantity in ("step_time_s", "throughput") and figure.measured_s >= _NO_STEP_S:
             raise InputError(
-                f"{figure.said}: no step of a training takes {format_seconds(figure.measured_s)}: is it the time of an epoch? Then give "
-                f"{epoch}"
+                f"{figure.said}: {format_seconds(figure.measured_s)} is too long for a step: is it the time of an epoch? Then give {epoch}"
             )
     rates = [figure for figure in figures if figure.quantity == "throughput" and figure.samples > 1]
     if rates and all(_explains(figure, math.log(figure.samples)) for figure in rates):
         figure = rates[0]
         asked = (
-            f"{figure.said}: read as samples/s, a step takes {format_seconds(figure.measured_s)} where "
-            f"{format_seconds(figure.predicted_s)} are predicted, {format_number(figure.measured_s / figure.predicted_s)} times as long, "
-            f"and has {figure.samples:,} samples: are they steps/s? Then give {steps_per_s}"
+            f"{figure.said}: as samples/s, a step of {figure.samples:,} samples takes {format_seconds(figure.measured_s)}, "
+            f"{format_number(figure.measured_s / figure.predicted_s)} times the predicted {format_seconds(figure.predicted_s)}: are they "
+            f"steps/s? Then give {steps_per_s}"
         )
         # many workers alone may be as slow as that
         if len(rates) > 1 or figure.workers == 1:
@@ -219,13 +218,13 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
     if units:
         figure, unit = next(iter(units.items()))
         yield (
-            f"{figure.said}: a step takes {format_seconds(figure.measured_s)}, and {format_seconds(figure.predicted_s)} are predicted: "
-            f"{unit}? Write times with their unit, such as 60ms"
+            f"{figure.said}: a step takes {format_seconds(figure.measured_s)}, but {format_seconds(figure.predicted_s)} is predicted: "
+            f"{unit}? Write times with a unit, such as 60ms"
         )
     for figure in figures:
         ratio = figure.measured_s / figure.predicted_s
         if figure.workers > 3 and figure.quantity == "throughput" and abs(math.log(ratio / figure.workers)) < 0.1:
-            yield f"{figure.said}: is {figure.workers:,} times less than predicted: is it the throughput of one worker, not of all?"
+            yield f"{figure.said}: is {figure.workers:,} times lower than predicted: is it the throughput of one worker?"
 
 
 def _explains(figure: Figure, factor: float) -> bool:
@@ -242,23 +241,23 @@ def differences(run: RecordedRun, scenario: Scenario) -> Iterator[str]:
     facts = run.facts
     if facts.workers is not None and facts.workers not in (scenario.workers, scenario.processes):
         yield (
-            f"{run.name}: was recorded with {facts.workers:,} workers, and the scenario has {scenario.workers:,}; predict with "
+            f"{run.name}: was recorded with {facts.workers:,} workers, but the scenario has {scenario.workers:,}: predict with "
             f"strategy.{scenario.strategy.count_key or 'workers'}={facts.workers}"
         )
     if facts.devices_in_all is not None and facts.devices_in_all != scenario.ranks:
-        yield f"{run.name}: was recorded on {counted(facts.devices_in_all, 'device')}, and the scenario has {scenario.ranks:,}"
+        yield f"{run.name}: was recorded on {counted(facts.devices_in_all, 'device')}, but the scenario has {scenario.ranks:,}"
     batch, together = scenario.batch * scenario.replicas // scenario.processes, scenario.batch * scenario.replicas
     if facts.global_batch is not None:
         if facts.global_batch != together:
             yield (
-                f"{run.name}: this record is of another batch: {facts.global_batch:,} samples a step of all workers together, and the "
-                f"scenario has {together:,}"
+                f"{run.name}: this record has another batch: {facts.global_batch:,} samples per step over all workers, but the scenario "
+                f"has {together:,}"
             )
     elif facts.batch is not None and facts.batch not in (batch, scenario.batch):
-        yield f"{run.name}: was recorded with {facts.batch:,} samples per worker and step, and the scenario has {batch:,}"
+        yield f"{run.name}: was recorded with {facts.batch:,} samples per worker and step, but the scenario has {batch:,}"
     precision = scenario.training.precision
     if facts.precision and precision is not None and ("16" in facts.precision) != ("16" in precision):
-        yield f"{run.name}: was recorded in {facts.precision}, and the scenario trains in {precision}"
+        yield f"{run.name}: was recorded in {facts.precision}, but the scenario trains in {precision}"
     if (doubt := another_model(run, scenario.workload)) is not None:
         yield doubt
 
@@ -272,7 +271,7 @@ def another_model(run: RecordedRun, load: Workload) -> str | None:
     if min(abs(math.log(each_bytes / size)) for size in _PARAMETER_BYTES) <= _SAME_MODEL:
         return None
     return (
-        f"{run.name}: is of a model of {parameters:,} parameters, and the workload {load.name} has "
+        f"{run.name}: has a model of {parameters:,} parameters, but the workload {load.name} has "
         f"{load.parameter_bytes / _PARAMETER_BYTES[0]:,.0f} of four bytes: is it another model?"
     )
 
@@ -294,11 +293,11 @@ _KNOWN = 0.1
 _DIGITS = 1e-6
 """Nobody writes a time with more digits than that, as a share."""
 _STANDS = {
-    "unclear": "cannot tell yet whether that is as predicted",
+    "unclear": "not yet enough steps to compare with the prediction",
     "inside": "inside its 90% interval",
-    "beyond": "outside its 90% interval, as one run in ten is that goes as predicted",
-    "slower": "slower than {wide} of runs that go as predicted",
-    "faster": "faster than {wide} of runs that go as predicted",
+    "beyond": "outside its 90% interval, as for one correctly predicted run in ten",
+    "slower": "slower than {wide} of correctly predicted runs",
+    "faster": "faster than {wide} of correctly predicted runs",
 }
 
 

@@ -118,10 +118,10 @@ def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout
             try:
                 _, printed = child.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
-                raise CalibrationError(f"reading was given up after {timeout_s:g} s (`timeout_s`)") from None
+                raise CalibrationError(f"reading stopped after {timeout_s:g} s (`timeout_s`)") from None
         if child.returncode == 0:
             return out.read_text(encoding="utf-8")
-    said = _last_line(printed, "it printed nothing")
+    said = _last_line(printed, "no output")
     if child.returncode == _EXIT_NOT_INSTALLED:
         raise CalibrationError(_not_installed("tensorflow", python or sys.executable, f"({said}), whose classes read the file"))
     if child.returncode == _EXIT_USAGE:
@@ -141,7 +141,7 @@ def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready:
         for line in child.stdout:
             if line.startswith(b"@serving") and ready is not None:
                 ready()
-        return _last_line(child.stderr.read(), "the server ended without a word")
+        return _last_line(child.stderr.read(), "the server ended without output")
 
 
 @contextlib.contextmanager
@@ -199,8 +199,8 @@ def _not_installed(framework: str, executable: str, why: str, backend: str = "te
     """That a Python lacks a framework: of TensorFlow, JAX and PyTorch the extra of that name brings all that is needed."""
     extra = backend if framework == "keras" else framework
     return (
-        f"{executable} cannot import {FRAMEWORKS[framework]} {why}; install it there with `pip install 'paceline[{extra}]'`, "
-        "or name another Python with `python`"
+        f"{executable} cannot import {FRAMEWORKS[framework]} {why}; install it there with `pip install 'paceline[{extra}]'`, or give "
+        "another Python with `python`"
     )
 
 
@@ -272,13 +272,13 @@ def kept_in(*outs: Path) -> str:
         except CalibrationError:  # cut off in the first line, say: leave it to the user to look at
             what = "written"
         kept.append(str(out))
-    return f"what was {what} is kept in {listed(kept)}" if kept else "nothing had been measured"
+    return f"the {what} part is kept in {listed(kept)}" if kept else "nothing had been measured"
 
 
 def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> str:
     """One line: the exception that the probe recorded, or the last line it printed."""
     errors.seek(0)
-    last = _last_line(errors.read(), "it printed nothing")
+    last = _last_line(errors.read(), "no output")
     with contextlib.suppress(CalibrationError):
         measured = read_measurements(out)
         failure = measured.failure

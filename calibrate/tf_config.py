@@ -36,7 +36,7 @@ class TfCluster(Short):
         Job -> addresses ``HOST:PORT`` of its tasks, in order.
     """
 
-    see: ClassVar[str] = ".jobs has every address; paceline.scenario_of_tf_config makes a scenario of it"
+    see: ClassVar[str] = ".jobs has every address; paceline.scenario_of_tf_config makes a scenario from it"
 
     jobs: dict[str, tuple[str, ...]]
 
@@ -102,13 +102,13 @@ def read_tf_config(text: str) -> TfCluster:
     data, source = _load(text)
     cluster = data.get("cluster", data)
     if "cluster" not in data and ("task" in data or not set(data) & set(_JOBS)):
-        raise InputError(f"{source}: has no key 'cluster', and is no ClusterSpec; give such as {_EXAMPLE}")
+        raise InputError(f"{source}: has no key 'cluster' and is not a ClusterSpec: give one, such as {_EXAMPLE}")
     if not isinstance(cluster, Mapping):
-        raise InputError(f"{source}: cluster must be a table of jobs, not {_shown(cluster)}; give such as {_EXAMPLE}")
+        raise InputError(f"{source}: cluster must be a table of jobs, not {_shown(cluster)}: give one, such as {_EXAMPLE}")
     unknown = next((job for job in cluster if job not in _JOBS), None)
     if unknown is not None:
         hint = " ('master' of TensorFlow 1 is called chief now)" if unknown == "master" else ""
-        raise InputError(f"{source}: cluster.{unknown}: is no job that is known{hint}; jobs are {', '.join(_JOBS)}")
+        raise InputError(f"{source}: cluster.{unknown}: is not a known job{hint}; jobs are {', '.join(_JOBS)}")
     jobs = {str(job): _addresses(f"{source}: cluster.{job}", tasks) for job, tasks in cluster.items()}
     _check(jobs, source)
     return TfCluster(jobs)
@@ -131,8 +131,8 @@ def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "et
         raise InputError(f"`devices_per_worker={devices_per_worker}`: must be at least 1")
     if cluster.servers and devices_per_worker > 1:
         raise InputError(
-            f"`devices_per_worker={devices_per_worker}`: a worker of parameter servers is simulated with one replica; leave it out, "
-            "or name each device's task as a worker of its own"
+            f"`devices_per_worker={devices_per_worker}`: a worker with parameter servers has one replica: leave it out, or list each "
+            "device's task as a separate worker"
         )
     document = tomlkit.document()
     for line in (_summary(cluster), *_remarks(cluster)):
@@ -140,7 +140,7 @@ def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "et
     document.add(tomlkit.nl())
     document.add("workload", {"use": workload, "batch_per_replica": batch})
     document.add("cluster", {"use": link, **_layout(cluster, devices_per_worker)})
-    document["cluster"]["use"].comment("hardware and links: addresses tell nothing of them")
+    document["cluster"]["use"].comment("hardware and links are unknown: addresses do not describe them")
     document.add("strategy", _strategy(cluster, devices_per_worker))
     document.add("run", {"steps": 100, "seed": 1})
     return tomlkit.dumps(document)
@@ -159,14 +159,14 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
         try:
             content = Path(text).read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "is no text in UTF-8"
+            reason = getattr(error, "strerror", None) or "is not UTF-8 text"
             raise InputError(f"{source}: cannot be read: {reason}; give a file, the JSON itself, or env") from None
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: is no JSON ({error}); give such as {_EXAMPLE}") from None
+        raise InputError(f"{source}: is not JSON ({error}): give it, such as {_EXAMPLE}") from None
     if not isinstance(data, dict):
-        raise InputError(f"{source}: must be a JSON object, not {_shown(data)}; give such as {_EXAMPLE}")
+        raise InputError(f"{source}: must be a JSON object, not {_shown(data)}: give it, such as {_EXAMPLE}")
     return data, source
 
 
@@ -180,7 +180,7 @@ def _addresses(where: str, tasks: Any) -> tuple[str, ...]:
     if not isinstance(tasks, list):
         raise InputError(f"{where}: must be a list of addresses, not {_shown(tasks)}")
     if not tasks:
-        raise InputError(f"{where}: is empty; name its addresses, or leave the job out")
+        raise InputError(f"{where}: is empty: give its addresses, or leave the job out")
     for index, address in enumerate(tasks):
         if not isinstance(address, str):
             raise InputError(f"{where}[{index}]: must be an address such as h1:2222, not {_shown(address)}")
@@ -194,12 +194,12 @@ def _check(jobs: dict[str, tuple[str, ...]], source: str) -> None:
         for index, address in enumerate(addresses):
             task = f"cluster.{job}[{index}]"
             if address in seen:
-                raise InputError(f"{source}: {task}: {address} is the address of {seen[address]} already; each task has its own")
+                raise InputError(f"{source}: {task}: {address} is already the address of {seen[address]}: give each task its own")
             seen[address] = task
     if len(jobs.get("chief", ())) > 1:
-        raise InputError(f"{source}: cluster.chief: has {len(jobs['chief'])} addresses; a cluster has one chief at most")
+        raise InputError(f"{source}: cluster.chief: has {len(jobs['chief'])} addresses; a cluster has at most one chief")
     if "worker" not in jobs and ("ps" in jobs or "chief" not in jobs):
-        raise InputError(f"{source}: cluster.worker: is missing, so nobody trains; name the workers' addresses")
+        raise InputError(f"{source}: cluster.worker: is missing, so nothing trains: give the workers' addresses")
 
 
 def _shown(value: Any) -> str:
@@ -244,21 +244,21 @@ def _summary(cluster: TfCluster) -> str:
 def _remarks(cluster: TfCluster) -> Iterator[str]:
     """Yield what the scenario leaves open or simplifies, a line each."""
     if cluster.servers:
-        yield "mode is async, as ParameterServerStrategy trains; SyncReplicasOptimizer's is sync."
+        yield "mode is async, as with ParameterServerStrategy; with SyncReplicasOptimizer it is sync."
     if cluster.coordinator is not None:
-        yield f"The chief ({cluster.coordinator}) is the coordinator, and trains nothing. What it needs to hand out a step counts as"
+        yield f"The chief ({cluster.coordinator}) is the coordinator and does not train. Its time to hand out a step counts as"
         yield 'nothing until you give it: [strategy] coordinator = { dispatch = "200 us" }'
     elif "chief" in cluster.jobs:
         yield f"The chief ({cluster.jobs['chief'][0]}) is worker 0."
     if "evaluator" in cluster.jobs:
-        yield "Evaluators are left out: they stand beside the training."
+        yield "Evaluators are left out, because they do not take part in training."
     counts = set(cluster.workers_by_host.values())
     if len(counts) > 1:
         yield f"Hosts have {min(counts)} to {max(counts)} workers; here workers fill one node after the other."
     elif counts != {1}:
-        yield f"{counts.pop()} workers share a host: here each has a device of its own; where they share one, see replicas_per_device."
+        yield f"{counts.pop()} workers share a host: here each has its own device; if they share one, see replicas_per_device."
     shared = set(cluster.servers_by_host) & set(cluster.workers_by_host)
     if shared and not cluster.colocated:
-        yield f"Both servers and workers are on {counted(len(shared), 'host')}; here every server has a node of its own."
+        yield f"Both servers and workers are on {counted(len(shared), 'host')}; here every server has a separate node."
     if _nodes_needed(cluster) != len(cluster.hosts):
-        yield f"It is laid out on {counted(_nodes_needed(cluster), 'node')}; the addresses name {counted(len(cluster.hosts), 'host')}."
+        yield f"The scenario has {counted(_nodes_needed(cluster), 'node')}; the addresses name {counted(len(cluster.hosts), 'host')}."

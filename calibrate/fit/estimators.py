@@ -80,7 +80,7 @@ def bootstrapped(fit: Callable[[], ArrayLike], noisy: str) -> Array:
         with contextlib.suppress(CalibrationError):
             draws.append(fit())
     if len(draws) < DRAWS // 2:
-        raise CalibrationError(f"{noisy} are too noisy for an interval; measure more rounds, on a quiet machine")
+        raise CalibrationError(f"{noisy} are too noisy for an interval: measure more rounds on an idle machine")
     return np.array(draws)
 
 
@@ -138,7 +138,7 @@ def _usable(sizes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(y)) and np.all(y > 0)):
         raise CalibrationError("a fit needs finite times above zero")
     if len(np.unique(x)) < 2:
-        raise CalibrationError("a straight line needs at least two different sizes; measure more")
+        raise CalibrationError("a straight line needs at least two different sizes: measure more")
     return x, y
 
 
@@ -345,7 +345,7 @@ def distribution_of(factors: ArrayLike) -> Fitted:
     x = np.asarray(factors, float)
     if len(x) < FEWEST_FACTORS or not np.all(np.isfinite(x)) or np.any(x <= 0):
         raise CalibrationError(
-            f"the law of step times needs at least {FEWEST_FACTORS} finite times above zero, not {len(x)}; raise `steps`"
+            f"the distribution of step times needs at least {FEWEST_FACTORS} finite times above zero, not {len(x)}: raise `steps`"
         )
     x = x / np.mean(x)
     cv = float(np.std(x))

@@ -66,7 +66,7 @@ _LEAST_BYTES = 1024
 _WEAK = 0.25
 """Half an interval over its value, or a residual, from which on a part counts as badly determined."""
 _WAITS = 0.3
-_UNACCOUNTED = "tf.data gives no account of its stages that explains the time"
+_UNACCOUNTED = "tf.data's statistics of its stages do not explain the time"
 _EXPLAINS = 0.5
 """Of a measured time: an account of stages that has less is not believed."""
 
@@ -195,7 +195,7 @@ class _Epochs:
         if not self.unaccounted or not self.parallel:
             return ""
         if min(len(self.limited[batch]) for batch in self.unaccounted) < 2:
-            return "only one number of calls was measured that had cores enough (two are needed, such as `calls` 1,2)"
+            return "only one measured number of calls had enough cores (two are needed, such as `calls` 1,2)"
         return "other processes disturbed the rounds" if self.disturbed else ""
 
     def lines(self) -> list[float]:
@@ -305,7 +305,7 @@ def fit_input(measurements: Path, name: str, command: str = "") -> InputPipeline
     """
     measured = read_measurements(measurements, "input")
     if not measured.of(PipelineRecord) or not measured.of(Batches):
-        raise MeasurementsError(f"{measurements}: holds no batches: {CUT_SHORT}")
+        raise MeasurementsError(f"{measurements}: has no batches: {CUT_SHORT}")
     pipeline = measured.of(PipelineRecord)[0]
     left_out, notes = _disturbed(measured)
     batches = [record for record in measured.of(Batches) if record.round not in left_out]
@@ -336,7 +336,7 @@ def fit_input(measurements: Path, name: str, command: str = "") -> InputPipeline
         )
         residual = max(residual, apart)
         if doubt := epochs.doubt():
-            weak.append(f"{place}: serial and parallel are badly told apart: {_UNACCOUNTED}, and {doubt}")
+            weak.append(f"{place}: serial and parallel parts are hardly distinguishable: {_UNACCOUNTED}, and {doubt}")
         weak += _weakness(place, center, draws, epochs)
         if apart > _WEAK:
             weak.append(f"{place}: serial and parallel parts miss a measured time by {apart:.0%}")
@@ -374,8 +374,8 @@ def _disturbed(measured: Measurements) -> tuple[set[int], dict[str, str]]:
         return set(), {}
     why = next(load.why for load in loads if load.why)
     if len(bad) > len(loads) / 2:
-        return set(), {"disturbed": f"{len(bad)} of {len(loads)} rounds were disturbed ({why}), and are fitted all the same"}
-    return bad, {"left_out": f"{len(bad)} of {len(loads)} rounds, which something else disturbed ({why})"}
+        return set(), {"disturbed": f"{len(bad)} of {len(loads)} rounds were disturbed ({why}) but are fitted"}
+    return bad, {"left_out": f"{len(bad)} of {len(loads)} rounds, disturbed by other load ({why})"}
 
 
 def _table(measured: Measurements, batches: Sequence[Batches], pipeline: PipelineRecord) -> _Table:
@@ -426,15 +426,15 @@ def _remarks(place: str, epochs: _Epochs, center: Sequence[float], pipeline: Pip
     if epochs.unaccounted:
         notes[f"{place}_split"] = f"by the clock and CPU time: {_UNACCOUNTED}"
     elif any(flags) and all(flags):
-        notes[f"{place}_serial"] = "calls were the limit at every setting; by tf.data's own account of stages, not by the clock"
+        notes[f"{place}_serial"] = "calls were the limit at every setting; from tf.data's statistics of stages, not from the clock"
     elif not any(flags) and center[2] + center[3] > 0:
-        notes[f"{place}_parallel"] = "calls were the limit at no setting; by tf.data's own account of stages, not by the clock"
+        notes[f"{place}_parallel"] = "calls were the limit at no setting; from tf.data's statistics of stages, not from the clock"
     if len(epochs.limited) == 1:
-        notes[f"{place}_batch"] = f"measured at {batch} samples a batch alone: all time counts as the samples'"
+        notes[f"{place}_batch"] = f"measured only at {batch} samples per batch: all time is counted per sample"
     settings, all_s = epochs.sizes[batch], math.fsum(center[at] + center[at + 1] * batch for at in _PARTS.values())
     waits = 1.0 - settings[settings.fewest].cpu_s / all_s
     if waits > _WAITS:
-        notes[f"{place}_waits"] = f"{waits:.0%} of it is no CPU time, such as waiting for storage: it needs no core of cluster.host_cores"
+        notes[f"{place}_waits"] = f"{waits:.0%} of it is not CPU time (such as waiting for storage) and needs no core of cluster.host_cores"
     return notes
 
 

@@ -104,7 +104,7 @@ def fit_link_table(path: Path, name: str, command: str = "", ranks: int | None =
         center, residual = np.array([table.latency_s or 0.0, rates.mean()]), float(np.max(np.abs(rates / rates.mean() - 1.0)))
         draws = np.array([[center[0], rng.choice(rates, len(rates)).mean()] for _ in range(DRAWS)])
         if table.latency_s is None:
-            notes["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
+            notes["no_latency"] = f"{table.tool} does not report the latency of a message, which is set to 0"
     return _cluster(name, f"{table.tool}: {_in_words(*center)}", center, draws, residual, costs, notes, ranks=table.ranks)
 
 
@@ -147,10 +147,10 @@ def _line_of(costs: MessageCosts) -> tuple[Line, float]:
     """Seconds of a message by its bytes, and the largest relative residual."""
     sizes, seconds, errors = costs.points()
     if len(sizes) < 2:
-        raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
+        raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time, but a fit needs at least 2: measure more sizes or rounds")
     line = line_of_medians(sizes, seconds, errors, tolerance=_TOLERANCE)
     if line.slope <= 0:
-        raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
+        raise CalibrationError("the time does not grow with the size of the message: measure larger messages on an idle machine")
     return line, line.residual(sizes, seconds)
 
 
@@ -191,7 +191,7 @@ def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
             continue
         latency_s, bytes_per_s = _figures(line)
         notes[path] = (
-            f"{format_rate(bytes_per_s)}, {format_seconds(latency_s)} a message, largest relative residual {format_share(residual)}"
+            f"{format_rate(bytes_per_s)}, {format_seconds(latency_s)} per message, largest relative residual {format_share(residual)}"
         )
         if path in _DEVICE_PATHS:
             links.append(Link(latency_s=digits(latency_s), bandwidth_bytes_per_s=digits(bytes_per_s)))
@@ -263,8 +263,8 @@ def read_link_table(path: Path, ranks: int | None = None) -> LinkTable:
         if (table := reader(text, path, ranks)) is not None:
             return table._replace(sha256=hashlib.sha256(raw).hexdigest())
     raise InputError(
-        f"{path}: has no table of nccl-tests, of osu_latency, osu_bw or osu_allreduce, of gloo's benchmark or of iperf3 (as it is or "
-        f"with --json): save all that one of them prints, such as `all_reduce_perf -b 8 -e 1G -f 2 > link.txt`"
+        f"{path}: has no table of nccl-tests, osu_latency, osu_bw, osu_allreduce, gloo's benchmark or iperf3 (with or without --json): "
+        "save the full output of one of them, such as `all_reduce_perf -b 8 -e 1G -f 2 > link.txt`"
     )
 
 
@@ -272,9 +272,9 @@ def _ranks(ranks: int | None, said: int | None, path: Path, tool: str) -> int:
     """How many took part: as the table says, or else as is given."""
     count = said or ranks
     if count is None:
-        raise InputError(f"{path}: {tool} does not say how many processes took part: give `ranks`, such as 4")
+        raise InputError(f"{path}: {tool} does not report the number of processes: give `ranks`, such as 4")
     if count < 2:
-        raise InputError(f"{path}: {tool} ran in one process alone, which sends nothing over a link: run it with 2 or more")
+        raise InputError(f"{path}: {tool} ran in a single process, which sends nothing over a link: run it with at least 2")
     return count
 
 
@@ -299,7 +299,7 @@ def _nccl(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         rows.append((float(size), operation, [(us, algbw, busbw) for us, algbw, busbw in timed if us > 0]))
     rows = [row for row in rows if row[0] > 0 and row[2]]
     if not rows:
-        raise InputError(f"{path}: the table of nccl-tests has no rows: it ended before anything was timed")
+        raise InputError(f"{path}: the table of nccl-tests has no rows, because it ended before anything was timed")
     hosts = _NCCL_RANK.findall(text)
     _, operation, largest = max(rows)
     shares = [busbw / algbw for _, algbw, busbw in largest if algbw > 0]
@@ -362,7 +362,7 @@ def _osu(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         fastest = max(rate for _, rate in rows)
         return LinkTable("osu_bw", rates_bytes_per_s=tuple(rate * 1e6 for _, rate in rows if rate > _STREAM * fastest))
     raise InputError(
-        f"{path}: of OSU's tests osu_latency, osu_bw and osu_allreduce are read, with at least one row, not {', '.join(tables)} as it is"
+        f"{path}: has OSU's {', '.join(tables)}, but only osu_latency, osu_bw and osu_allreduce with at least one row can be read"
     )
 
 
@@ -385,7 +385,7 @@ def _gloo(text: str, path: Path, ranks: int | None) -> LinkTable | None:
     name, said = algorithm[1].removeprefix("cuda_").removeprefix("new_"), re.search(r"\bprocesses=(\d+)", text)
     count = _ranks(ranks, int(said[1]) if said else None, path, "gloo's benchmark")
     if not name.startswith("allreduce"):
-        raise InputError(f"{path}: of gloo's benchmarks all-reduces are read, not {name}: run one of them, such as allreduce_ring_chunked")
+        raise InputError(f"{path}: has gloo's benchmark {name}, but only all-reduces can be read: run one, such as allreduce_ring_chunked")
     turns, parts = 2.0 * (count - 1), float(count)
     if name == "allreduce_ring":  # whole buffers
         turns, parts = count - 1.0, 1.0
@@ -401,7 +401,7 @@ def _gloo(text: str, path: Path, ranks: int | None) -> LinkTable | None:
         value_bytes = min(_VALUES, key=lambda each: abs(math.log(each / said_bytes))) if said_bytes else _VALUES[2]
         timings.append((first[0] if heading[1] else elements * value_bytes, seconds))
     if not timings:
-        raise InputError(f"{path}: the table of gloo's benchmark has no rows: it ended before anything was timed")
+        raise InputError(f"{path}: the table of gloo's benchmark has no rows, because it ended before anything was timed")
     return _collective(f"gloo's benchmark ({name}, {counted(count, 'rank')})", timings, count, turns, parts)
 
 
@@ -450,7 +450,7 @@ def _stream(path: Path, rates: list[float], ends: list[float]) -> LinkTable:
     """A stream by its intervals, or else by what its two ends saw of it."""
     known = tuple(rate for rate in (rates if len(rates) > 1 else ends) if rate > 0)
     if len(known) < 2:
-        raise InputError(f"{path}: iperf3 tells one bitrate, of which no interval follows: let it run for some seconds, with `-i 1`")
+        raise InputError(f"{path}: iperf3 reports one bitrate, which gives no interval: run it for a few seconds with `-i 1`")
     return LinkTable("iperf3", rates_bytes_per_s=known)
 
 

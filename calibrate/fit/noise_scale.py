@@ -106,7 +106,7 @@ def noise_scale_of(moments: Sequence[Norms], batch: float) -> NoiseScale:
     shares = np.array([_share(moment, batch, moment.of_small.mean(), moment.of_big.mean()) for moment in moments])
     share = float(shares.mean())
     if share <= 0:
-        raise CalibrationError("gradients are nothing but noise: no signal is seen in them; train for fewer epochs, or at a larger batch")
+        raise CalibrationError("gradients show only noise and no signal: train for fewer epochs, or with a larger batch")
     resampled = [_share(moment, batch, _resampled(moment.of_small, rng), _resampled(moment.of_big, rng)) for moment in moments]
     least, most = (float(value) for value in np.quantile(np.mean(resampled, axis=0), [0.05, 0.95]))
     samples = _samples(share, batch)
@@ -147,7 +147,7 @@ def fit_noise_scale(measurements: Path) -> NoiseFit:
     for step in dict.fromkeys(record.step for record in records):
         small, *_, big = sorted((record for record in records if record.step == step), key=lambda record: record.batch)
         if small.batch == big.batch:
-            raise MeasurementsError(f"{measurements}: has gradients of one batch size after {step} steps; {CUT_SHORT}")
+            raise MeasurementsError(f"{measurements}: has gradients of only one batch size after {step} steps; {CUT_SHORT}")
         moments.append(Norms(step, small.batch, big.batch, np.array(small.squares), np.array(big.squares)))
     batch = records[0].trained_batch
     try:
@@ -157,7 +157,7 @@ def fit_noise_scale(measurements: Path) -> NoiseFit:
     each = tuple(moment.noise_scale for moment in moments)
     began, ended = (f"{format_number(value)} samples" if np.isfinite(value) else "no end" for value in (each[0], each[-1]))
     text = (
-        f"of {len(moments)} moments in {measured.header.arguments.get('epochs', 0):g} epochs at batch {batch}, "
-        f"from {began} at the first to {ended} at the last; {measurements.name}"
+        f"from {len(moments)} points of time in {measured.header.arguments.get('epochs', 0):g} epochs at batch {batch}, from {began} at "
+        f"the first to {ended} at the last; {measurements.name}"
     )
     return NoiseFit(noise_scale, tuple(moment.step for moment in moments), each, text)

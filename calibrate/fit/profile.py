@@ -55,7 +55,9 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
     draws = None if times.draws is None else np.vectorize(digits)(times.draws)
     flags = _flags(profiled.by_batch)
     if profiled.count < FEWEST_FACTORS:
-        flags["jitter"] = f"{profiled.count} steps are too few for the law of their times ({FEWEST_FACTORS} are needed): none is assumed"
+        flags["jitter"] = (
+            f"{profiled.count} steps are too few for a distribution of their times ({FEWEST_FACTORS} are needed): no jitter is assumed"
+        )
     if draws is None:
         flags["intervals"] = "too few steps for intervals; profile 10 or more"
     names = [variable.name for variable in model.variables]
@@ -63,14 +65,14 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
     unseen = [name for name in names if name not in shares]
     if unseen:
         flags["gradients"] = (
-            f"{len(unseen)} of {len(names)} variables, such as {unseen[0]}, were found in no operation's name: "
-            "each counts as ready at the end of the backward pass"
+            f"{len(unseen)} of {len(names)} variables, such as {unseen[0]}, appear in no operation's name: each counts as ready at the "
+            "end of the backward pass"
         )
     if any("embedding" in name.lower() for name in names):
-        flags["sparse"] = "gradients of embeddings are counted as dense: a profile does not tell how many rows a sample touches"
+        flags["sparse"] = "gradients of embeddings are counted as dense, because a profile does not show how many rows a sample touches"
     if model.order != "creation":
         order = "alphabetical order" if model.order == "alphabetical" else f"the order of the {model.order}"
-        flags["order"] = f"variables are taken to have been created in {order}, which decides their servers"
+        flags["order"] = f"variables are assumed to have been created in {order}, which determines their servers"
     sizes = [variable.bytes for variable in model.variables]
     profiles, device = profiled.profiles, profiled.profiles[0].device_name
     facts = {
@@ -150,7 +152,7 @@ def _table(profiled: Profiled) -> StepTable:
         each = [np.array([step.compute_s for step in profile.steps]) for profile in profiles]
         series[batch] = each if runs == len(each) else [np.concatenate(each)]
         if any(np.any(times <= 0) for times in series[batch]):
-            raise CalibrationError(f"{profiles[0].profile.path}: a step waits for input all of its time; profile steps that compute")
+            raise CalibrationError(f"{profiles[0].profile.path}: steps only wait for input: profile steps that compute")
         split = [_split(step) for profile in profiles for step in profile.steps if step.backward_s is not None]
         splits[batch] = np.array(split or [_split(profiles[0].steps[0])])
     rounds = max(min(_ROUNDS, *(len(times) // 2 for all_times in series.values() for times in all_times)), 1)
@@ -165,48 +167,48 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
     """Remarks for the provenance, keyed by subject; a key must be none of the facts beside it, which it would replace."""
     profiles = [profile for same in by_batch.values() for profile in same]
     steps = [step for profile in profiles for step in profile.steps]
-    flags = {"overhead": "a profiler was running, which slows steps, most of all those of many small operations"}
+    flags = {"overhead": "a profiler was running, which slows steps, especially those with many small operations"}
     if len(by_batch) == 1:
         (batch,) = by_batch
         flags["undetermined"] = (
-            f"one batch size ({batch}) does not tell a step's fixed cost from a sample's: all of forward and backward is counted "
-            "as the samples'; profile a second batch size to go beyond it"
+            f"one batch size ({batch}) does not separate the fixed cost of a step from the cost per sample: forward and backward are "
+            "counted per sample; profile a second batch size to predict others"
         )
     for batch, same in by_batch.items():
         seen = _batch_seen(same)
         if seen is not None and seen != batch:
-            flags["batch"] = f"the input's tensors have {seen} rows in the profile for which batch {batch} was given"
+            flags["batch"] = f"the input tensors have {seen} rows in the profile, but batch {batch} was given"
     unsplit = sum(step.backward_s is None for step in steps)
     if unsplit:
         shares = "a third of their time is counted as forward, two thirds as backward"
         flags["split"] = (
-            f"no step names the gradients' operations (compiled by XLA?): {shares}"
+            f"no step shows the gradients' operations (compiled by XLA?): {shares}"
             if unsplit == len(steps)
-            else f"{unsplit} of {len(steps)} steps name none of the gradients' operations; they are split as the others"
+            else f"{unsplit} of {len(steps)} steps show no operations of gradients; they are split like the others"
         )
     if all(profile.input.prefetched for profile in profiles):
-        flags["input"] = "prepared beside the computation; the wait for it is no part of forward"
+        flags["input"] = "prepared during computation; waiting for it is not part of forward"
     elif any(step.input_s > 0 for step in steps):
-        flags["input"] = "nothing is prefetched: the wait for input is counted as forward"
+        flags["input"] = "nothing is prefetched: waiting for input is counted as forward"
     several = max(profile.input.batches_a_step for profile in profiles)
     if several > 1:
         flags["steps_per_execution"] = f"a marked step fetches {several} batches: it may be {several} steps of the model"
     collectives = sorted({op.kind for step in steps for op in step.ops if op.role == "communication"})
     if collectives:
         exposed = math.fsum(step.collective_s for step in steps) / len(steps)
-        taken = f"; {format_seconds(exposed)} a step, while the device computed nothing, are taken out" if exposed else ""
+        taken = f"; {format_seconds(exposed)} per step without computing is subtracted" if exposed else ""
         flags["communication"] = (
-            f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may be left in the step; "
-            "a profile of one replica is better"
+            f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may remain in the step; a "
+            "profile of a single replica is better"
         )
     devices = max(len(profile.profile.devices) for profile in profiles)
     if devices > 1:
-        flags["devices"] = f"times are those of {profiles[0].device}, one of {devices} devices in the profile"
+        flags["devices"] = f"times are from {profiles[0].device}, one of {devices} devices in the profile"
     traced, pauses = sum(profile.marks.traced for profile in profiles), sum(profile.marks.pauses for profile in profiles)
     if traced:
         flags["traced"] = f"{traced} steps that traced a graph are left out"
     if pauses:
-        flags["pauses"] = f"{pauses} pauses behind steps, ten times the median step or longer, are left out"
+        flags["pauses"] = f"{pauses} pauses after steps, at least ten times the median step, are left out"
     return flags
 
 

@@ -88,8 +88,8 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool, facts: dict[str, s
         facts["left_out"] = f"{fault} and are left out"
         return frozenset(reasons)
     if not accept:
-        raise DisturbedError(f"{fault}; stop what else runs here and measure again")
-    facts["disturbed"] = f"{fault}, and are fitted: times may be too long"
+        raise DisturbedError(f"{fault}; stop other programs here and measure again")
+    facts["disturbed"] = f"{fault} but are fitted: times may be too long"
     return frozenset()
 
 
@@ -113,12 +113,12 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     # of two neither is the odd one; what disturbs makes steps longer
     odd = max(ratios, key=lambda run: (round(abs(math.log(ratios[run])), 9), ratios[run]))
     fault = (
-        f"the runs are at different levels: steps of {names[odd]} took {ratios[odd]:.2f} times as long as those of "
-        f"{'the other run' if len(means) == 2 else 'the other runs'}, which their own scatter does not explain"
+        f"the runs are at different levels: steps of {names[odd]} took {ratios[odd]:.2f} times as long as in "
+        f"{'the other run' if len(means) == 2 else 'the other runs'}, which scatter within runs does not explain"
     )
     if accept:
         return f"{fault}; they are fitted together"
-    raise DisturbedError(f"{fault}; find out what differed and measure again")
+    raise DisturbedError(f"{fault}; find the difference and measure again")
 
 
 def _apart(*levels: Array) -> bool:
@@ -143,7 +143,7 @@ def _load(runs: Sequence[Measurements]) -> str:
     if not capacity:
         return ""
     share = math.fsum((record.others_s or 0.0) + record.stolen_s for record in seen) / capacity
-    return f"others took {format_share(share)} of the processor's time while steps were timed"
+    return f"other load took {format_share(share)} of CPU time while steps were timed"
 
 
 _NOISE_LIMIT = 0.5
@@ -186,7 +186,9 @@ def shared_spread(levels: ArrayLike, noise: float = 0.0) -> SharedSpread:
     """
     y = np.asarray(levels, float)
     if y.ndim != 2 or min(y.shape) < 2:
-        raise CalibrationError("what processes share needs at least two launches of at least two processes each: `launches=5`, `at_once=2`")
+        raise CalibrationError(
+            "the share common to processes needs at least two launches of at least two processes each: `launches=5`, `at_once=2`"
+        )
     launches, processes = y.shape
     between = processes * float(np.var(y.mean(axis=1), ddof=1))
     within = float(np.sum((y - y.mean(axis=1, keepdims=True)) ** 2)) / (launches * (processes - 1))
@@ -249,16 +251,16 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
             launch.append(steps)
     processes = max((int(str(file.header.arguments["together"]).rpartition(":")[2]) for file in files), default=0)
     whole = [launch for launch in launches.values() if len(launch) == processes]
-    seen = f"{len(launches)} launches of {processes} processes at once"
+    seen = f"{len(launches)} launches of {processes} simultaneous processes"
     if len(whole) < len(launches):
         seen += f", {len(launches) - len(whole)} of them disturbed or stopped and left out"
     if len(whole) < 2 or processes < 2:
-        return ConcurrentProcesses(SharedSpread(), f"{seen}: too few to tell what processes of one machine share")
+        return ConcurrentProcesses(SharedSpread(), f"{seen}: too few to determine the share common to processes of one machine")
     together = pd.concat([steps for launch in whole for steps in launch], keys=range(len(whole) * processes))
     shared = shared_spread(*_levels(together, processes))
     low, high = shared.interval_90
     if shared.share is None:
-        text = f"{seen}: what they share is not determined; more launches or processes would"
+        text = f"{seen}: the common share is not determined; measure more launches or processes"
     else:
         text = f"{seen}: they share {format_share(shared.share)} of their variance, 90%: {format_interval(low, high, 'share')}"
     slowdown, runs = None, [steps for file in alone if len(steps := _undisturbed(file, accept))]
@@ -268,7 +270,7 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
         slowdown = _slowdown(together, pd.concat(runs, keys=range(len(runs))), processes, (processes - 1) * cores)
     if slowdown is not None:
         low, high = slowdown.interval_90
-        text += f"; a step takes {format_share(slowdown.value)} longer for each other busy core, 90%: {format_interval(low, high, 'share')}"
+        text += f"; a step slows down by {format_share(slowdown.value)} per other busy core, 90%: {format_interval(low, high, 'share')}"
     return ConcurrentProcesses(shared, text, slowdown)
 
 

@@ -137,7 +137,7 @@ def _host_work(seconds: Sequence[tuple[Setting, float]], wire: Wire, near: HostW
     if not (np.all(np.isfinite(t)) and np.all(t > 0)):
         raise CalibrationError("a fit needs finite times above zero")
     if len(np.unique(k)) < 2 or len(np.unique(s)) < 2:
-        raise CalibrationError("at least two numbers of tensors and two sizes must have a usable time: measure more of them, or rounds")
+        raise CalibrationError("at least two numbers of tensors and two sizes need a usable time: measure more of them, or more rounds")
     # all unknowns of order one: in shares of the shortest time, and of the longest a tensor and a byte
     units = np.array([np.min(t), np.max(t[k == np.max(k)]) / np.max(k), np.max(t / (k * s + s))])
 
@@ -160,7 +160,7 @@ def _host_work(seconds: Sequence[tuple[Setting, float]], wire: Wire, near: HostW
     # a bound is approached, never reached
     parameters = np.where(best.x > _NOTHING, best.x, 0.0)
     if not parameters[1]:
-        raise CalibrationError("the time does not grow with the number of tensors; measure more rounds, on a quiet machine")
+        raise CalibrationError("the time does not grow with the number of tensors: measure more rounds on an idle machine")
     return at(parameters)
 
 
@@ -222,7 +222,7 @@ def _medians(times: Times, settings: Sequence[Setting], rounds: Sequence[int]) -
     for setting in settings:
         here = [times[setting][turn] for turn in rounds if turn in times[setting]]
         if not here:
-            raise CalibrationError("a pull or push was measured in none of the rounds")
+            raise CalibrationError("no round measured a pull or push")
         medians.append((setting, float(np.median(here))))
     return medians
 
@@ -311,11 +311,11 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
             changes["calibrated"] = base.calibrated.model_copy(update={"bandwidth_bytes_per_s": between[_RATE]})
     columns |= {key: costs[:, place] for place, key in enumerate(known)}
     transport = {"software": "grpc", "cpu_per_message_s": digits(per_tensor_s), "copy_per_byte_s": digits(per_byte_s)}
-    a_byte = f" and {per_byte_s * 1e9:.3g} ns a byte" if fitted.knows_bytes else ""
+    a_byte = f" and {per_byte_s * 1e9:.3g} ns per byte" if fitted.knows_bytes else ""
     changes |= {
         "name": name,
         "description": f"{format_rate(between_nodes.bandwidth_bytes_per_s)} and {format_seconds(between_nodes.latency_s)} between nodes; "
-        f"TensorFlow's gRPC costs each host {format_seconds(per_tensor_s)} a tensor{a_byte}",
+        f"TensorFlow's gRPC costs each host {format_seconds(per_tensor_s)} per tensor{a_byte}",
         "inter_node": between_nodes,
         "transport": base.transport.model_copy(update=transport),
         "uncertainty": drawn(tuple(columns), np.column_stack(list(columns.values()))[:DRAWS_KEPT]),
@@ -341,26 +341,26 @@ def _facts(base: Cluster, measured: Measurements, command: str, link: _Link, fit
     """Where the server's figures are from, and then, with a prefix, where those of its link are."""
     facts = provenance([measured], command)
     facts["hosts"] = (
-        "both hosts count as equally fast; cpu_per_message_s and copy_per_byte_s are the means of pulls and pushes, and a push holds "
-        "what the server takes to subtract the gradient"
+        "both hosts count as equally fast; cpu_per_message_s and copy_per_byte_s are means of pulls and pushes, and a push includes the "
+        "server's time to subtract the gradient"
     )
     if not fitted.knows_bytes:
-        facts["bytes"] = "the link is slower than the hosts, so that copy_per_byte_s is not known: it is taken from practice"
+        facts["bytes"] = "the link is slower than the hosts, so copy_per_byte_s is unknown: the measured default is used"
     if left_out := [str(extra["left_out"]) for note in measured.of(Note) if (extra := note.model_extra or {}).get("left_out")]:
         facts["left_out"] = "; ".join(left_out)
     error = float(np.median([abs(point.fitted_s / point.median_s - 1.0) for point in fitted.points]))
     if error > _POOR:
-        whose = f" (is the link between these two hosts that of {base.name!r}?)" if measured.header.arguments.get("peer") else ""
-        facts["weak"] = f"half of the pulls and pushes are off the fit by more than {format_share(error)}{whose}"
+        whose = f" (is the link between these two hosts the one of {base.name!r}?)" if measured.header.arguments.get("peer") else ""
+        facts["weak"] = f"half of the pulls and pushes differ from the fit by more than {format_share(error)}{whose}"
     if base.fit_hosts is not None:  # a server was put into it before
         facts |= {key: value for key, value in base.provenance.items() if key.startswith(_OF_LINK)}
     else:
         facts |= {f"{_OF_LINK}{key}": value for key, value in {"name": base.name, **base.provenance}.items()}
     if link.holds_hosts:
         facts |= {f"{_OF_LINK}latency_s": f"{link.latency_s:.7g}", f"{_OF_LINK}bandwidth_bytes_per_s": f"{1.0 / link.byte_s:.7g}"}
-        taken = "2 x cpu_per_message_s from its latency" + (", 2 x copy_per_byte_s from its time a byte" if fitted.knows_bytes else "")
+        taken = "2 x cpu_per_message_s from its latency" + (", 2 x copy_per_byte_s from its time per byte" if fitted.knows_bytes else "")
         facts["link"] = (
-            f"paceline calibrate-link measured {format_seconds(link.latency_s)} and {format_rate(1.0 / link.byte_s)}, "
-            f"which hold what the two hosts do with a message: {taken} taken out here"
+            f"paceline calibrate-link measured {format_seconds(link.latency_s)} and {format_rate(1.0 / link.byte_s)}, which include the "
+            f"work of both hosts on a message: {taken} subtracted here"
         )
     return facts

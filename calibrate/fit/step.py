@@ -93,23 +93,23 @@ def fit_workload(
     runs = [read_measurements(file, "step") for file in files]
     for file, measured in zip(files, runs, strict=True):
         if len(headers := measured.of(Header)) > 1:
-            raise MeasurementsError(
-                f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"
-            )
+            raise MeasurementsError(f"{file}: has {len(headers)} headers, so it is several files in one: give each as a separate file")
         if (replicas := measured.header.arguments.get("replicas") or 1) > 1:
             raise MeasurementsError(
-                f"{file}: holds steps of {replicas} replicas on logical devices; a workload is of one: give files measured without"
+                f"{file}: has steps of {replicas} replicas on logical devices, but a workload describes one: give files measured without"
             )
     # one run counted twice would look like two that agree
     seen: dict[str, Path] = {}
     for run in runs:
         if run.sha256 in seen:
             before = "given twice" if run.path == seen[run.sha256] else f"the same measurements as {seen[run.sha256]}"
-            raise MeasurementsError(f"{run.path}: {before}, which would count one run as two; leave one of the two out")
+            raise MeasurementsError(f"{run.path}: {before}, which would count one run twice: leave one of them out")
         seen[run.sha256] = run.path
     alone = [run for run in runs if not is_concurrent(run)]
     if not alone:
-        raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
+        raise MeasurementsError(
+            f"{files[0]}: is one of several simultaneous processes, which cannot be fitted without single runs: give the runs too"
+        )
     measurements = alone[0].path
     try:
         remarks: dict[str, str] = {}
@@ -120,11 +120,13 @@ def fit_workload(
         together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
         if (plan := next(iter(alone[0].of(Plan)), None)) is not None and not plan.whole:
-            facts["budget"] = f"time for {counted(plan.processes, 'run')} of {counted(plan.rounds, 'round')}; a longer `budget` tells more"
+            facts["budget"] = (
+                f"time for {counted(plan.processes, 'run')} of {counted(plan.rounds, 'round')}; a longer `budget` narrows the interval"
+            )
         return _fitted(alone, table, together, name, facts)
     except ValidationError as error:
         kind = MeasurementsError if stored else CalibrationError
-        raise kind(f"{measurements}: gives no valid workload ({fault_of(error)}); measure again") from None
+        raise kind(f"{measurements}: gives no valid workload ({fault_of(error)}): measure again") from None
     except CalibrationError as error:
         if isinstance(error, DisturbedError):
             raise DisturbedError(str(error), files) from None
@@ -291,7 +293,7 @@ def _variables(measured: Measurements) -> tuple[Variable, ...]:
     """
     records = sorted(measured.of(VariableRecord), key=lambda record: (record.created, record.index))
     if not records:
-        raise CalibrationError(f"holds no variables: {CUT_SHORT}")
+        raise CalibrationError(f"has no variables: {CUT_SHORT}")
     # by index, so that two records of one variable break the rule that each has a place of its own
     creation = {record.index: place for place, record in enumerate(records)}
     shares, sparse = _ready_shares(measured), _sparse_bytes_per_sample(measured)
@@ -356,7 +358,7 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
     small, large = by_batch[min(by_batch)], by_batch[max(by_batch)]
     whole = len(by_batch) == 2 and list(small) == list(large) == list(range(len(small)))
     if not whole or any({len(row) for row in times[batch]} != {2 * len(small)} for batch in table.batches):
-        raise CalibrationError(f"holds layers that are not complete: {CUT_SHORT}")
+        raise CalibrationError(f"has incomplete layers: {CUT_SHORT}")
     means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
     middle = table.batches[len(table.batches) // 2]
     forward, backward = means[middle][: len(small)], means[middle][len(small) :]
@@ -365,8 +367,8 @@ def _layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping[in
         of_step = table.mean(batch) * table.shares(batch)[:2].sum()
         ratios.append(f"{format_change(means[batch].sum() / of_step - 1.0)} at batch {batch}")
     facts["layers"] = (
-        f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; "
-        f"their sum, less forward and backward pass of the whole step, is {', '.join(ratios)} of these"
+        f"mean seconds at batch {middle}, from {sum(map(len, times.values()))} steps with clocks between the layers; their sum minus the "
+        f"forward and backward pass of the whole step is {', '.join(ratios)} of these"
     )
     return tuple(
         Layer(
@@ -405,7 +407,7 @@ def _overheads(runs: Sequence[Measurements], table: StepTable, facts: dict[str, 
         checkpoints = f", {len(written)} checkpoints" if written else ""
         facts["overheads"] = f"{len(startups)} process{'es' if len(startups) > 1 else ''}{checkpoints}"
         if not all(record.of_process for record in startups):
-            facts["overheads"] += "; start-up without that of the interpreter, which this system does not tell"
+            facts["overheads"] += "; start-up without that of the interpreter, which this system does not report"
         if written and not all(record.cold for record in written):
             facts["overheads"] += "; checkpoints were read from the page cache"
     if failures := {record.what: record.why for record in _all(runs, Unmeasured)}:

@@ -89,24 +89,24 @@ class StepTable:
                 shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
         batches = sorted(times)
         if not batches:
-            raise CalibrationError(f"holds no timed steps: {CUT_SHORT}")
+            raise CalibrationError(f"has no timed steps: {CUT_SHORT}")
         if len(batches) < _FEWEST_BATCHES:
             raise CalibrationError(
-                f"holds steps of {len(batches)} batch size(s); a fit needs at least {_FEWEST_BATCHES}, better 3, in one run: "
-                "measure again with several, such as `batches=[16, 32, 64]`"
+                f"has steps of {len(batches)} batch size(s), but a fit needs at least {_FEWEST_BATCHES}, better 3, in one run: measure "
+                "again with several, such as `batches=[16, 32, 64]`"
             )
         for batch in batches:
             count = sum(map(len, times[batch].values()))
             if count < _FEWEST_STEPS:
                 raise CalibrationError(
-                    f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: measure again, and raise `steps`"
+                    f"batch {batch} has {count} timed step(s), but a fit needs at least {_FEWEST_STEPS}: measure again with more `steps`"
                 )
             if not any(math.fsum(row) > 0 for row in shares[batch]):
                 raise CalibrationError(f"batch {batch} has no step split into forward, backward and apply: {CUT_SHORT}")
         # a round that was cut short has not seen all batch sizes, and cannot be compared with the others
         turns = sorted(set.intersection(*(set(times[batch]) for batch in batches)))
         if not turns:
-            raise CalibrationError(f"no round over all batch sizes was finished: {CUT_SHORT}")
+            raise CalibrationError(f"no round over all batch sizes finished: {CUT_SHORT}")
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {batch: smooth(np.array([row for row in shares[batch] if math.fsum(row) > 0])) for batch in batches}
         return cls(rounds, splits, tuple(run for run, _ in turns))

@@ -31,27 +31,27 @@ REPLACEABLE = {kind: fitted_kind(kind, key) for kind, key in (("workload", "forw
 _HEADS = {
     "workload": "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
     "cluster": "Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.",
-    "server": "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
+    "server": "Fitted by `paceline calibrate-server`: host costs of gRPC (transport) and a link. Seconds, bytes, bytes per second.",
     "input": "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
 }
 _COMMENTS = {
     "forward": "forward pass",
     "backward": "backward pass",
-    "jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one",
-    "jitter": "law of a step's time around its mean, chosen by an information criterion",
-    "server": "what a parameter server needs to apply one gradient tensor",
+    "jitter_draws": "distributions of jitter fitted to bootstrap samples of the rounds; each run takes one",
+    "jitter": "distribution of a step's time around its mean, chosen by an information criterion",
+    "server": "time of a parameter server to apply one gradient tensor",
     "variables": "in the order in which their gradients become ready; ready is a share of the backward pass",
-    "counted": "what a step asks of any device, counted from its graph; bytes as if no operation were fused with another",
-    "overheads": "what a job spends beside steps; value, and 90% interval over runs",
+    "counted": "operations and bytes of a step on any device, counted from its graph; bytes without any fusion of operations",
+    "overheads": "time of a job outside steps: value, and 90% interval over runs",
     "noise_scale": "samples of the batch whose gradient has as much noise as signal, over a whole training (provenance.noise_scale)",
-    "layers": "in the order of the forward pass; forward and backward in seconds of one batch size (provenance.layers), and used as shares",
-    "calibrated": "measured within; results beyond warn",
+    "layers": "in the order of the forward pass; forward and backward in seconds at one batch size (provenance.layers), used as shares",
+    "calibrated": "measured range; results warn outside it",
     "uncertainty": "joint bootstrap draws of the fitted parameters",
-    "fit": "how well the curves describe what was measured",
-    "transport": "what messages between nodes cost hosts",
-    "fit_hosts": "how well the hosts' work on tensors and bytes describes pulls and pushes",
+    "fit": "how well the curves describe the measurements",
+    "transport": "host costs of messages between nodes",
+    "fit_hosts": "how well host times per tensor and byte describe pulls and pushes",
     "inter_node": "between nodes",
-    "work": "of a batch: in every epoch, or where the pipeline caches, in the first",
+    "work": "of a batch: in every epoch or, if the pipeline caches, in the first",
     "cached": "of a batch in epochs after the first",
 }
 
@@ -204,17 +204,17 @@ def _remarks(measured: Measurements) -> dict[str, str]:
     remarks: dict[str, str] = {}
     ready = measured.of(Ready)
     if ready and not any(record.observed for record in ready):
-        why = "come out of a compiled step at once" if measured.fingerprint.backend == "jax" else "computed outside tf.function"
-        remarks["gradients"] = f"{why}, where their order cannot be seen: each counts as ready at the end of the backward pass"
+        why = "leave a compiled step at once" if measured.fingerprint.backend == "jax" else "computed outside tf.function"
+        remarks["gradients"] = f"{why}, so their order is unknown: each counts as ready at the end of the backward pass"
     for note in measured.of(Note):
         extra = note.model_extra or {}
         if extra.get("optimizer"):
             remarks["optimizer"] = str(extra["optimizer"])
         if extra.get("instrumented_without_xla"):
-            remarks["split"] = "the steps split into forward, backward and apply ran without XLA; the step times are with it"
+            remarks["split"] = "steps split into forward, backward and apply ran without XLA; step times are with XLA"
         remarks |= {key: str(extra[key]) for key in ("split", "lacking", "remark") if extra.get(key)}
     if not measured.complete:
-        remarks["incomplete"] = "the probe did not come to its end; fitted to what it had measured"
+        remarks["incomplete"] = "the probe did not finish; fitted to its measurements so far"
     if measured.truncated:
         remarks["truncated"] = "the last line of the measurements was cut off and left out"
     return remarks

@@ -62,7 +62,7 @@ class Source:
             if required - known:
                 odd = ", ".join(sorted(required - known))
                 raise UsageError(
-                    f"{target}: takes {odd}; it may take num_parallel_calls, prefetch, batch and cache, all else needs a default"
+                    f"{target}: takes {odd}; it may take num_parallel_calls, prefetch, batch and cache, and everything else needs a default"
                 )
 
     def _load(self) -> Any:
@@ -72,7 +72,7 @@ class Source:
         if not isinstance(source, dataset) and not callable(source):
             functions = {key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")}
             known = [key for key, value in vars(module).items() if key in functions or isinstance(value, dataset)]
-            why = f"has no {name!r}" if source is None else f"{name!r} is a {type(source).__name__}, no tf.data.Dataset and no function"
+            why = f"has no {name!r}" if source is None else f"{name!r} is a {type(source).__name__}, not a tf.data.Dataset or a function"
             raise UsageError(f"{self.target.rpartition(':')[0]}: {why}; it has {', '.join(known[:10]) or 'none'}")
         return source
 
@@ -198,7 +198,7 @@ class Probe:
         self.source = Source(tf, arguments.input)
         self.cores = len(machine.cores_of_process())
         if arguments.batches and "batch" not in self.source.takes:
-            raise UsageError(f"`batches`: {arguments.input} takes no batch; leave it out, or let a function take it")
+            raise UsageError(f"`batches`: {arguments.input} takes no batch: leave it out, or use a function with this argument")
         batches = [int(part) for part in arguments.batches.split(",")] if arguments.batches else DEFAULT_BATCHES
         self.batches: list[int | None] = [*batches] if "batch" in self.source.takes else [None]
         doubled = [1 << power for power in range(5) if 1 << power <= max(self.cores, 1)]
@@ -210,8 +210,8 @@ class Probe:
         facts = Facts(dataset)
         if facts.cache_file:
             raise UsageError(
-                f"{self.arguments.input}: caches in a file ({facts.cache_file}), of which the first epoch can be measured once at most; "
-                "measure it with cache() in memory"
+                f"{self.arguments.input}: caches in a file ({facts.cache_file}), whose first epoch can be measured only once: measure it "
+                "with cache() in memory"
             )
         self.recorder.write(
             "pipeline", takes=sorted(self.source.takes), stages=facts.rows, batch=facts.batch, batched=facts.batched,
@@ -297,8 +297,8 @@ class Probe:
             if (whole or now - begun > limit_s) and (facts.cached or len(times) >= FEWEST):
                 if facts.cached and most is not None and not whole:
                     raise UsageError(
-                        f"{self.arguments.input}: caches, and its first epoch takes longer than {limit_s:g} s; "
-                        "measure a part of it, such as take(1000)"
+                        f"{self.arguments.input}: caches, and its first epoch takes longer than {limit_s:g} s: measure a part of it, such "
+                        "as take(1000)"
                     )
                 break
         else:
@@ -306,11 +306,11 @@ class Probe:
         cpu_ended = time.process_time()
         after = bytes_read()
         if facts.cached and most is None and not ended:
-            raise UsageError(f"{self.arguments.input}: caches, and where an epoch ends is not known; measure it without repeat()")
+            raise UsageError(f"{self.arguments.input}: caches, and the end of an epoch is unknown: measure it without repeat()")
         if facts.cached and not ended:
             next(iterator, None)  # a cache is whole when its end has been asked for
         if not times:
-            raise UsageError(f"{self.arguments.input}: has only {drawn} batches; at least {DROPPED + FEWEST} are needed to time it")
+            raise UsageError(f"{self.arguments.input}: has only {drawn} batches, but timing needs at least {DROPPED + FEWEST}")
         ended = ended or drawn == facts.epoch
         held = -(-facts.shuffle // samples)
         # at an epoch's end batches come out of the shuffle buffer, and nothing is prepared any more; the last may be a smaller one

@@ -60,16 +60,16 @@ def cut(model: Any, at_least: int = 2) -> list[Layer]:
     chain = _chain(model, inside=True)
     if chain is None:
         raise UsageError(
-            f"--layers: {model.name} is a {type(model).__name__} whose layers Keras 3 does not see one by one; "
-            "build it with keras.Sequential or keras.Model(inputs, outputs), or leave --layers out"
+            f"--layers: {model.name} is a {type(model).__name__} whose layers Keras 3 does not see separately: build it with "
+            "keras.Sequential or keras.Model(inputs, outputs), or leave --layers out"
         )
     groups = _sharing(chain)
     if any(len({link.graph for link in group}) > 1 for group in groups):  # no model goes from within one to within another
         groups = _sharing(_chain(model, inside=False) or [])
     if len(groups) < at_least:
         raise UsageError(
-            f"--layers: {model.name} cannot be cut: there is no tensor inside through which all paths from input to output pass, "
-            "and before and behind which no variable is the same; leave --layers out"
+            f"--layers: {model.name} cannot be split: no inner tensor lies on all paths from input to output with different variables "
+            "before and after it; leave --layers out"
         )
     import keras
 

@@ -67,28 +67,28 @@ class Learner:
         """Refuse a loss that is no mean over samples, and what else would be replayed as something else."""
         model = self.model
         if len(getattr(model, "outputs", None) or [0]) > 1:
-            raise UsageError("the model has several outputs; what is replayed has one, with one loss")
+            raise UsageError("the model has several outputs, but a replay supports one, with one loss")
         reduction = getattr(model.loss, "reduction", "mean")
         if reduction not in ("sum_over_batch_size", "mean", "mean_with_sample_weight", "auto"):
-            raise UsageError(f"the loss is reduced by {reduction!r}; gradients of several batches are averaged, so it must be a mean")
+            raise UsageError(f"the loss is reduced by {reduction!r}; it must be a mean, because gradients of several batches are averaged")
         if (getattr(model, "get_compile_config", dict)() or {}).get("loss_weights"):
-            raise UsageError("the model is compiled with loss_weights, which are not replayed; leave them out")
+            raise UsageError("the model is compiled with loss_weights, which are not replayed: leave them out")
         if type(model.optimizer).__name__ == "LossScaleOptimizer":
-            raise UsageError("the model is compiled for mixed_float16, whose loss scaling is not replayed; build it in float32")
+            raise UsageError("the model is compiled for mixed_float16, whose loss scaling is not replayed: build it in float32")
 
     # -- the data --------------------------------------------------------------------------
 
     def _pair(self, pair: Any, what: str) -> tuple[Any, Any]:
         tf = self._tf
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise UsageError(f"{WANTED}; the {what} are no pair (x, y) but {_kind(pair)}")
+            raise UsageError(f"{WANTED}; the {what} must be a pair (x, y), not {_kind(pair)}")
         x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in pair)
         for name, part in (("x", x), ("y", y)):
             for tensor in tf.nest.flatten(part):
                 if not tensor.shape.rank:
-                    raise UsageError(f"{name} of the {what} is a list of single numbers; make an array of it, such as np.asarray({name})")
+                    raise UsageError(f"{name} of the {what} is a list of single numbers: make it an array, such as np.asarray({name})")
         if not _length(tf, x) or _length(tf, x) != _length(tf, y):
-            raise UsageError(f"the {what} have {_length(tf, x)} inputs and {_length(tf, y)} targets; they need as many, and one at least")
+            raise UsageError(f"the {what} have {_length(tf, x)} inputs and {_length(tf, y)} targets, but need equal numbers of at least 1")
         return x, y
 
     def _rows(self, data: Any, rows: Any) -> Any:
@@ -106,7 +106,7 @@ class Learner:
         for what, pair in (("data to train on", (self.x, self.y)), ("data to validate with", (self.valid_x, self.valid_y))):
             for name, part in zip("xy", pair):
                 if not all(bool(tf.reduce_all(tf.math.is_finite(each))) for each in tf.nest.flatten(part) if each.dtype.is_floating):
-                    raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
+                    raise UsageError(f"{name} of the {what} has NaN or infinite numbers: remove them")
         rows = tf.range(min(self.samples, TRIED_BATCH))
         try:
             self.gradients_of(self.values(), rows)

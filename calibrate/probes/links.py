@@ -36,7 +36,7 @@ FAR = datetime.timedelta(days=7)
 """How long the serving half waits for somebody to measure with."""
 OTHERWISE = {
     "grpc": "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another",
-    "gloo": "serve at 127.0.0.1 in one terminal, and measure with it in another",
+    "gloo": "serve at 127.0.0.1 in one terminal and measure with it in another",
 }
 """What to do where the system allows no network namespace."""
 
@@ -48,14 +48,14 @@ def _arguments() -> argparse.Namespace:
     commands.add_parser("serve", help="wait for the process that measures").add_argument("address", metavar="HOST:PORT")
     links = commands.add_parser("links", help="bytes against time")
     links.add_argument("--sizes", default=",".join(str(2**power) for power in range(10, 27, 2)))
-    links.add_argument("--logical-devices", type=int, default=0, help="split the CPU, to try the all-reduce without GPUs; of TensorFlow")
+    links.add_argument("--logical-devices", type=int, default=0, help="split the CPU to try the all-reduce without GPUs (TensorFlow)")
     servers = commands.add_parser("servers", help="pulls and pushes of many tensors")
     servers.add_argument("--tensors", default="1,4,16,64")
-    servers.add_argument("--sizes", default="256,16384,262144,1048576", help="bytes of each tensor, multiples of 4")
-    servers.add_argument("--seconds", type=float, default=15.0, help="about how long to measure, in seconds")
+    servers.add_argument("--sizes", default="256,16384,262144,1048576", help="bytes per tensor, multiples of 4")
+    servers.add_argument("--seconds", type=float, default=15.0, help="approximate time to measure, in seconds")
     for measuring in (links, servers):
         measuring.add_argument(
-            "--peer", metavar="HOST:PORT", help="measure with the process that serves there, not with one of this machine"
+            "--peer", metavar="HOST:PORT", help="measure with the process that serves there instead of one on this machine"
         )
         measuring.add_argument("--rounds", type=int, default=7)
         measuring.add_argument("--out", required=True)
@@ -78,7 +78,7 @@ def check_port(address: str) -> None:
             sock.bind((host, int(port)))
         except OSError as error:
             raise OSError(
-                f"{address} cannot be listened on: {error.strerror or error}; choose another port, and an address of this host"
+                f"{address} cannot be opened: {error.strerror or error}; choose another port and an address of this host"
             ) from None
 
 
@@ -161,9 +161,9 @@ def _serving(peer: str | None, carrier: str) -> Iterator[tuple[str, str, str]]:
     try:
         if not any(line.startswith("@serving") for line in child.stdout):
             child.wait()
-            said = (child.stderr.read().strip().splitlines() or ["it said nothing"])[-1]
+            said = (child.stderr.read().strip().splitlines() or ["no output"])[-1]
             raise RuntimeError(f"the second process could not start its server: {said}")
-        yield address, "127.0.0.1", " in a network namespace of its own"
+        yield address, "127.0.0.1", " in a separate network namespace"
     finally:
         child.kill()
         child.wait()

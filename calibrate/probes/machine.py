@@ -238,7 +238,7 @@ def gpu_used(device: str) -> float | None:
 def before_steps(kind: str, index: int, watch: Watch) -> dict[str, Any]:
     """The fields of a ``load`` record for the time from the start of the process on."""
     used = gpu_used(f"/{kind}:{index}") if kind == "GPU" else None
-    why = f"others took {used:.0f}% of the GPU's time" if used is not None and used > GPU_LIMIT else ""
+    why = f"other load took {used:.0f}% of GPU time" if used is not None and used > GPU_LIMIT else ""
     return {"stage": "before", "gpu_percent": used, "why": why, **watch.end()}
 
 
@@ -290,7 +290,7 @@ def taken(seen: dict[str, Any], limit: float, sigmas: float = SIGMAS) -> float |
 
 def others_took(share: float) -> str:
     """Return what others took, in words."""
-    return f"others took {share:.0%} of the processor's time"
+    return f"other load took {share:.0%} of CPU time"
 
 
 class Judge:

@@ -28,8 +28,8 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     recorder.write("problem", **learner.described)
     if learner.samples < 2 * asked.batch:
         raise UsageError(
-            f"the data to train on have {learner.samples} samples, and the noise scale needs two batches of {asked.batch} at least; "
-            "give a smaller batch"
+            f"the training data have {learner.samples} samples, but the noise scale needs at least two batches of {asked.batch}: give a "
+            "smaller batch"
         )
     big = asked.big or min(max(32 * asked.batch, 1024), learner.samples)
     steps = max(int(asked.epochs * learner.samples / asked.batch), 1)
@@ -51,7 +51,7 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
         for batch, count in ((asked.batch, asked.draws), (big, asked.big_draws)):
             squares = [float(squared(rows)) for rows in draws.integers(0, learner.samples, (count, batch), np.int32)]
             if not np.all(np.isfinite(squares)) or max(squares) > 1e100:
-                raise UsageError(f"the gradients are no finite numbers after {done} steps at batch {asked.batch}; give a smaller rate")
+                raise UsageError(f"the gradients are not finite after {done} steps at batch {asked.batch}: give a smaller rate")
             recorder.write("gradient_norms", step=done, trained_batch=asked.batch, batch=batch, squares=squares)
         learner.begin(state)
     progress(moments, moments, "moments of the training")

@@ -28,7 +28,7 @@ class Jax:
     """
 
     name = "jax"
-    remark = "forward pass, forward with backward pass, and update were compiled each by itself, since a compiled step shows no parts"
+    remark = "forward pass, forward with backward pass, and update were compiled separately, because a compiled step shows no parts"
 
     def __init__(self, device: str | None) -> None:
         self._jax = jax = recording.framework(self.name)

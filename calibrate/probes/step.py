@@ -42,7 +42,7 @@ INSTRUMENTED = 1.3
 """About how much longer a step with clocks inside takes."""
 TOGETHER_LIMIT_S = 300.0
 SPLIT_WARM_UP = 3
-LACKING = "the cost of parameter servers, ends of tf.data iterators and counts of operations are measured under TensorFlow alone"
+LACKING = "the cost of parameter servers, ends of tf.data iterators and counts of operations are measured only under TensorFlow"
 
 
 class Timing:
@@ -291,7 +291,7 @@ class Probe(Timing):
             state = made.state() if of_tensorflow else made
             overheads.checkpoints(state, made.size_bytes, made.copied, self.arguments.out, recorder)
         elif not of_tensorflow:
-            overheads.unmeasured("checkpoint", "a step of your own does not tell what it trains", recorder)
+            overheads.unmeasured("checkpoint", "your own step does not show what it trains", recorder)
         else:
             import numpy
 
@@ -321,7 +321,7 @@ def wait_for_all(together: str) -> None:
     began = time.monotonic()
     while len(os.listdir(folder)) < int(processes):
         if time.monotonic() - began > TOGETHER_LIMIT_S:
-            raise TimeoutError(f"the other processes of this launch did not begin within {TOGETHER_LIMIT_S:g} s")
+            raise TimeoutError(f"the other processes of this launch did not start within {TOGETHER_LIMIT_S:g} s")
         time.sleep(0.01)
 
 
@@ -342,11 +342,11 @@ def framework_of(arguments: Any) -> Any:
         return TensorFlow(arguments)
     if arguments.layers or arguments.jit:
         option = "jit" if arguments.jit else "layers"
-        why = "a step is compiled by XLA in any case" if backend == "jax" and arguments.jit else "goes with TensorFlow alone"
-        raise UsageError(f"`{option}`: {why}, and the steps are {backend}'s; leave it out")
+        why = "a step is always compiled by XLA" if backend == "jax" and arguments.jit else "needs TensorFlow"
+        raise UsageError(f"`{option}`: {why}, and the steps use {backend}: leave it out")
     if backend == "jax":
         if arguments.step:
-            raise UsageError("`step`: under JAX a compiled step of your own shows no passes and no gradients; give a Keras model instead")
+            raise UsageError("`step`: under JAX your own compiled step shows no passes and no gradients: give a Keras model instead")
         from .on_jax import Jax
 
         return Jax(arguments.device)
@@ -393,7 +393,7 @@ def main() -> int:
             recorder.write("load", **machine.before_steps(on.kind, on.index, watch))
         if arguments.precision != "float32":
             if keras is None and not of_tensorflow:
-                raise UsageError("`precision`: is a policy of Keras; a step of your own says itself what it computes with: leave it out")
+                raise UsageError("`precision`: is a Keras policy; your own step sets its precision itself: leave it out")
             training.keras_of(arguments.backend).mixed_precision.set_global_policy(arguments.precision)
         Probe(arguments, recorder, on, start_up).run()
 

@@ -30,7 +30,7 @@ def load_module(target: str, suffix: str = "") -> tuple[Any, str]:
     module_name = os.path.splitext(os.path.basename(file))[0] + suffix
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{file}: is no Python file")
+        raise UsageError(f"{file}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     spec.loader.exec_module(module)
@@ -64,7 +64,7 @@ def keras_of(backend: str) -> Any:
         raise NotInstalledError("keras", str(error)) from error
     version = str(getattr(keras, "__version__", "0"))
     if int(version.partition(".")[0]) < 3:
-        raise NotInstalledError("keras", f"it has Keras {version}, which knows TensorFlow alone")
+        raise NotInstalledError("keras", f"it has Keras {version}, which supports only TensorFlow")
     return keras
 
 
@@ -91,7 +91,7 @@ class KerasModel:
         loss = loss if loss is not None else (getattr(model, "loss", None) or None)
         self.loss = keras.losses.get(loss) if isinstance(loss, str) else loss
         if self.loss is not None and not callable(self.loss):
-            raise TypeError("the loss must be one function of (y_true, y_pred) or the name of one; add several up in your own")
+            raise TypeError("the loss must be one function of (y_true, y_pred) or the name of one: add several in your own function")
         optimizer = getattr(model, "optimizer", None)
         optimizer = optimizer if optimizer is not None else keras.optimizers.SGD(0.01)
         if mixed and type(optimizer).__name__ != "LossScaleOptimizer":
@@ -103,8 +103,8 @@ class KerasModel:
         package = kind.__module__.partition(".")[0]
         whose = kind.__name__ if package == "builtins" else f"{kind.__name__} of {package}"
         return UsageError(
-            f"the function must return a model of Keras under {self.keras.backend.backend()}, or (model, loss, input_spec), "
-            f"not {whose}: build it with `import keras`, or choose the backend that it is of with `keras_backend`"
+            f"the function must return a model of Keras under {self.keras.backend.backend()}, or (model, loss, input_spec), not {whose}: "
+            "build it with `import keras`, or choose its backend with `keras_backend`"
         )
 
     def built_for(self, batch: int) -> tuple[Any, Any]:
@@ -161,7 +161,7 @@ class KerasModel:
     def _inputs(self) -> Any:
         inputs = getattr(self.model, "inputs", None)
         if not inputs:
-            raise ValueError("the model does not know its input shapes; build it with keras.Input, or return (model, loss, input_spec)")
+            raise ValueError("the model's input shapes are unknown: build it with keras.Input, or return (model, loss, input_spec)")
         specs = [self.keras.InputSpec(shape=tuple(tensor.shape)[1:], dtype=tensor.dtype) for tensor in inputs]
         return specs[0] if len(specs) == 1 else specs
 
@@ -178,7 +178,7 @@ class KerasModel:
             return tensor(rng.random(size) < 0.5)
         if "int" in name:
             return tensor(rng.integers(0, max(bound, 1), size), name)
-        raise ValueError(f"input_spec: cannot make up values of {name}; return a function batch -> (x, y) instead")
+        raise ValueError(f"input_spec: cannot generate values of {name}: return a function batch -> (x, y) instead")
 
     # -- its state, as a checkpoint has it ---------------------------------------------------
 

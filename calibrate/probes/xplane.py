@@ -27,7 +27,7 @@ from .recording import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_USAGE, UsageError
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # names and shapes need no device
 
-INSTEAD = "profile again, or name another run with `profile_run`"
+INSTEAD = "profile again, or choose another run with `profile_run`"
 
 # where releases of TensorFlow keep the generated classes, newest first
 PLACES = ("tsl/profiler/protobuf/xplane_pb2.py", "core/profiler/protobuf/xplane_pb2.py")
@@ -107,7 +107,7 @@ def timelines(classes: Any, files: list[str]) -> Iterator[dict[str, Any]]:
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
         except Exception:  # protobuf's DecodeError, under the name of whichever protobuf is installed
-            raise UsageError(f"{path}: is no XPlane protobuf, or was cut off in writing; {INSTEAD}") from None
+            raise UsageError(f"{path}: is not an XPlane protobuf, or was cut off in writing; {INSTEAD}") from None
         yield from _lines(space, path)
 
 
@@ -143,7 +143,7 @@ def built(tf: Any, target: str) -> list[dict[str, Any]]:
     if not hasattr(model, "trainable_variables"):
         raise UsageError(f"{target}: must return a Keras model or (model, loss, input_spec), not {type(model).__name__}")
     if not model.trainable_variables:
-        raise UsageError(f"{target}: the model has no variables before it is called; give it an Input, or build() it")
+        raise UsageError(f"{target}: the model has no variables before it is called: give it an Input, or build() it")
     return of_model(tf, model)
 
 
@@ -154,7 +154,7 @@ def _prefix(tf: Any, path: str) -> str:
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
         if latest is None:
-            raise UsageError(f"`checkpoint={path!r}`: holds no checkpoint, no SavedModel; give the folder or prefix that was saved to")
+            raise UsageError(f"`checkpoint={path!r}`: has no checkpoint or SavedModel: give the saved folder or prefix")
         return str(latest)
     return path[: -len(".index")] if path.endswith(".index") else path
 
@@ -205,7 +205,7 @@ def saved(tf: Any, path: str) -> tuple[list[dict[str, Any]], str]:
         seen.add(name)
         rows.append(_row(name, shapes[key], dtypes[key]))
     if not rows:
-        raise UsageError(f"`checkpoint={path!r}`: names no trainable variable among its {len(shapes)} entries; give `model` instead")
+        raise UsageError(f"`checkpoint={path!r}`: has no trainable variable among its {len(shapes)} entries: give `model` instead")
     return rows, "object graph" if objects else "alphabetical"
 
 

@@ -34,9 +34,9 @@ class GrowingFile:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
                 if size > _MOST_BYTES:
-                    raise InputError(f"{self.path}: is larger than {_MOST_BYTES // 2**30} GiB; give a part of it")
+                    raise InputError(f"{self.path}: is larger than {_MOST_BYTES // 2**30} GiB: give a part of it")
                 if size < self._place:
-                    raise InputError(f"{self.path}: has become shorter while it was read; begin again")
+                    raise InputError(f"{self.path}: became shorter while it was read: start again")
                 file.seek(self._place)
                 content = file.read(most)
         except FileNotFoundError:
@@ -85,6 +85,6 @@ class Lines(GrowingFile):
                 try:
                     yield self.count, line.decode("utf-8-sig" if self.count == 1 else "utf-8")
                 except UnicodeDecodeError as error:
-                    raise InputError(f"{self.path}:{self.count}: is no text in UTF-8 (byte {error.start})") from None
+                    raise InputError(f"{self.path}:{self.count}: is not UTF-8 text (byte {error.start})") from None
             if len(self._rest) > _LONGEST_LINE:
                 raise InputError(f"{self.path}:{self.count + 1}: is longer than {_LONGEST_LINE // 2**20} MiB; is this a file of lines?")

@@ -95,10 +95,10 @@ class _Part:
         several = sorted(set(self.repeated))
         turns = len(self.repeated) + self.backward
         if (len(several) > 1 or turns > 3) and 4 * turns >= self.lines:
-            steps = f"tells steps such as {several[0]:,} several times in turn" if several else "goes back to earlier steps again and again"
+            steps = f"repeats steps such as {several[0]:,} several times in turn" if several else "goes back to earlier steps repeatedly"
             raise InputError(
-                f"{where}: {steps}, as where several processes write one file, and nothing "
-                "tells which of them wrote a line; give the log of one, or let the launcher write their ranks (mpirun -tag-output, srun -l)"
+                f"{where}: {steps}, as if several processes write to one file without marking their lines: give the log of one process, "
+                "or let the launcher write ranks (mpirun -tag-output, srun -l)"
             )
         if pattern.cumulative and again:
             self.mark("epoch")
@@ -224,7 +224,7 @@ class Log:
             try:
                 any(self._tells(where, rank, rest) for rank, rest in readings(line, doubtful=not self._of_the_user))
             except (ArithmeticError, ValueError):
-                raise InputError(f"{where}: has a number that is none of steps ({quoted(line.strip())}); delete the line") from None
+                raise InputError(f"{where}: has a number that cannot be a step ({quoted(line.strip())}): delete the line") from None
             if self._pattern is None and number > _LOOKED_AT:
                 self.check()
 
@@ -239,12 +239,12 @@ class Log:
         ranks = [rank for rank in self._ranks.values() if rank.parts]
         several = max((len(rank.parts) for rank in ranks), default=0)
         if several > 1 and self._chosen is None:
-            raise InputError(f"{self._path}: holds {several} runs; choose one, such as {self._path}#{several}: {self._listed(ranks)}")
+            raise InputError(f"{self._path}: has {several} runs: choose one, such as {self._path}#{several}: {self._listed(ranks)}")
         if not ranks:
             return (Growing(str(self._path), "log").run(),)
         index = (self._chosen or 1) - 1
         if not 0 <= index < several:
-            raise InputError(f"{self._path}#{self._chosen}: there is no such run; it holds {counted(several, 'run')}")
+            raise InputError(f"{self._path}#{self._chosen}: no such run; the file has {counted(several, 'run')}")
         source = str(self._path) if self._chosen is None else f"{self._path}#{self._chosen}"
         return tuple(
             replace(rank.parts[index].run.run(), source=source, facts=self._facts(rank, index)) for rank in ranks if index < len(rank.parts)
@@ -264,7 +264,7 @@ class Log:
             raise InputError(f"{self._path}: {self._hint}")
         tried = "the pattern" if self._of_the_user else listed(list(dict.fromkeys(pattern.name for pattern in PATTERNS)))
         hint = "" if self._of_the_user else "; give a pattern, such as 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'"
-        raise InputError(f"{self._path}: none of its {self._lines.count:,} lines is one of {tried}{hint}")
+        raise InputError(f"{self._path}: none of its {self._lines.count:,} lines matches {tried}{hint}")
 
     def _listed(self, ranks: list[_Rank]) -> str:
         longest = max(ranks, key=lambda rank: len(rank.parts))
@@ -349,7 +349,8 @@ class Log:
         value = _number(where, name, groups[name])
         samples = _samples(told | groups, self._samples) if name == "throughput" else 1.0
         if samples is None:
-            raise InputError(f"{where}: a throughput is a step's time only with the samples of a step, which are not known; give the batch")
+            raise InputError(f"{where}: a throughput gives the time of a step only with the samples per step, which are unknown: give "
+                             "the batch")
         duration_s = SECONDS_OF[name](value, samples) / (count if name == "total_s" else 1)
         relative = _half_a_digit(groups[name]) / value if value else math.inf
         part = rank.part(str(self._path), pattern, new=new)
@@ -361,7 +362,7 @@ class Log:
             part.run.amend(step)  # its last steps have no time without the evaluation
             return True
         if _EVALUATED in line:
-            part.run.remark("times hold the evaluation at each epoch's end, since the log has no line before it")
+            part.run.remark("times include the evaluation at the end of each epoch, because the log has no line before it")
         if pattern.cumulative and step is not None:
             steps = max(step - pattern.since, 0)
             part.add_mean(_Sum(steps, duration_s * steps, duration_s * steps * relative), pattern.since, relative)

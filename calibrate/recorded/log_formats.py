@@ -114,7 +114,7 @@ _MLPERF = (
     re.compile(r':::MLLOG .*"key": "submission_benchmark", "value": "(?P<model>[^"]+)"'),
 )
 _MLPERF_HEADER = re.compile(r':::MLLOG .*"key": "init_start"')
-_MLPERF_HINT = "MLPerf's blocks and epochs tell times of steps only where samples_count or train_samples, and global_batch_size, are logged"
+_MLPERF_HINT = "MLPerf's blocks and epochs give times of steps only if samples_count or train_samples, and global_batch_size, are logged"
 
 
 def _mlperf_spans(span: str) -> re.Pattern[str]:
@@ -153,7 +153,7 @@ PATTERNS = (
         re.compile(rf"^\s*(?:(?P<count>\d+)/\d+ )?(?:- )?(?P<total_s>\d+)s (?=.*\bloss: )(?:.*?{_PER_STEP})?"),
         "epoch",
         facts=_KERAS,
-        hint=f"verbose=2 of this Keras tells the seconds of an epoch and no number of steps; {_RECORD}",
+        hint=f"verbose=2 of this Keras prints the seconds of an epoch without the number of steps; {_RECORD}",
     ),
     Pattern(
         "Keras",
@@ -231,7 +231,7 @@ PATTERNS = (
             re.compile(r"Total train batch size .*=\s*(?P<global_batch>[\d,]+)"),
             re.compile(r"Number of trainable parameters\s*=\s*(?P<parameters>[\d,]+)"),
         ),
-        hint="Hugging Face's Trainer prints no times before its last line (train_runtime); wait for it, or give its trainer_state.json",
+        hint="Hugging Face's Trainer prints no times before its last line (train_runtime): wait for it, or give its trainer_state.json",
     ),
 )
 """Patterns that are tried where the user gives none: the first by which a line tells a time is that of the log."""
@@ -288,6 +288,6 @@ def compiled(text: str) -> Pattern:
             raise InputError(f"`pattern`: the group {name} is not known; {known}")
     times = [name for name in TIMES if name in expression.groupindex]
     if len(times) != 1:
-        fault = f"has the groups {listed(times)}; keep one" if times else "has no named group that tells a step's time"
+        fault = f"has the groups {listed(times)}; keep one" if times else "has no named group for a step's time"
         raise InputError(f"`pattern`: {quoted(text)} {fault}; {known}, such as 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'")
     return Pattern("the pattern", expression, "step")

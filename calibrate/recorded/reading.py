@@ -76,7 +76,7 @@ def read_recorded(
             reader.check()
         made = [run for run in reader.runs() if len(run)]
         if not made:
-            raise InputError(f"{source}: holds no steps yet; give it when the training has made some")
+            raise InputError(f"{source}: has no steps yet: wait until training has made some")
         runs += made
     return tuple(runs)
 
@@ -93,7 +93,7 @@ def reader_of(path: Path, *, pattern: str | None = None, samples: int | None = N
     path, number = file_and_run(path)
     reader = _reader(path, chosen, samples, python, number)
     if number is not None and not isinstance(reader, Log):
-        raise InputError(f"{path}#{number}: chooses one of several runs, and only a log holds several; leave #{number} out")
+        raise InputError(f"{path}#{number}: chooses one of several runs, but only a log can have several: leave #{number} out")
     return reader
 
 
@@ -108,7 +108,7 @@ def file_and_run(source: Path) -> tuple[Path, int | None]:
 def _reader(path: Path, chosen: Pattern | None, samples: int | None, python: str | None, number: int | None) -> Reader:
     if path.is_dir() or is_event_file(path) or path.name.endswith((".xplane.pb", ".json.gz")):
         if chosen is not None:
-            raise InputError(f"`pattern`: {path} is no log of lines; leave it out")
+            raise InputError(f"`pattern`: {path} is not a log of lines: leave the pattern out")
         return _of_no_lines(path, python)
     first = _first_line(path)
     if chosen is not None:
@@ -127,7 +127,7 @@ def _of_no_lines(path: Path, python: str | None) -> Reader:
         if any(is_event_file(file) for file in path.rglob("*")):
             return EventFiles(path)
         if not any(path.rglob("*.xplane.pb")):
-            raise InputError(f"{path}: is a folder without TensorBoard's event files or profiles; give the file that steps are recorded in")
+            raise InputError(f"{path}: is a folder without TensorBoard event files or profiles: give the file with the recorded steps")
     elif path.name.endswith(".json.gz"):
         return WholeFile(lambda: _document(path))
     elif not path.name.endswith(".xplane.pb"):
@@ -138,9 +138,9 @@ def _of_no_lines(path: Path, python: str | None) -> Reader:
 def _first_line(path: Path) -> str:
     content = GrowingFile(path).read(_FIRST_BYTES)
     if not content.strip():
-        raise InputError(f"{path}: is empty; give it when the training has made some steps")
+        raise InputError(f"{path}: is empty: wait until training has made some steps")
     if b"\0" in content:
-        raise InputError(f"{path}: is no text; give a file of the callback, a table, a log, or TensorBoard's folder")
+        raise InputError(f"{path}: is not text: give a file of the callback, a table, a log, or a TensorBoard folder")
     return next((line for line in content.decode("utf-8-sig", "replace").splitlines() if line.strip() and not line.startswith("#")), "")
 
 
@@ -183,13 +183,13 @@ def _of_profile(steps: StepsOfProfile, *, several: bool) -> RecordedRun:
     run.facts = Facts(hostname=profile.host, devices=tuple(profile.devices), started=steps.started)
     run.remark(_SLOWED)
     if steps.marks.traced:
-        run.remark(f"{steps.marks.traced} of its steps traced a graph, and are left out")
+        run.remark(f"{steps.marks.traced} of its steps traced a graph and are left out")
     for step in steps.steps:
         run.add(step.number, step.whole_s, compute_s=step.compute_s, input_s=step.input_s)
     return run.run()
 
 
-_SLOWED = "steps of a profile are somewhat longer than others, since recording takes time"
+_SLOWED = "profiled steps are somewhat longer than others, because recording takes time"
 
 
 # -- documents of JSON ---------------------------------------------------------------------
@@ -217,8 +217,8 @@ def _document(path: Path) -> tuple[RecordedRun, ...]:
         if isinstance(data, dict) and isinstance(data.get("log_history"), list):
             return (_of_trainer(path, data),)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise InputError(f"{path}: is damaged, or no trace of a kind that is known ({error!r:.80}); known are {_KNOWN}") from None
-    raise InputError(f"{path}: {mistaken(path) or f'is JSON, but no record of steps; known are {_KNOWN}'}")
+        raise InputError(f"{path}: is damaged or not a known kind of trace ({error!r:.80}); known are {_KNOWN}") from None
+    raise InputError(f"{path}: {mistaken(path) or f'is JSON but not a record of steps; known are {_KNOWN}'}")
 
 
 def _parsed(path: Path) -> Any:
@@ -226,12 +226,12 @@ def _parsed(path: Path) -> Any:
     try:
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig").rstrip()
     except (OSError, EOFError, UnicodeDecodeError):
-        raise InputError(f"{path}: is no text, and no compressed text; give a Chrome trace, a table, a log, or event files") from None
+        raise InputError(f"{path}: is neither text nor compressed text: give a Chrome trace, a table, a log, or event files") from None
     # a training that was killed, or is not over, leaves the array of its events open
     for candidate in (text, text.rstrip(",") + "]"):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(candidate)
-    raise InputError(f"{path}: {mistaken(path) or f'begins as JSON, and is none; known are {_KNOWN}'}")
+    raise InputError(f"{path}: {mistaken(path) or f'begins like JSON but is not valid JSON; known are {_KNOWN}'}")
 
 
 def _of_trace(path: Path, data: dict[str, Any], events: list[dict[str, Any]]) -> RecordedRun:
@@ -240,7 +240,7 @@ def _of_trace(path: Path, data: dict[str, Any], events: list[dict[str, Any]]) ->
         read(run, data, events)
         if len(run):
             return run.run()
-    raise InputError(f"{path}: is a Chrome trace, and nothing in it marks steps; known are {_KNOWN}")
+    raise InputError(f"{path}: is a Chrome trace without marked steps; known are {_KNOWN}")
 
 
 def _of_trainer(path: Path, data: dict[str, Any]) -> RecordedRun:
@@ -254,8 +254,8 @@ def _of_trainer(path: Path, data: dict[str, Any]) -> RecordedRun:
         run.facts = Facts(global_batch=round(rates[0] / rates[1]) if all(rates) else None)
         run.add(steps, float(entry["train_runtime"]) / steps, count=steps)
     if not len(run):
-        raise InputError(f"{path}: the Trainer's state has no times before the training ends (train_runtime); give it then")
-    run.remark("the Trainer tells one mean over the whole training, with all that lies between steps")
+        raise InputError(f"{path}: the Trainer's state has no times before training ends (train_runtime): give it then")
+    run.remark("the Trainer gives one mean over the whole training, including everything between steps")
     return run.run()
 
 
@@ -333,7 +333,7 @@ class EventFiles:
         """
         files = sorted(file for file in self._path.rglob("*") if is_event_file(file)) if self._path.is_dir() else [self._path]
         if not files:
-            raise InputError(f"{self._path}: holds no event files (*tfevents*); {_HOW_TO}")
+            raise InputError(f"{self._path}: has no event files (*tfevents*); {_HOW_TO}")
         for file in files:
             if file not in self._streams:
                 self._streams[file] = _Stream(file)
@@ -357,7 +357,7 @@ class EventFiles:
             if not names:
                 return (Growing(str(self._path), "event files").run(),)
             some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-            raise InputError(f"{self._path}: has scalars of whole epochs alone ({some}), which tell no step's time; {_HOW_TO}")
+            raise InputError(f"{self._path}: has only scalars of whole epochs ({some}), which give no time of a step; {_HOW_TO}")
         best = min(rank for rank, *_ in ranked)
         kept = [(tag, points, folder) for rank, tag, points, folder in ranked if rank == best]
         return tuple(
@@ -385,7 +385,7 @@ class _Stream(GrowingFile):
             try:
                 event = Event.FromString(record)
             except Exception:  # protobuf has no common class for what it raises
-                raise InputError(f"{self.path}: record {self._records}: is no event; is this a file of TensorBoard?") from None
+                raise InputError(f"{self.path}: record {self._records}: is not an event; is this a TensorBoard file?") from None
             for value in event.summary.value:
                 scalar = _scalar(value)
                 if scalar is not None:
@@ -401,7 +401,7 @@ class _Stream(GrowingFile):
                 length, check = _HEAD.unpack_from(data, place)
                 if masked_crc32c(data[place : place + 8]) != check or length > _MOST_RECORD_BYTES:
                     raise InputError(
-                        f"{self.path}: record {self._records + 1}: does not match its check sum (damaged, or no file of TensorBoard)"
+                        f"{self.path}: record {self._records + 1}: does not match its checksum (damaged, or not a TensorBoard file)"
                     )
                 end = place + _HEAD.size + length + 4
                 if end > len(data):
@@ -409,7 +409,7 @@ class _Stream(GrowingFile):
                 record = data[place + _HEAD.size : end - 4]
                 self._records += 1
                 if length <= _CHECKED_BYTES and masked_crc32c(record) != struct.unpack_from("<I", data, end - 4)[0]:
-                    raise InputError(f"{self.path}: record {self._records}: does not match its check sum (damaged)")
+                    raise InputError(f"{self.path}: record {self._records}: does not match its checksum (damaged)")
                 yield record
                 place = end
             self._rest = data[place:]
@@ -471,7 +471,7 @@ def _run(source: str, worker: str, tag: str, points: list[_Point]) -> RecordedRu
 def _by_wall_times(source: str, worker: str, tag: str, points: list[_Point]) -> RecordedRun:
     """Time between the scalars of successive steps, over the steps between them."""
     run = Growing(source, "event files", worker, each="interval")
-    run.remark(f"no scalar tells steps/s: times are those between the points of {tag}, and hold what lies between steps too")
+    run.remark(f"no scalar gives steps/s: times are measured between the points of {tag}, and include everything between steps")
     for (before, began_s, _), (step, wall_s, _) in itertools.pairwise(points):
         if step <= before:
             if step < before:

@@ -24,15 +24,15 @@ from simulator.base.validation_errors import fault_of, quoted
 
 COLUMNS = {
     "step": "number of the step; left out: the rows are counted",
-    "worker": "name or number of the worker, where the table has several",
+    "worker": "name or number of the worker, if the table has several",
     "step_time_s": "seconds of the step",
     "step_time_ms": "the same in milliseconds",
-    "steps_per_s": "or its inverse",
-    "throughput": "or samples/s of all workers together; needs the batch and the workers",
-    "end_s": "when the step ended, in seconds of any clock",
+    "steps_per_s": "steps per second, the inverse",
+    "throughput": "samples/s of all workers together; needs the batch and the workers",
+    "end_s": "end of the step, in seconds of any clock",
     "cpu_s": "processor seconds of the process in the step",
-    "sent_bytes": "sent by the machine's network interfaces in the step",
-    "received_bytes": "received by them",
+    "sent_bytes": "bytes sent by the machine's network interfaces in the step",
+    "received_bytes": "bytes received by them",
     "compute_s": "seconds of the step in which the worker's device computed",
     "input_s": "seconds of the step in which it waited for input",
 }
@@ -92,8 +92,8 @@ class StepsTable:
         names = [name.lower() for name in self._cells(where, text)]
         if all(_NUMBER.fullmatch(name) for name in names if name):
             raise InputError(
-                f"{where}: must name the columns, such as {_EXAMPLE}, before the first row of numbers",
-                "the unit of a time is not guessed: call it step_time_s or step_time_ms",
+                f"{where}: the first line must name the columns, such as {_EXAMPLE}",
+                "the unit of a time is ambiguous: name the column step_time_s or step_time_ms",
             )
         if "throughput" in names and "workers" in names:
             raise InputError(f"{self._path}: {mistaken(self._path) or 'is a table of whole runs, not of steps'}")
@@ -103,18 +103,18 @@ class StepsTable:
             if name in COLUMNS or (self._sparse and not name):
                 continue
             if name in _WITHOUT_UNIT:
-                raise InputError(f"{where}: the column {name}: call it step_time_s or step_time_ms, as its unit is")
+                raise InputError(f"{where}: the column {name}: rename it to step_time_s or step_time_ms, according to its unit")
             known = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
-            raise InputError(f"{where}: {quoted(name)} is no column of steps; {known}")
+            raise InputError(f"{where}: {quoted(name)} is not a column of steps; {known}")
         if double := next((name for name in names if name and names.count(name) > 1), ""):
-            raise InputError(f"{where}: names the column {double} twice; keep one")
+            raise InputError(f"{where}: has the column {double} twice; keep one")
         times = [name for name in _TIMES if name in names]
         if len(times) != 1:
             fault = f"has {listed(times)}; keep one" if times else f"has no time of a step; give one of {', '.join(_TIMES)}"
             raise InputError(f"{where}: {fault}")
         if times == ["throughput"] and self._samples is None:
             raise InputError(
-                f"{where}: throughput: is a step's time only with the samples of a step, which are not known; give step_time_s"
+                f"{where}: throughput: gives the time of a step only with the samples per step, which are unknown: give step_time_s"
             )
         self._names = names
 
@@ -126,7 +126,7 @@ class StepsTable:
                 f"{where}: Lightning's CSVLogger has no times here; add its callback ThroughputMonitor (device/batches_per_sec)"
             )
         if column is None:
-            raise InputError(f"{where}: CSVLogger has no times; add paceline.keras_callback.RecordSteps to the callbacks beside it")
+            raise InputError(f"{where}: CSVLogger has no times; add paceline.keras_callback.RecordSteps to the callbacks too")
         self._sparse = True
         return ["steps_per_s" if name == column else name if name == "step" else "" for name in names]
 
@@ -134,12 +134,12 @@ class StepsTable:
         try:
             return [cell.strip() for cell in next(csv.reader([text], delimiter=self._separator, strict=True))]
         except csv.Error as error:
-            raise InputError(f"{where}: is no line of a CSV file: {error}") from None
+            raise InputError(f"{where}: is not a CSV line: {error}") from None
 
     def _row(self, where: str, text: str) -> None:
         cells = self._cells(where, text)
         if len(cells) != len(self._names):
-            hint = f"; a number has a decimal point, and no {self._separator!r} in it" if len(cells) > len(self._names) else ""
+            hint = f"; write numbers with a decimal point and without {self._separator!r}" if len(cells) > len(self._names) else ""
             raise InputError(f"{where}: has {len(cells)} values, but the first line names {len(self._names)} columns{hint}")
         row = dict(zip(self._names, cells, strict=True))
         run = self._run(where, row.get("worker", ""))
@@ -157,7 +157,7 @@ class StepsTable:
     def _run(self, where: str, worker: str) -> Growing:
         if worker not in self._runs:
             if len(self._runs) >= _MOST_WORKERS:
-                raise InputError(f"{where}: is the row of more than {_MOST_WORKERS:,} workers; does the column worker hold workers?")
+                raise InputError(f"{where}: has more than {_MOST_WORKERS:,} workers; does the column worker contain workers?")
             self._runs[worker] = Growing(str(self._path), "table", worker[:80], Facts(), each="interval" if self._sparse else "step")
         return self._runs[worker]
 
@@ -275,7 +275,7 @@ class StepsFile:
         if isinstance(line, _Header):
             self._header(number, line)
         elif not self._begun:
-            raise InputError(f"{self._path}:{number}: must be a header first; take the whole file")
+            raise InputError(f"{self._path}:{number}: must be a header: use the whole file")
         elif isinstance(line, _Step):
             self._step(line)
         elif isinstance(line, _Machine):
@@ -293,11 +293,11 @@ class StepsFile:
             model = _OF_KIND.get(str(data.get("kind")))
         except (ValueError, RecursionError):
             self._check_first(number)
-            self._broken = (number, f"is no JSON ({quoted(text)})")
+            self._broken = (number, f"is not JSON ({quoted(text)})")
             return None
         if data.get("format", FORMAT) != FORMAT or "probe" in data or model is None:
             self._check_first(number)
-            raise InputError(f"{self._path}:{number}: is no line of the callback's ({quoted(text)}); delete the line, or record again")
+            raise InputError(f"{self._path}:{number}: is not a line of the callback ({quoted(text)}): delete the line, or record again")
         try:
             return model.model_validate(data)
         except ValidationError as error:
@@ -305,7 +305,7 @@ class StepsFile:
 
     def _check_first(self, number: int) -> None:
         if number == 1:
-            said = mistaken(self._path) or "is no file of Paceline's Keras callback; its first line is a header"
+            said = mistaken(self._path) or "is not a file of Paceline's Keras callback, whose first line is a header"
             raise InputError(f"{self._path}: {said}")
 
     def _header(self, number: int, line: _Header) -> None:
@@ -314,7 +314,7 @@ class StepsFile:
             fault = f"schema_version: {line.format} {line.schema_version} must be {known}; record with the callback of this version"
             raise InputError(f"{self._path}:{number}: {fault}")
         if self._broken is not None:
-            self._run.remark(f"line {self._broken[0]} was cut off as the training was killed, and is left out")
+            self._run.remark(f"line {self._broken[0]} was cut off when training was killed, and is left out")
             self._broken = None
         if self._begun:
             self._run.mark("restart")

@@ -204,7 +204,7 @@ class Growing:
             A row has no such figure.
         """
         if len(self) >= MOST_ROWS:
-            raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
+            raise InputError(f"{self.source}: has more than {MOST_ROWS:,} steps: give a part of it")
         if not max(abs(step), count) <= MOST_STEPS:
             raise InputError(f"{self.source}: a step is number {step}, of {count} steps; each must be at most {MOST_STEPS:,}")
         if unknown := numbers.keys() - self._rows.keys():

@@ -159,10 +159,10 @@ Why = Literal["first", "epoch", "clock", "pause", "periodic", "rare"]
 kind of its own that is far longer and comes at no regular distance."""
 
 _LEFT_OUT: Mapping[Why, str] = {
-    "first": "of the beginning, when the graph is traced and the input pipeline fills",
-    "epoch": "that begin an epoch",
-    "clock": "whose time is none, since the clock jumped",
-    "pause": "that stood still, or in which the clock jumped",
+    "first": "at the beginning, when the graph is traced and the input pipeline fills",
+    "epoch": "at the start of an epoch",
+    "clock": "without a time, because the clock jumped",
+    "pause": "that paused, or in which the clock jumped",
 }
 _STEADY_SHARE = 0.25
 """Of all rows that count, what a steady part has at least."""
@@ -358,12 +358,12 @@ class Steadiness:
         said = []
         for apart in self.apart:
             if apart.why in _LEFT_OUT:  # what is periodic is told below
-                extra = f" ({format_seconds(apart.extra_s)} in all beyond a median step)" if apart.extra_s > 0 else ""
+                extra = f" ({format_seconds(apart.extra_s)} in total above the median step)" if apart.extra_s > 0 else ""
                 said.append(f"{counted(len(apart.rows), self.run.each)} {_LEFT_OUT[apart.why]}{extra}: left out")
         for periodic in self.periodic:
             each = format_seconds(periodic.extra_s)
-            said.append(f"{periodic.what} every {periodic.every:,} steps, each of {each} beyond a step: told apart")
-        return (*said, *([f"{self.rare.text}: told apart"] if self.rare is not None else []))
+            said.append(f"{periodic.what} every {periodic.every:,} steps, each {each} above a normal step: listed separately")
+        return (*said, *([f"{self.rare.text}: listed separately"] if self.rare is not None else []))
 
 
 def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadiness:
@@ -448,15 +448,15 @@ def _looks(run: RecordedRun, rows: NDArray[np.int64], extras_s: Array, among: in
     if float(np.nansum(waited)) > _INPUT * float(extras_s.sum()):
         looks = "they wait for input"
     elif rows[-1] < max(_EARLY * len(run), _MOST_FIRST):
-        looks = "all at the beginning, as where shapes that are new are traced"
+        looks = "all at the beginning, as when new shapes are traced"
     elif len(rows) > 1 and float(np.std(extras_s)) < _ALIKE * float(extras_s.mean()):
-        looks = "all about as long, as checkpoints or evaluations by the clock are"
+        looks = "all about equally long, like checkpoints or evaluations at fixed times"
     else:
-        looks = "of different lengths, as where shapes that are new are traced or input is late"
+        looks = "of different lengths, as when new shapes are traced or input is late"
     if len(rows) == 1:
-        return f"1 step of {among:,} ({which}) takes {format_seconds(float(extras_s[0]))} longer than those around it"
+        return f"1 step of {among:,} ({which}) takes {format_seconds(float(extras_s[0]))} longer than its neighbours"
     each = format_seconds(float(extras_s.mean()))
-    return f"{len(rows):,} steps of {among:,} ({which}) take {each} longer than those around them, {looks}"
+    return f"{len(rows):,} steps of {among:,} ({which}) take {each} longer than their neighbours, {looks}"
 
 
 def _behind(run: RecordedRun, what: str) -> list[int]:
@@ -558,7 +558,7 @@ def _steady(levels: tuple[Level, ...], times: Array, counting: NDArray[np.int64]
     longest = max(levels, key=lambda level: (level.rows, level.first))
     if longest.rows < FEWEST_STEADY:
         have = counted(longest.rows, "step")
-        return None, f"it has no steady part: the longest stretch of one level has {have}, and {FEWEST_STEADY} are needed"
+        return None, f"it has no steady part: the longest stretch at one level has {have}, but {FEWEST_STEADY} are needed"
     if longest.rows < _STEADY_SHARE * len(counting):
         return None, f"it has no steady part: the level of its steps changes {counted(len(levels) - 1, 'time')}"
     own = times[counting[(counting >= longest.first) & (counting < longest.end)]]
@@ -566,7 +566,9 @@ def _steady(levels: tuple[Level, ...], times: Array, counting: NDArray[np.int64]
     first_s, last_s = float(np.median(own[:quarter])), float(np.median(own[-quarter:]))
     if max(first_s, last_s) > _TREND * min(first_s, last_s) and abs(stats.spearmanr(np.arange(len(own)), own).statistic) > _TRENDING:
         how = "longer" if last_s > first_s else "shorter"
-        return None, f"it has no steady part: its steps become {how} all along, from {format_seconds(first_s)} to {format_seconds(last_s)}"
+        return None, (
+            f"it has no steady part: its steps become {how} throughout, from {format_seconds(first_s)} to {format_seconds(last_s)}"
+        )
     return longest, ""
 
 
@@ -577,14 +579,14 @@ def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | N
         ratio = median / own
         if (said := thousand_times(ratio)) is not None:
             yield (
-                f"{run.name}: its steps take {format_seconds(median)} in the median, while its own clock has {format_seconds(own)} between "
-                f"their ends: {said}?"
+                f"{run.name}: the median step takes {format_seconds(median)}, but its own clock shows {format_seconds(own)} between step "
+                f"ends: {said}?"
             )
             return
     if expected_s is not None and (said := thousand_times(median / expected_s)) is not None:
         yield (
-            f"{run.name}: its steps take {format_seconds(median)} in the median where {format_seconds(expected_s)} are predicted: {said}, "
-            "or is it another model?"
+            f"{run.name}: the median step takes {format_seconds(median)}, but {format_seconds(expected_s)} is predicted: {said}, or is it "
+            "another model?"
         )
 
 
@@ -592,9 +594,9 @@ def thousand_times(ratio: float) -> str | None:
     """What is asked where times are so many times those that are expected: whether they are of another unit; None where they are not."""
     least, most = _THOUSAND
     if least <= ratio <= most:
-        return "are they milliseconds that are read as seconds"
+        return "are they milliseconds read as seconds"
     if least <= 1 / ratio <= most:
-        return "are they seconds that are read as milliseconds"
+        return "are they seconds read as milliseconds"
     return None
 
 

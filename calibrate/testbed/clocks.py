@@ -234,9 +234,9 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
         if reading.setting.mode == "mirrored" and 1 < reading.setting.workers <= cores and reading.file.fingerprint.device_kind == "CPU"
         for run in reading.runs
     ]
-    between = "from a step's end to the next one's begin"
+    between = "from the end of a step to the start of the next"
     shown = {
-        "sleep_s": (slept, "compute as timed less what was asked for, in runs with a constant law"),
+        "sleep_s": (slept, "timed compute minus requested compute, in runs with a constant distribution"),
         "dispatch_s": (
             [run.cpu_s("chief") / len(run.steps) for run in coordinated],
             "CPU time of the coordinator per step, 1 worker",
@@ -252,8 +252,8 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
             _gaps([reading for reading in shaped if reading.setting.compute.kind == "emulated"], ("mirrored",), 2),
             f"{between}, up to 2 workers",
         ),
-        "loopback_ring_per_byte_s": (ranks, "CPU time of a rank's step over loopback, the call of its function apart"),
-        "mirrored_per_byte_s": (reduced, "all-reduce of MirroredStrategy's replicas, no more than there are cores"),
+        "loopback_ring_per_byte_s": (ranks, "CPU time of a rank's step over loopback, without the call of its function"),
+        "mirrored_per_byte_s": (reduced, "all-reduce of MirroredStrategy's replicas, at most as many as cores"),
         "ring_cpu_per_byte_s": (_ring_cpu_per_byte(emulated), "how a worker's CPU time grows with the bytes it sends, rings"),
     }
     return {name: _mean_of(values, why) for name, (values, why) in shown.items() if values}

@@ -74,7 +74,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     if any(reading.setting.is_job for reading in readings):
         raise InputError(f"{NO_JOBS}; fit runs without them")
     if not any(reading.setting.workers == 1 and reading.setting.servers for reading in readings):
-        raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --set workers=1`")
+        raise CalibrationError("no run has one worker and a server: measure one, such as `paceline testbed run --set workers=1`")
     parameters: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
     parameters |= timed_directly(readings, cores)
     served = [reading for reading in readings if reading.setting.link is None and reading.setting.servers and is_fitted(reading.setting)]
@@ -153,7 +153,7 @@ def _in_the_loop(
             low=value * math.exp(-Z90 * deviations[index]),
             high=value * math.exp(Z90 * deviations[index]),
             determined=determined,
-            why=why + (f"; counted less, being far off: {named}" if named else ""),
+            why=why + (f"; outliers with less weight: {named}" if named else ""),
         )
     if progress is not None:
         progress(1, 1, "fitting")
@@ -352,7 +352,8 @@ def _weighted(name: str, tried: Array, chances: Array, settings: int) -> Paramet
         low=low,
         high=high,
         determined=deviation < 0.5 * log_width(name),
-        why=f"throughput of 2 workers whose transfers meet, sharing = tcp ({settings} settings); pairs of both by how likely they are",
+        why=f"throughput of 2 workers with overlapping transfers, sharing = tcp ({settings} settings); pairs of both weighted by "
+        "likelihood",
     )
 
 
@@ -446,10 +447,10 @@ def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) 
     tau = float(brentq(excess, 0.0, highest)) if excess(0.0) > 0 else 0.0
     deviations = np.sqrt(np.divide(squares, shares * tau**2 + noise_squares, out=np.zeros_like(squares), where=squares > 0))
     low, high = (tau * math.sqrt(len(informative) / chi2.ppf(share, len(informative))) for share in (0.95, 0.05))
-    why = f"how far {len(informative)} settings of the fit are off as a whole, beyond the noise of their repeats"
+    why = f"error of {len(informative)} whole settings of the fit beyond the noise of their repeats"
     outlying = [f"{labels[place]} ({format_change(math.expm1(misses[place]))})" for place in informative[deviations > _OUTLYING]]
     if outlying:
-        why += f"; far off, and counted with {_CAP:g} standard deviations: {', '.join(outlying)}"
+        why += f"; outliers, counted with {_CAP:g} standard deviations: {', '.join(outlying)}"
     return Parameter(value=tau, low=low, high=high, freedom=len(informative), why=why)
 
 

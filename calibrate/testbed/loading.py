@@ -127,7 +127,7 @@ def with_model(table: Mapping[str, Any], where: str, beside: Path | None = None)
             known = [path.absolute() for path in (beside / file, Path(file)) if separator and path.is_file()]
             if not known:
                 raise ScenarioError(
-                    f"{where}: {quoted(model)}: there is no such file, in {beside} or here; write FILE.py:FUNCTION"
+                    f"{where}: {quoted(model)}: no such file in {beside} or here: write FILE.py:FUNCTION"
                 )  # fmt: skip
             completed["model"] = f"{known[0]}:{function}"
         return completed | {"variables": (NOT_BUILT,)}
@@ -145,7 +145,9 @@ def validated_setting(table: Mapping[str, Any], source: str) -> TestbedSetting:
     setting = validated(TestbedSetting, table, source)
     law = setting.compute.law.kind
     if law not in EMULATED_LAWS:
-        raise ScenarioError(f"{source}: compute.law.kind: {law!r} is no law of the emulated device; there are {', '.join(EMULATED_LAWS)}")
+        raise ScenarioError(
+            f"{source}: compute.law.kind: {law!r} is not a distribution of the emulated device; there are {', '.join(EMULATED_LAWS)}"
+        )
     return setting
 
 
@@ -173,9 +175,7 @@ def builder_of(model: str) -> str:
         return f"{catalog.builder('ladder')}:{model.replace('-', '_').replace('/', '_')}"
     file, separator, function = model.rpartition(":")
     if not separator or not file.endswith(".py") or not function:
-        raise InputError(
-            f"model {model!r} has no code to be computed; give FILE.py:FUNCTION or a synthetic one, or choose emulated compute"
-        )
+        raise InputError(f"model {model!r} has no code to compute: give FILE.py:FUNCTION or a synthetic model, or choose emulated compute")
     return f"{Path(file).absolute()}:{function}"
 
 
@@ -247,7 +247,7 @@ def of_workload(name: str, batch: Any, where: str, beside: Path | None = None) -
     """
     if name.startswith(("ladder", "uneven")):
         there_are = f"there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
-        raise ScenarioError(f"{where}: {quoted(name)} is no synthetic model; {did_you_mean(name, SYNTHETIC, there_are)}")
+        raise ScenarioError(f"{where}: {quoted(name)} is not a synthetic model; {did_you_mean(name, SYNTHETIC, there_are)}")
     workload = load_workload(catalog.find("workloads", name, where, beside))
     samples = batch if isinstance(batch, int) and batch > 0 else workload.batch_per_replica or 32
     created = sorted(workload.variables, key=lambda variable: variable.creation_index)

@@ -27,47 +27,47 @@ if TYPE_CHECKING:
 
 _PARAMETERS: dict[str, tuple[float, float, float, str]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07, "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)"),
-    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9, "rate of a connection over loopback, the cores' work on it apart"),
-    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9, "work of the cores on a byte of a pull or push over loopback, both hosts together"),
+    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9, "rate of a connection over loopback, without the cores' work"),
+    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9, "core time per byte of a pull or push over loopback, both hosts together"),
     "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3,
-        "work of the cores on a step over loopback whatever its bytes: calls, scheduling, messages (sessions)"),
-    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2, "the same where a coordinator hands out the steps, its own work apart"),
-    "loopback_waited_share": (0.5, 0.25, 1.0, "share of the work on bytes that a transfer waits for; the rest goes on beside the step"),
+        "fixed core time per step over loopback: calls, scheduling, messages (sessions)"),
+    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2, "the same if a coordinator hands out the steps, without its own work"),
+    "loopback_waited_share": (0.5, 0.25, 1.0, "share of the work on bytes that a transfer waits for; the rest overlaps with the step"),
     "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9,
-        "work of the cores on a byte that is reduced over loopback, for each rank: packing, sending, adding"),
+        "core time per rank for each byte reduced over loopback: packing, sending, adding"),
     "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9,
-        "work of the cores on a byte that a replica of MirroredStrategy hands to the next one, in one process"),
-    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4, "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time"),
+        "core time per byte that a replica of MirroredStrategy hands to the next one, in one process"),
+    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4, "time of each host per tensor of a pull or push (gRPC RecvTensor), one at a time"),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9,
-        "the same for each byte: serialising before it is sent, parsing after it has come whole"),
+        "the same per byte: serialising before sending, parsing after arrival"),
     "turn_s": (7.0e-4, 7.0e-5, 4.0e-3,
-        "work of the two hosts of a ring on a message, one after the other (gRPC RecvBuf), while neither sends nor receives it"),
-    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9, "the same for each byte: into a protocol buffer, out of it, added to the receiver's own"),
+        "time of the two hosts of a ring per message, in sequence (gRPC RecvBuf), without overlapping the transfer"),
+    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9, "the same per byte: into a protocol buffer, out of it, added to the receiver's own data"),
     "ring_cpu_per_byte_s": (3.0e-9, 1.5e-9, 6.0e-9,
-        "work of the cores on a byte that a ring sends over shaped links: on messages, and the kernel's meanwhile"),
-    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3, "the coordinator's own work for a step; it does one at a time"),
+        "core time per byte that a ring sends over shaped links: messages and kernel"),
+    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3, "the coordinator's work per step, one step at a time"),
     "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2,
-        "from a step's end to the next one's begin beyond that: messages to and from the coordinator"),
-    "session_s": (1.5e-3, 2.0e-4, 1.0e-2, "from a session's step to its next (compat.v1): the client's work"),
-    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2, "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief"),
-    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2, "from a ring worker's step to its next: the call of the function, the collective's set-up"),
-    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3, "the same of MirroredStrategy, whose replicas are in one process"),
-    "server_s": (2.0e-5, 2.0e-6, 5.0e-4, "a server's service of one gradient tensor"),
-    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9, "the same for each byte"),
-    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3, "how much longer than asked the emulated device sleeps"),
+        "further time between steps: messages to and from the coordinator"),
+    "session_s": (1.5e-3, 2.0e-4, 1.0e-2, "time between a session's steps (compat.v1): the client's work"),
+    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2, "time that SyncReplicasOptimizer adds to a step: accumulators, token queue, chief"),
+    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2, "time between a ring worker's steps: the call of the function, the collective's set-up"),
+    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3, "the same for MirroredStrategy, whose replicas are in one process"),
+    "server_s": (2.0e-5, 2.0e-6, 5.0e-4, "service time of a server per gradient tensor"),
+    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9, "the same per byte"),
+    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3, "excess sleep of the emulated device"),
     "queue_s": (2.0e-3, 5.0e-4, 8.0e-3,
-        "what a transfer keeps waiting in its sender's queue where one queue serves all (sharing = tcp): later ones stand behind it"),
+        "data that a transfer keeps in its sender's queue if one queue serves all (sharing = tcp); later transfers wait behind it"),
     "weight_sigma": (0.4, 0.15, 1.0,
-        "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm where a "
-        "connection has room for one packet of 64 KiB in the buffer; less the more it has room for"),
-    "noise": (0.01, 0.002, 0.05, "over shaped links: relative standard deviation of repeats of one setting; each run has its own"),
-    "loopback_noise": (0.03, 0.01, 0.1, "the same over loopback, where the cores are the limit"),
+        "spread of the random weights with which transfers share a link under TCP: sigma of their logarithm if a connection has room "
+        "for one packet of 64 KiB in the buffer; smaller with more room"),
+    "noise": (0.01, 0.002, 0.05, "over shaped links: relative standard deviation of repeats of one setting, drawn for each run"),
+    "loopback_noise": (0.03, 0.01, 0.1, "the same over loopback, where cores are the limit"),
     "misfit": (0.01, 0.002, 0.05,
-        "over shaped links: relative standard deviation of how far a setting as a whole is off, beyond that noise"),
+        "over shaped links: relative standard deviation of the error of a whole setting, beyond that noise"),
     "loopback_misfit": (0.05, 0.01, 0.2, "the same over loopback"),
 }  # fmt: skip
 """Of each parameter the value where it is put that no run determines, the ends of its 90% interval (orders of magnitude seen on
-CPU machines), and what it is. In the least squares the interval weighs as one more, weak observation."""
+CPU machines), and meaning. In the least squares the interval weighs as one more, weak observation."""
 MEANINGS = {name: meaning for name, (*_, meaning) in _PARAMETERS.items()}
 PRIORS = {name: (value, low, high) for name, (value, low, high, _) in _PARAMETERS.items()}
 
@@ -77,7 +77,7 @@ PARAMETER_COLUMNS = (
     Column("low", "number", "90% from"),
     Column("high", "number", "to"),
     Column("determined", "any", left=True),
-    Column("meaning", "text", "what it is"),
+    Column("meaning", "text", "meaning"),
 )
 """Of the table of a platform's parameters."""
 _SPREADS = ("weight_sigma", "noise", "loopback_noise", "misfit", "loopback_misfit")
@@ -95,11 +95,11 @@ class Parameter(Spec):
     """One number of the fit."""
 
     value: float = Field(ge=0)
-    low: float = Field(ge=0, description="of the 90% interval")
+    low: float = Field(ge=0, description="end of the 90% interval")
     high: float = Field(ge=0)
-    determined: bool = Field(default=True, description="false: the runs do not determine it, and a prior stands in its place")
-    freedom: int | None = Field(default=None, ge=1, description="degrees of freedom behind a standard deviation; none: taken as known")
-    why: str = Field(default="", description="which runs determine it, or where the prior comes from")
+    determined: bool = Field(default=True, description="false: the runs do not determine it, and a prior is used")
+    freedom: int | None = Field(default=None, ge=1, description="degrees of freedom of a standard deviation; null: taken as exact")
+    why: str = Field(default="", description="runs that determine it, or source of the prior")
 
     @classmethod
     def around(cls, value: float, deviation: float, why: str, *, determined: bool = True) -> Parameter:
@@ -111,7 +111,7 @@ class Parameter(Spec):
     def prior(cls, name: str) -> Parameter:
         """Where a parameter is put that no run determines."""
         value, low, high = PRIORS[name]
-        return cls(value=value, low=low, high=high, determined=False, why="no run determines it: the prior stands")
+        return cls(value=value, low=low, high=high, determined=False, why="no run determines it: the prior is used")
 
 
 class Platform(Short, Spec):
@@ -121,11 +121,11 @@ class Platform(Short, Spec):
 
     schema_version: Literal[3] = 3
     name: str = Field(min_length=1, max_length=200)
-    cores: float = Field(ge=1, description="of the machine, which all tasks share")
+    cores: float = Field(ge=1, description="cores of the machine, shared by all tasks")
     parameters: dict[str, Parameter]
     draws: tuple[dict[str, float], ...] = Field(
         default=(),
-        description="joint draws of what was timed or fitted; priors stay where they are",
+        description="joint draws of timed or fitted parameters; priors are not drawn",
     )
     provenance: dict[str, Any] = Field(default_factory=dict)
 
@@ -137,7 +137,7 @@ class Platform(Short, Spec):
     def _known(self) -> Platform:
         unknown = sorted(set(self.parameters) - set(MEANINGS))
         if unknown:
-            raise ValueError(f"parameters has {unknown[0]!r}, which is none of {', '.join(MEANINGS)}")
+            raise ValueError(f"parameters has {unknown[0]!r}, which is not one of {', '.join(MEANINGS)}")
         missing = sorted(set(MEANINGS) - set(self.parameters))
         if missing:
             raise ValueError(f"parameters lacks {missing[0]!r}")
@@ -145,7 +145,7 @@ class Platform(Short, Spec):
         values += [(f"draws.{place}.{name}", name, value) for place, draw in enumerate(self.draws) for name, value in draw.items()]
         for where, name, value in values:
             if name not in MEANINGS:
-                raise ValueError(f"{where} is none of {', '.join(MEANINGS)}")
+                raise ValueError(f"{where} is not one of {', '.join(MEANINGS)}")
             if value < 0 or (name in _SPREADS and value > _MOST_SPREAD):
                 raise ValueError(f"{where} ({value:g}) must be at least 0{f' and at most {_MOST_SPREAD:g}' if name in _SPREADS else ''}")
         return self
@@ -177,7 +177,7 @@ class Platform(Short, Spec):
             problem = error.errors(include_url=False)[0]
             if problem["loc"] == ("schema_version",):
                 raise InputError(
-                    f"{path}: was written by another version of Paceline, with other parameters; fit the same measurements again with "
+                    f"{path}: was written by another version of Paceline, with other parameters: fit the same measurements again with "
                     "`paceline testbed fit`"
                 ) from None
             place = ".".join(map(str, problem["loc"]))
@@ -215,5 +215,5 @@ def _is_machine(path: Path) -> bool:
     return True
 
 
-MACHINE = OutputKind("is no machine that a fit wrote", _is_machine, ".json")
+MACHINE = OutputKind("is not a machine file written by a fit", _is_machine, ".json")
 """Files that a new fit may replace."""

@@ -159,14 +159,14 @@ def read_run(path: Path) -> Readings:
     measured = read_measurements(path)
     if measured.header.probe != "testbed":
         raise MeasurementsError(
-            f"{path}: holds measurements of a {measured.header.probe}, not of a testbed run; see `paceline testbed --help`"
+            f"{path}: has measurements of a {measured.header.probe}, not of a testbed run; see `paceline testbed --help`"
         )
     setting = _setting_of(measured, path)
     whole = {record.repeat: record for record in measured.of(Repeat)}
     if not whole:
         failure = measured.failure
         why = f": {failure.message}" if failure else ""
-        raise CalibrationError(f"{path}: holds no whole repeat{why}; measure again")
+        raise CalibrationError(f"{path}: has no complete repeat{why}: measure again")
     steps, used, events = measured.of(Updated), measured.of(Used), measured.of(JobEvent)
     ends = Counter(record.repeat for record in measured.of(Repeat))
     runs = []
@@ -194,13 +194,13 @@ def _check(run: OneRun, where: str, *, times: int) -> None:
         It is not.
     """
     if times > 1:
-        raise MeasurementsError(f"{where}: ends {times} times; keep one of its records")
+        raise MeasurementsError(f"{where}: ends {times} times: keep one of its records")
     if not run.steps:
-        raise MeasurementsError(f"{where}: holds no step; delete its lines, or measure again")
+        raise MeasurementsError(f"{where}: has no step: delete its lines, or measure again")
     if not 0 < run.seconds < math.inf:
         raise MeasurementsError(f"{where}: its last step ends {run.seconds:g} s after it began, which must be above 0; measure again")
     if run.updates < 1:
-        raise MeasurementsError(f"{where}: its steps have not updated the model, by their versions; measure again")
+        raise MeasurementsError(f"{where}: its steps did not update the model, according to their versions: measure again")
 
 
 def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:

@@ -88,7 +88,7 @@ def obstacle_to_shaped_links(sharing: str) -> str | None:
         ``fair`` or ``tcp``: what is to share the flows of a link.
     """
     if sys.platform != "linux":
-        return f"network namespaces are Linux's, and this is {sys.platform}"
+        return f"network namespaces need Linux, and this is {sys.platform}"
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             return f"the program {tool} is missing; install iproute2"
@@ -97,9 +97,9 @@ def obstacle_to_shaped_links(sharing: str) -> str | None:
     except subprocess.TimeoutExpired:
         return "making a network namespace took more than 30 s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or ["no network namespace can be made here; it takes root"])[-1]
+        return (done.stderr.strip().splitlines() or ["no network namespace can be created here; it needs root"])[-1]
     if not os.access(_ALLOWED, os.W_OK):
-        return f"{_ALLOWED} may not be written here, so TCP's congestion control cannot be chosen; it takes root"
+        return f"{_ALLOWED} is not writable here, so TCP's congestion control cannot be chosen; it needs root"
     return None
 
 
@@ -107,7 +107,7 @@ def check_congestion(name: str, where: str) -> None:
     """Raise InputError unless this machine has a congestion control; ``where`` begins the message."""
     available = _AVAILABLE.read_text(encoding="ascii").split()
     if name not in available:
-        raise InputError(f"{where}: {name!r} is no congestion control of this machine; it has {', '.join(sorted(available))}")
+        raise InputError(f"{where}: {name!r} is not a congestion control of this machine; it has {', '.join(sorted(available))}")
 
 
 def on_available_links(setting: TestbedSetting, source: str, *, chosen: bool) -> TestbedSetting:
@@ -172,7 +172,7 @@ def _without_tensorflow(python: str | None) -> list[str]:
         return [f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"]
     except subprocess.TimeoutExpired:
         return [f"`python`: {executable!r} did not start within 60 s"]
-    return [f"{executable} has no TensorFlow; name a Python that has it (`python`)"] if done.returncode else []
+    return [f"{executable} has no TensorFlow: give a Python that has it (`python`)"] if done.returncode else []
 
 
 def _beyond_memory(settings: Sequence[TestbedSetting]) -> list[str]:
@@ -184,7 +184,7 @@ def _beyond_memory(settings: Sequence[TestbedSetting]) -> list[str]:
     needed, largest = max(((_memory_bytes(setting), setting) for setting in settings), key=lambda pair: pair[0])
     if needed <= free:
         return []
-    return [f"{largest.label}: needs about {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free; take fewer workers"]
+    return [f"{largest.label}: needs about {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free: use fewer workers"]
 
 
 def _memory_bytes(setting: TestbedSetting) -> float:
@@ -326,7 +326,7 @@ def retried(measure: Callable[[], Readings], label: str) -> Readings:
     try:
         return measure()
     except CalibrationError as error:
-        warnings.warn(PacelineWarning(f"{label}: failed and is run once more: {error}"), stacklevel=2)
+        warnings.warn(PacelineWarning(f"{label}: failed and runs once more: {error}"), stacklevel=2)
     return measure()
 
 
@@ -341,8 +341,8 @@ def _noting_what_is_kept(path: Path, repeats: int) -> Iterator[None]:
         except CalibrationError:  # cut off in its first line
             whole = 0
         if whole:
-            error.add_note(f"{whole} of {repeats} repeats had come to their end; read them with `paceline testbed show {path}`")
+            error.add_note(f"{whole} of {repeats} repeats finished; read them with `paceline testbed show {path}`")
         elif isinstance(error, KeyboardInterrupt):
             path.unlink(missing_ok=True)
-            error.add_note("no repeat had come to its end, so nothing is kept")
+            error.add_note("no repeat finished, so nothing is kept")
         raise

@@ -19,7 +19,7 @@ from simulator.base.spec import Spec
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Distribution
 
-NO_JOBS = "faults and checkpoint_every are of whole jobs, which a fit and a prediction of steps do not take (docs/jobs.md)"
+NO_JOBS = "faults and checkpoint_every apply to whole jobs, not to the fit and prediction of steps (docs/jobs.md)"
 """Why a setting with them is refused."""
 
 _FORWARD_SHARE = 1.0 / 3.0
@@ -44,8 +44,8 @@ class RealCompute(Spec):
     mean_s: float = Field(gt=0)
     law: Distribution
     mean_error_s: float = Field(default=0.0, ge=0, description="standard error of mean_s, from the scatter of repeats")
-    with_call: bool = Field(default=False, description="timed from outside, with the call of the step's function")
-    busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it takes longer for each other core that is busy")
+    with_call: bool = Field(default=False, description="timed from outside, including the call of the step's function")
+    busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it slows down per other busy core")
     busy_core_error: float = Field(default=0.0, ge=0, description="its standard error")
 
     def drawn(self, rng: np.random.Generator) -> RealCompute:

@@ -61,11 +61,11 @@ class TestbedVariable(Spec):
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
-    name: str = Field(min_length=1, max_length=10_000, description="of the variable")
-    shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(description="its dimensions")
-    dtype: str = Field(default="float32", description="TensorFlow's name of its numbers")
-    rows: int | None = Field(default=None, ge=1, description="rows that a step touches, of a sparse one")
-    ready: PositiveShare = Field(description="share of the backward pass after which its gradient is there")
+    name: str = Field(min_length=1, max_length=10_000, description="name of the variable")
+    shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(description="shape of the variable")
+    dtype: str = Field(default="float32", description="TensorFlow's name of its number type")
+    rows: int | None = Field(default=None, ge=1, description="rows that a step touches, for a sparse variable")
+    ready: PositiveShare = Field(description="share of the backward pass after which its gradient is ready")
 
     @property
     def row_bytes(self) -> float:
@@ -74,19 +74,19 @@ class TestbedVariable(Spec):
 
     @property
     def size_bytes(self) -> float:
-        """Bytes of the variable."""
+        """Bytes name of the variable."""
         return float(math.prod(self.shape) * _BYTES.get(self.dtype, 4))
 
 
 class ShapedLink(Spec):
     """Links between hosts, each a network namespace; every interface is shaped in both directions."""
 
-    bandwidth_bytes_per_s: Rate = Field(description="of each interface, in each direction")
+    bandwidth_bytes_per_s: Rate = Field(description="rate of each interface in each direction")
     sharing: Literal["fair", "tcp"] = Field(
-        default="fair", description="fair: an htb class for each peer; tcp: one token bucket, behind which TCP shares as it decides"
+        default="fair", description="fair: one htb class per peer; tcp: one token bucket, shared by TCP"
     )
     congestion: str = Field(default="cubic", pattern=r"^[a-z0-9_-]{1,30}$", description="TCP's congestion control")
-    buffer_s: PositiveSeconds = Field(default=0.02, le=10, description="what may queue at an interface, as time at its rate")
+    buffer_s: PositiveSeconds = Field(default=0.02, le=10, description="queue limit of an interface, as time at its rate")
 
     @model_validator(mode="before")
     @classmethod
@@ -129,10 +129,10 @@ class Compute(Spec):
     """What a worker does between the last byte of its pull and the first of its push."""
 
     kind: Literal["emulated", "real"] = Field(
-        default="emulated", description="emulated: a sleep drawn from a law; real: the model's forward and backward pass"
+        default="emulated", description="emulated: a sleep drawn from a distribution; real: the model's forward and backward pass"
     )
     mean_s: PositiveSeconds = Field(default=0.1, description="emulated: mean of the sleep")
-    law: Distribution = Field(default=Constant(), description="emulated: of the sleep around its mean")
+    law: Distribution = Field(default=Constant(), description="emulated: distribution of the sleep around its mean")
 
 
 class TestbedFault(Spec):
@@ -142,10 +142,8 @@ class TestbedFault(Spec):
 
     at_s: Seconds = Field(description="time from the common start")
     of: Literal["worker", "server"] = Field(default="worker", description="what is killed")
-    number: int = Field(default=0, ge=0, description="which one, from 0 on")
-    back_after_s: Seconds = Field(
-        description="from its death until it is started again; where all have to start again, not before that has been noticed"
-    )
+    number: int = Field(default=0, ge=0, description="number of the process, from 0")
+    back_after_s: Seconds = Field(description="time until it is restarted; if all have to restart, not before the fault is detected")
 
 
 def _or_loopback(schema: dict[str, Any]) -> None:
@@ -158,38 +156,42 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     __test__ = False  # pytest takes names that begin with Test for tests
 
     mode: Literal["async", "between-graph", "sync", "ring", "mirrored", "apart"] = Field(
-        description="async: ParameterServerStrategy with a ClusterCoordinator; between-graph: asynchronous sessions (compat.v1); "
-        "sync: SyncReplicasOptimizer; ring: MultiWorkerMirroredStrategy; mirrored: MirroredStrategy on logical devices; "
-        "apart: processes that compute at the same time, and exchange nothing"
+        description="async: ParameterServerStrategy with a ClusterCoordinator; between-graph: asynchronous sessions (compat.v1); sync: "
+        "SyncReplicasOptimizer; ring: MultiWorkerMirroredStrategy; mirrored: MirroredStrategy on logical devices; apart: "
+        "processes that compute at the same time and exchange nothing"
     )
     workers: int = Field(ge=1, le=64, description="worker processes; mirrored: replicas in one process")
     servers: int = Field(default=0, ge=0, le=32, description="parameter servers; ring, mirrored and apart have none")
-    backup_workers: int = Field(default=0, ge=0, description="sync: gradients of a step that are not waited for")
+    backup_workers: int = Field(default=0, ge=0, description="sync: number of gradients per step that are not waited for")
     link: ShapedLink | None = Field(
         default=None,
-        description="a table; loopback, or left out in a file: an interface that no others share",
+        description="a table with bandwidth; loopback or left out: the loopback interface",
         json_schema_extra=_or_loopback,
     )
     model: str = Field(
         default="ladder-4mb",
         description="ladder-1mb, -4mb, -16mb, -64mb (/16: in 16 variables), FILE.py:FUNCTION, or a workload",
     )
-    variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: found by its name")
-    batch: int = Field(default=32, ge=1, description="samples of a worker's step")
-    compute: Compute = Field(default=Compute(), description="what a step computes")
+    variables: tuple[TestbedVariable, ...] = Field(default=(), description="variables of the model; left out: from its name")
+    batch: int = Field(default=32, ge=1, description="samples per worker and step")
+    compute: Compute = Field(default=Compute(), description="compute of a step")
     overlap: bool = Field(
-        default=False, description="layer by layer: a layer waits for its variable only, its gradient leaves when it is ready"
+        default=False, description="layer by layer: a layer waits only for its variable, and its gradient is sent when ready"
     )
-    steps: int = Field(default=50, ge=2, le=1_000_000, description="of each worker, on average")
-    warm_up: int = Field(default=3, ge=1, description="steps of each worker before the common start; not measured")
-    start_spread_s: Seconds = Field(default=0.0, description="asynchronous workers start at random within it; 0: all together")
-    threads: int = Field(default=1, ge=1, le=1024, description="TensorFlow's intra-op threads in each process")
+    steps: int = Field(default=50, ge=2, le=1_000_000, description="steps per worker, on average")
+    warm_up: int = Field(default=3, ge=1, description="steps per worker before the common start, not measured")
+    start_spread_s: Seconds = Field(default=0.0, description="period in which asynchronous workers start at random; 0: all together")
+    threads: int = Field(default=1, ge=1, le=1024, description="TensorFlow's intra-op threads per process")
     gpu_memory_mib: int = Field(default=4096, ge=64, description="mirrored on a GPU: memory of each logical device")
 
     checkpoint_every: int | None = Field(
-        default=None, ge=1, description="steps of each worker, on average, after which all wait for a checkpoint; left out: none is written"
+        default=None,
+        ge=1,
+        description="steps steps per worker, on average, between checkpoints for which all wait; left out: none",
     )
-    faults: tuple[TestbedFault, ...] = Field(default=(), max_length=1000, description="async and ring: what is killed, and comes back")
+    faults: tuple[TestbedFault, ...] = Field(
+        default=(), max_length=1000, description="async and ring: processes that are killed and restarted"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -205,7 +207,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     @model_validator(mode="after")
     def _consistent(self) -> TestbedSetting:
         if not self.variables:
-            raise ValueError(f"model {self.model!r} is no synthetic one, so its variables must be given")
+            raise ValueError(f"model {self.model!r} is not synthetic, so its variables must be given")
         with_servers = self.mode in WITH_SERVERS
         if with_servers != (self.servers > 0):
             raise ValueError(f'mode = "{self.mode}" takes {"at least one server" if with_servers else "no servers"}; it has {self.servers}')
@@ -216,15 +218,19 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
         if self.mode == "ring" and self.workers < 2:
             raise ValueError("a ring needs at least 2 workers")
         if self.mode == "mirrored" and self.link is not None:
-            raise ValueError('mode = "mirrored" is one process on one host; it has no link')
+            raise ValueError('mode = "mirrored" is one process on one host: leave link out')
         if self.mode == "apart" and self.workers < 2:
-            raise ValueError(f'mode = "apart" compares one process with several at the same time; it needs 2, not {self.workers}')
+            raise ValueError(
+                f'mode = "apart" compares one process with several simultaneous ones: it needs at least 2 workers, not {self.workers}'
+            )
         if self.mode == "apart" and (self.link is not None or self.compute.kind != "real"):
-            raise ValueError('mode = "apart" is real compute of processes that exchange nothing; it has no link')
+            raise ValueError('mode = "apart" is real compute of processes that exchange nothing: leave link out')
         if self.start_spread_s and self.mode in ("sync", "ring", "mirrored", "apart"):
-            raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all begin together')
+            raise ValueError(f'start_spread applies to asynchronous workers; in mode = "{self.mode}" all begin together')
         if self.compute.kind == "real" and self.model.startswith("ladder-") is False and ":" not in self.model:
-            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION, a synthetic one), not {self.model!r}")
+            raise ValueError(
+                f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION or a synthetic one), not {self.model!r}"
+            )
         self._check_job()
         return self
 
@@ -232,9 +238,9 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
         """Checkpoints and faults, where there are any."""
         for key in ("checkpoint_every", "faults"):
             if getattr(self, key) and self.mode not in ("async", "ring"):
-                raise ValueError(f'{key} is of mode = "async" and "ring", which go on after a fault; not of "{self.mode}"')
+                raise ValueError(f'{key} applies to mode = "async" and "ring", which continue after a fault, not to "{self.mode}"')
         if self.is_job and self.start_spread_s:
-            raise ValueError("start_spread cannot be had together with faults or checkpoint_every")
+            raise ValueError("start_spread cannot be combined with faults or checkpoint_every")
         for index, fault in enumerate(self.faults):
             there = self.servers if fault.of == "server" else self.workers
             if fault.number >= there:
@@ -242,7 +248,8 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
                 raise ValueError(f"faults.{index}.number is {fault.number}, but of {fault.of}s there are {has}")
             if self.link is not None and self.mode == "async" and fault.of == "worker":
                 raise ValueError(
-                    f'faults.{index}: a worker that comes back alone needs link = "loopback"; a dead host leaves its network for good'
+                    f'faults.{index}: a worker that restarts alone needs link = "loopback", because a dead host does not return to its '
+                    "network"
                 )
 
     @property

@@ -160,7 +160,7 @@ class TestbedRun(Short):
         yield self.label
         if (rate := self.samples_per_s) is not None:
             yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
-        yield f"{counted(len(self.repeats), 'repeat')}{'' if self.complete else ', not all that were asked for'}"
+        yield f"{counted(len(self.repeats), 'repeat')}{'' if self.complete else ', fewer than requested'}"
         yield self.failure or ""
 
     @classmethod
@@ -274,20 +274,20 @@ class TestbedRun(Short):
         """Sentences that a reader of the tables has to know."""
         remarks = []
         if self.loopback_bytes is not None and self.setting["mode"] not in ("mirrored", "apart"):
-            remarks.append(f"all tasks share the loopback interface, over which {format_bytes(self.loopback_bytes)} went in a repeat")
+            remarks.append(f"all tasks share the loopback interface, which carried {format_bytes(self.loopback_bytes)} per repeat")
         if self.setting["overlap"]:
-            remarks.append("by layer: compute begins with the first variable that is there; other pulls and pushes go on meanwhile")
+            remarks.append("by layer: compute begins with the first available variable, and other pulls and pushes overlap with it")
         if self.pulled_dense:
             names = ", ".join(self.pulled_dense[:_NAMED]) + (", ..." if len(self.pulled_dense) > _NAMED else "")
-            remarks.append(f"real compute pulled sparse variables whole: {names}")
+            remarks.append(f"real compute pulled sparse variables in full: {names}")
         if self.lost_steps:
-            remarks.append(f"steps that were lost and made again, by repeat: {', '.join(map(str, self.lost_steps))}")
+            remarks.append(f"lost and repeated steps, by repeat: {', '.join(map(str, self.lost_steps))}")
         if self.updates_per_s is None:
-            remarks.append("one repeat has no interval; measure 2 repeats or more")
+            remarks.append("one repeat gives no interval: measure at least 2 repeats")
         if self.failure is not None:
             remarks.append(f"the run failed after these repeats: {' '.join(self.failure.split())}")
         elif not self.complete:
-            remarks.append("the run was stopped before its end; only whole repeats are shown")
+            remarks.append("the run was stopped early; only complete repeats are shown")
         return tuple(remarks)
 
     def _repeats(self) -> Table:
@@ -313,8 +313,8 @@ class TestbedRun(Short):
             Column("repeat", "count"),
             Column("killed", "text"),
             Column("at_s", "seconds", "at"),
-            Column("noticed_after_s", "seconds", "noticed after"),
-            Column("started_again_s", "seconds", "started again at"),
+            Column("noticed_after_s", "seconds", "detected after"),
+            Column("started_again_s", "seconds", "restarted at"),
             Column("back_s", "seconds", "back at"),
             Column("lost_s", "seconds", "lost"),
         )
@@ -333,11 +333,11 @@ class TestbedRun(Short):
             Column("share", "share"),
             Column("bar", "text", " "),
         )
-        return Table("Staleness: updates between read and own", columns, rows)
+        return Table("Staleness: updates between read and own update", columns, rows)
 
     def _step(self) -> Table:
         mode = self.setting["mode"]
-        names = {"gap": "gap to the next step"} | _WAITS.get(mode, {})
+        names = {"gap": "gap before the next step"} | _WAITS.get(mode, {})
         shown = [part for part in self.parts if part.name not in _WITHOUT.get(mode, ())]
         rows = tuple((names.get(part.name, part.name), part.mean_s, part.p50_s, part.p95_s) for part in shown)
         columns = (Column("part", "text"), *(Column(f"{name}_s", "seconds", name) for name in ("mean", "p50", "p95")))

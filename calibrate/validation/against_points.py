@@ -106,7 +106,7 @@ class PointsCase:
         )
         notes = [*more.pop("notes", ()), *_warnings(results)]
         if all(len(setting.throughput) == 1 for setting in self.settings):
-            notes.insert(0, "No setting was measured twice, so how much of an error is noise cannot be said: repeat some runs.")
+            notes.insert(0, "No setting was measured twice, so the noise in the errors is unknown: repeat some runs.")
         return Validation(
             key=OUTLINE.key,
             title=f"{self.base.workload.name}, {self.base.strategy.way}",
@@ -160,7 +160,7 @@ class Refitted(Short):
         Predictions of every point as given, refitted, and each from the others; scores of the first and the last.
     """
 
-    see: ClassVar[str] = "to_frame() has every factor, .validation the errors, write(path) the scenario's file"
+    see: ClassVar[str] = "to_frame() has every factor, .validation has the errors, write(path) writes the scenario"
 
     scenario: Scenario
     table: Mapping[str, Any]
@@ -171,7 +171,7 @@ class Refitted(Short):
         yield self.scenario.workload.name + " on " + self.scenario.cluster.name
         for moved in self.fit.fitted.moved:
             yield f"{moved.candidate.name} x {format_number(moved.factor)} (90% interval {format_interval(*moved.interval)})"
-        yield "" if self.factors else "nothing was moved"
+        yield "" if self.factors else "nothing was changed"
 
     @property
     def factors(self) -> dict[str, float]:
@@ -258,7 +258,7 @@ def refit_to_points(
         own = own_discrepancy(left_out, results[-len(alone) :])
         if own is not None:
             final = {**final, "discrepancy": own[0].model_dump(exclude_defaults=True)}
-            notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own[0].about}.")
+            notes.append(f"The model error in [discrepancy] of the refitted scenario is {own[0].about}.")
     validation = case.validation(
         rows,
         [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)],
@@ -274,7 +274,7 @@ def refit_to_points(
 
 # -- what a refit found, as tables, sentences and data ------------------------------------------
 
-_MOVED = "What the refit moved"
+_MOVED = "Quantities changed by the refit"
 _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
@@ -287,7 +287,7 @@ def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
         nominal = getattr(cluster, moved.candidate.targets[0].partition(".")[0]).sort != "given"
         fit = format_rate(before * moved.factor)
         if nominal or cluster.basis != "measured":
-            limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of one")
+            limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of a port")
     elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
         device = accelerator_named(cluster.device or load.device)
         peak = None if device is None else device.peak(load.precision)
@@ -296,8 +296,8 @@ def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
             fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
     if limit:
         yield (
-            f"{moved.candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the "
-            "points, and what the scenario says of sizes and of the machines."
+            f"{moved.candidate.name}: the fit gives {fit}, more than {limit}. The cause is something else: check the unit of the points, "
+            "and the sizes and machines of the scenario."
         )
 
 
@@ -322,7 +322,7 @@ def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iter
         rows.setdefault(kind, []).append((
             f"{candidate.name} ({measure})" if measure else candidate.name, before, before * moved.factor,
             *(before * end for end in moved.interval), moved.factor,
-            "the one setting" if decisive is None else settings[decisive].name, None if without == 1.0 else without,
+            "the only setting" if decisive is None else settings[decisive].name, None if without == 1.0 else without,
         ))  # fmt: skip
         keys.setdefault(kind, []).append(f"{candidate.name}: {', '.join(candidate.paths)}")
     for kind in rows:
@@ -334,39 +334,37 @@ def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iter
             Column("high", kind, "95%"),
             Column("factor", "number"),
             Column("most_determined_by", "text", "most determined by"),
-            Column("factor_without", "number", "factor without it", "none: without it the factor is not determined"),
+            Column("factor_without", "number", "factor without it", "none: the factor is not determined without it"),
         )
         note = (
-            f"All keys of a quantity move by its factor. {'; '.join(keys[kind])}. "
-            "Intervals hold with the quantities that are not moved as they are."
+            f"All keys of a quantity change by its factor. {'; '.join(keys[kind])}. Intervals assume that the other quantities are exact."
         )
         yield Table(_MOVED if len(rows) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(rows[kind]), "moved", note)
     if outcome.fitted.held:
         reasons = Column("quantity", "text"), Column("why", "text")
-        note = "These stay as the scenario has them: the points do not say more."
-        yield Table("What the points do not determine", reasons, tuple(outcome.fitted.held.items()), "held", note)
+        note = "These stay as in the scenario, because the points do not determine them."
+        yield Table("Quantities that the points do not determine", reasons, tuple(outcome.fitted.held.items()), "held", note)
 
 
 def _about(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[str]:
     """Sentences that a reader must know of a refit."""
     fitted = outcome.fitted
     if not fitted.moved:
-        yield "The points determine none of the scenario's quantities, so nothing was moved."
+        yield "The points determine none of the scenario's quantities, so nothing was changed."
     if len(settings) == 1:
-        yield "One setting alone: no point can be predicted from others, so the refit is not tested."
+        yield "There is only one setting: no point can be predicted from others, so the refit is not tested."
     if not outcome.noise_measured:
-        yield f"Without repeats the refit takes the noise of a run to be {format_share(outcome.noise)}."
+        yield f"Without repeats, the refit assumes a noise of {format_share(outcome.noise)} per run."
     for moved in fitted.moved:
         if moved.at_bound:
             yield (
-                f"{moved.candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
-                "another unit."
+                f"{moved.candidate.name}: the points need a factor above {BOUND:g}; the scenario describes another machine or another unit."
             )
         yield from _beyond(moved, base)
     if fitted.scatter > _MUCH_SCATTER:
         yield (
-            f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: "
-            "something happens in these runs that the scenario does not have; no other value of these quantities explains it."
+            f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: these runs have a "
+            "cause that the scenario lacks, and no value of these quantities explains it."
         )
 
 
@@ -433,7 +431,7 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> tupl
         inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
     factor = _factor(math.fsum(squares), len(squares))
     scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}
-    points = f"{len(used)} points, each predicted from the others, and the regime's own as 3 points"
+    points = f"{len(used)} points, each predicted from the others, with the regime's own error counted as 3 points"
     about = f"{format_number(factor, 2)} times that of the regime: {points}"
     checked = LeftOutRows(inside=round(inside / len(used), 3), rows=len(used), sources=1)
     return Discrepancy(**scaled, checked=checked, about=about), factor

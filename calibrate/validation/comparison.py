@@ -26,13 +26,13 @@ from simulator.spec.uncertainty import AppliedDiscrepancy, RegimeText
 class Reached(Spec):
     """How far a prediction reaches, and its interval by chance and draws alone: what the discrepancy of a regime is estimated from."""
 
-    regime: RegimeText = Field(description="as simulator.results.inadequacy has it")
-    source: str = Field(default="", description="table or machine; left out of an estimate as a whole")
-    series: str = Field(default="", description="settings that differ in their numbers alone")
-    reach: float = Field(ge=0, description="doublings of replicas beyond what was calibrated")
-    compute: float = Field(description="by how much the logarithm of a step's time rises with that of compute")
-    communication: float = Field(description="the same with that of communication")
-    low: float = Field(description="of the interval without any discrepancy")
+    regime: RegimeText = Field(description="regime, as in simulator.results.inadequacy")
+    source: str = Field(default="", description="table or machine, left out of an estimate as a whole")
+    series: str = Field(default="", description="settings that differ only in numbers")
+    reach: float = Field(ge=0, description="doublings of replicas beyond the calibrated number")
+    compute: float = Field(description="derivative of the logarithm of a step's time by that of compute time")
+    communication: float = Field(description="derivative by the logarithm of communication time")
+    low: float = Field(description="width of the interval without model error")
     high: float
 
 
@@ -42,10 +42,10 @@ class Compared(Spec):
     Errors are signed and relative: predicted / measured - 1, so that positive is too fast.
     """
 
-    name: str = Field(description="of the setting, as tables and figures have it")
+    name: str = Field(description="name of the setting in tables and figures")
     group: str = Field(description="mode or regime; scores are given for each and for all")
-    fitted: bool = Field(default=False, description="took part in the fit; scores leave it out")
-    unit: str = Field(default="updates/s", description="of throughput")
+    fitted: bool = Field(default=False, description="part of the fit; excluded from scores")
+    unit: str = Field(default="updates/s", description="relative error of throughput")
     measured: tuple[float, ...] = Field(min_length=1, description="throughput of each repeat")
     predicted: Estimate = Field(description="throughput of one real run, with its 90% interval")
     staleness_measured: tuple[float, ...] = Field(default=(), description="mean staleness of each repeat")
@@ -53,8 +53,8 @@ class Compared(Spec):
     staleness_distance: float | None = Field(default=None, description="Kolmogorov distance between the distributions of staleness")
     baselines: Mapping[str, float] = Field(default_factory=dict, description="throughput by a simpler rule, by the rule's name")
     settings: Mapping[str, float | str] = Field(default_factory=dict, description="workers, servers, ... for tables and axes")
-    note: str = Field(default="", description="how it was fitted, or why it is off")
-    reached: Reached | None = Field(default=None, description="null where the prediction is not a simulated training of several replicas")
+    note: str = Field(default="", description="how it was fitted, or why it differs")
+    reached: Reached | None = Field(default=None, description="null unless the prediction is a simulated training of several replicas")
 
     @property
     def mean(self) -> float:
@@ -63,7 +63,7 @@ class Compared(Spec):
 
     @property
     def error(self) -> float:
-        """Signed relative error of throughput."""
+        """Signed relative error relative error of throughput."""
         return self.predicted.mean / self.mean - 1.0
 
     @property

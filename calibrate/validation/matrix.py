@@ -49,11 +49,11 @@ class Matrix(Short, Spec):
     see: ClassVar[str] = "to_frame() has every setting"
 
     name: str = Field(min_length=1, max_length=100, description="for readers")
-    repeats: int = Field(default=3, ge=1, le=1000, description="how often each setting is run")
-    seed: int = Field(default=0, ge=0, description="of all random numbers")
-    fit: tuple[TestbedSetting, ...] = Field(min_length=1, description="settings that the machine is fitted to")
-    held_out: tuple[HeldOut, ...] = Field(description="settings that are predicted before they are run")
-    drawn_by: int | None = Field(default=None, ge=0, description="seed that drew what is held out; none where a person chose it")
+    repeats: int = Field(default=3, ge=1, le=1000, description="number of runs per setting")
+    seed: int = Field(default=0, ge=0, description="seed of all random numbers")
+    fit: tuple[TestbedSetting, ...] = Field(min_length=1, description="settings to which the machine is fitted")
+    held_out: tuple[HeldOut, ...] = Field(description="settings predicted before they are run")
+    drawn_by: int | None = Field(default=None, ge=0, description="seed that drew the held-out settings; null: chosen by a person")
 
     def _in_short(self) -> Iterator[str]:
         yield self.name
@@ -74,7 +74,7 @@ class Matrix(Short, Spec):
     def left_out(self) -> str:
         """Clause on what :attr:`guessed_s` leaves out, to be written behind it; "" where it is nothing."""
         count = sum(not setting.is_built for setting in self.settings)
-        return f", without {counted(count, 'setting')} whose model's file would have to be run" if count else ""
+        return f", without {counted(count, 'setting')} whose model file would have to be run" if count else ""
 
     def as_data(self) -> dict[str, Any]:
         """Its settings with the seconds that their runs take by a guess, as JSON has them; neither these nor variables without a model."""
@@ -89,7 +89,7 @@ class Matrix(Short, Spec):
 
     def to_table(self) -> Table:
         """A row for each setting, those of the fit first."""
-        meaning = "seconds that its runs take, a guess from rates and means; none where the model's file would have to be run"
+        meaning = "estimated seconds of its runs from rates and means; null if the model file would have to be run"
         columns = (
             Column("group", "text"),
             Column("setting", "text"),
@@ -138,7 +138,7 @@ def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None) ->
     """The matrix that the table of a file means; ``source`` names it, ``beside`` is its folder. See :func:`read_matrix`."""
     unknown = sorted(set(table) - {"name", "repeats", "seed", "fit", "held_out"})
     if unknown:
-        raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
+        raise ScenarioError(f"{source}: {unknown[0]}: is not a key of a matrix; keys are name, repeats, seed, [[fit]] and [[held_out]]")
     fit = [setting for _, _, setting in _settings(source, beside, table, "fit")]
     held_out = [
         validated(HeldOut, {"group": setting.mode if group is None else group, "setting": setting}, where)
@@ -147,10 +147,10 @@ def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None) ->
     fitted = {setting.kind_of_run for setting in fit}
     probes = [held.setting for held in held_out if held.setting.mode == "apart"]
     if probes:
-        raise ScenarioError(f"{source}: held_out: {probes[0].label!r} only measures what busy cores cost; put it into [[fit]]")
+        raise ScenarioError(f"{source}: held_out: {probes[0].label!r} only measures the cost of busy cores: put it into [[fit]]")
     both = next((held.setting for held in held_out if held.setting.kind_of_run in fitted), None)
     if both is not None:
-        raise ScenarioError(f"{source}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
+        raise ScenarioError(f"{source}: held_out: {both.label!r} is in [[fit]] too: remove it from one of them")
     defaults = {"repeats": 3, "seed": 0}
     return validated(Matrix, {**defaults, **table, "fit": tuple(fit), "held_out": tuple(held_out)}, source)
 
@@ -232,21 +232,21 @@ def _alone(setting: TestbedSetting) -> bool:
 
 NEEDS = (
     _also(lambda setting: setting.servers > 0 and setting.link is not None, is_fitted,
-          "what tensors cost on a shaped link", "1 worker, a server, a link, constant compute"),
+          "the cost of tensors on a shaped link", "1 worker, a server, a link, constant compute"),
     _also(lambda setting: setting.servers > 0 and setting.link is None, is_fitted,
-          "what bytes cost over loopback", "1 worker, a server, no link, constant compute"),
+          "the cost of bytes over loopback", "1 worker, a server, no link, constant compute"),
     _also(lambda setting: setting.mode == "ring" and setting.link is not None, is_fitted,
-          "what a ring's messages cost on a shaped link", 'mode = "ring" with 2 workers, a link, constant compute'),
+          "the cost of a ring's messages on a shaped link", 'mode = "ring" with 2 workers, a link, constant compute'),
     _also(lambda setting: setting.mode == "ring" and setting.link is None, is_fitted,
-          "what a ring's bytes cost over loopback", 'mode = "ring" with 2 workers, no link, constant compute'),
+          "the cost of a ring's bytes over loopback", 'mode = "ring" with 2 workers, no link, constant compute'),
     _also(lambda setting: setting.mode == "async", _alone,
           "the coordinator's work between steps", 'mode = "async" with 1 worker'),
     _also(lambda setting: setting.mode in ("between-graph", "sync"), _alone,
           "a session's work between steps", 'mode = "between-graph" with 1 worker'),
     _also(lambda setting: setting.mode == "sync", is_fitted,
-          "what SyncReplicasOptimizer adds to a step", 'mode = "sync" with 1 worker, constant compute'),
+          "the time that SyncReplicasOptimizer adds to a step", 'mode = "sync" with 1 worker, constant compute'),
     _also(lambda setting: setting.mode == "mirrored" and setting.compute.kind == "emulated", lambda setting: setting.workers == 2,
-          "what MirroredStrategy's replicas cost each other", 'mode = "mirrored" with 2 workers, emulated compute'),
+          "the slowdown between MirroredStrategy's replicas", 'mode = "mirrored" with 2 workers, emulated compute'),
     Need(lambda setting: setting.link is not None and setting.link.sharing == "tcp" and setting.servers > 0, shows_tcp,
          "how TCP shares a link", '2 workers, a server, a link with sharing = "tcp", emulated compute'),
 )  # fmt: skip
@@ -294,7 +294,7 @@ def _not_fitted(matrix: Matrix) -> list[str]:
     held_out = [held.setting for held in matrix.held_out]
     faults = []
     if not any(setting.workers == 1 and setting.servers for setting in matrix.fit):
-        faults.append(f"{matrix.name}: fit: no setting has 1 worker and a server, without which nothing can be fitted; add one to [[fit]]")
+        faults.append(f"{matrix.name}: fit: no setting has 1 worker and a server, which the fit needs: add one to [[fit]]")
     for need in NEEDS:
         concerned = [setting for setting in held_out if need.concerns(setting)]
         if concerned and not any(need.given_by(setting) for setting in matrix.fit):
@@ -325,7 +325,7 @@ def _not_built(settings: Sequence[TestbedSetting]) -> list[str]:
 
 def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
     return [
-        f"{setting.label}: {setting.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps"
+        f"{setting.label}: {setting.steps:,} steps take about {lasts_s:,.0f} s, more than `timeout_s={timeout_s:g}`: give fewer steps"
         for setting in matrix.settings
         if (lasts_s := setting.steps * guessed_step_s(setting)) > timeout_s - _EACH_S
     ]

@@ -28,14 +28,14 @@ from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
 
 COLUMNS = {
-    "workers": "worker processes that trained (replicas under MirroredStrategy)",
-    "servers": "parameter servers; empty or left out: as the scenario has it",
-    "throughput": "of all workers together",
-    "steps_per_s": "or steps/s, of each worker",
-    "step_time_s": "or seconds of a step",
-    "epoch_s": "or seconds of an epoch, of job.dataset_size samples",
+    "workers": "worker processes (replicas under MirroredStrategy)",
+    "servers": "parameter servers; empty or left out: as in the scenario",
+    "throughput": "samples/s of all workers together",
+    "steps_per_s": "steps/s of each worker",
+    "step_time_s": "seconds of a step",
+    "epoch_s": "seconds of an epoch of job.dataset_size samples",
     "staleness": "mean staleness, in updates; empty: not measured",
-    "batch": "samples that each worker takes a step, or all together where the scenario has global_batch; empty: as the scenario has it",
+    "batch": "samples per worker and step, or global if the scenario has global_batch; empty: as in the scenario",
 }
 """Every column that a file of points may have; workers, and one that tells a speed, must be there."""
 
@@ -56,13 +56,13 @@ class Setting(Observed):
     Throughput is in the unit that the caller knows of, staleness in updates.
     """
 
-    quantity: Quantity = Field(default="throughput", description="how the file says its speed")
-    throughput: tuple[float, ...] = Field(min_length=1, description="of each repeat, as that quantity")
-    staleness: tuple[float, ...] = Field(default=(), description="mean of each repeat that has it")
+    quantity: Quantity = Field(default="throughput", description="quantity by which the file gives its speed")
+    throughput: tuple[float, ...] = Field(min_length=1, description="value of each repeat in that quantity")
+    staleness: tuple[float, ...] = Field(default=(), description="mean of each repeat with a value")
     line: int = Field(ge=1, description="of the file, where it stands first")
 
     def as_throughput(self, told: Scenario) -> Setting:
-        """The same with its speed in samples/s of all workers together.
+        """The same with its speed in samples/s samples/s of all workers together.
 
         Raises
         ------
@@ -116,16 +116,16 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     throughputs: dict[int, str] = {}
     for count, (line, cells) in enumerate(rows, start=1):
         if count > _MOST_ROWS:
-            raise InputError(f"{path}:{line}: holds more than {_MOST_ROWS:,} rows; give the mean of each run, not every step")
+            raise InputError(f"{path}:{line}: has more than {_MOST_ROWS:,} rows: give the mean of each run, not every step")
         if len(cells) != len(names):
-            hint = f"; a number has a decimal point, and no {separator!r} in it" if len(cells) > len(names) else ""
+            hint = f"; write numbers with a decimal point and without {separator!r}" if len(cells) > len(names) else ""
             raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
         values = _values(f"{path}:{line}", names, cells)
         throughputs[line] = cells[names.index(quantity)]
         workers, servers, batch = (int(values[name]) if name in values else None for name in _WHOLE)
         held.setdefault((workers, servers, batch), []).append((line, values))
     if not held:
-        raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
+        raise InputError(f"{path}: has column names but no rows: add a line per run, such as 8,2,1234.5")
     _check_thousands(path, quantity, throughputs)
     _ask_of_swapped(path, quantity, [values for repeats in held.values() for _, values in repeats])
     return tuple(
@@ -150,13 +150,13 @@ def _lines(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{path}: cannot be read: {reason or type(error).__name__}; give a CSV file") from None
     if len(content) > _MOST_BYTES:
-        raise InputError(f"{path}: is larger than {_MOST_BYTES // 2**20} MiB, which no table of points is; check the path")
+        raise InputError(f"{path}: is larger than {_MOST_BYTES // 2**20} MiB, the limit for a table of points: check the path")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
+        raise InputError(f"{path}: is not UTF-8 text (byte {error.start}): save it as CSV in UTF-8") from None
     if not text.strip():
-        raise InputError(f"{path}: is empty; its first line names the columns, such as {_EXAMPLE}")
+        raise InputError(f"{path}: is empty: the first line must name the columns, such as {_EXAMPLE}")
     return text
 
 
@@ -169,19 +169,19 @@ def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, 
     names = [cell.lower() for cell in cells]
     where = f"{path}:{line}"
     if all(_NUMBER.fullmatch(name) for name in names if name):
-        raise InputError(f"{where}: must name the columns, such as {_EXAMPLE}, before the first row of numbers")
+        raise InputError(f"{where}: the first line must name the columns, such as {_EXAMPLE}")
     for name in names:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
-            raise InputError(f"{where}: {_quoted(name)} is no column of measured points; {hint}")
+            raise InputError(f"{where}: {_quoted(name)} is not a column of measured points; {hint}")
         if names.count(name) > 1:
-            raise InputError(f"{where}: names the column {name} twice; keep one")
+            raise InputError(f"{where}: has the column {name} twice; keep one")
     speeds = [name for name in _SPEEDS if name in names]
     if "workers" not in names or not speeds:
         missing = "workers" if "workers" not in names else "throughput"
         raise InputError(f"{where}: the column {missing} is missing; the first line names the columns, such as {_EXAMPLE}")
     if len(speeds) > 1:
-        raise InputError(f"{where}: has {listed(speeds)}, which say the same; keep one")
+        raise InputError(f"{where}: has {listed(speeds)}, which give the same quantity: keep one")
     return names, separator, rows
 
 
@@ -194,7 +194,7 @@ def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
         except StopIteration:
             return
         except csv.Error as error:
-            raise InputError(f"{path}:{max(reader.line_num, 1)}: is no line of a CSV file: {error}") from None
+            raise InputError(f"{path}:{max(reader.line_num, 1)}: is not a CSV line: {error}") from None
         if any(cells) and not cells[0].startswith("#"):
             yield reader.line_num, cells
 
@@ -215,7 +215,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             if not value.is_integer() or not least <= value <= most:
                 raise InputError(f"{where}: {name}: {cell[:30]} must be a whole number from {least} to {most:,}")
         elif name in _SPEEDS and value <= 0:
-            raise InputError(f"{where}: {name}: {cell} must be above zero; leave a run that failed out")
+            raise InputError(f"{where}: {name}: {cell} must be above zero: leave out a failed run")
         elif value < 0:
             raise InputError(f"{where}: {name}: {cell} must not be negative")
         if not math.isfinite(value) or value > _MOST:
@@ -240,7 +240,7 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     cell = cells[line]
     if not sure:
         warnings.warn(
-            f"{path}:{line}: {column}: {_quoted(cell)} is read as {float(cell):g}, as are all below it: if the point separates "
+            f"{path}:{line}: {column}: {_quoted(cell)} means {float(cell):g}, like all values below it: if the point separates "
             f"thousands, write {thousands}",
             ReadingWarning,
             stacklevel=3,

@@ -100,7 +100,7 @@ def matrix_named(name: str | Path = "quick", count: int | None = None) -> Matrix
     if text == "random" or text.startswith("random:"):
         return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count)
     if count is not None:
-        raise InputError(f"`count`: goes with settings that are drawn, such as `matrix='random:1'`; {text[:60]!r} has its own")
+        raise InputError(f"`count`: needs drawn settings, such as `matrix='random:1'`; {text[:60]!r} has a fixed number")
     return read_matrix(catalog.find("matrices", text, "`matrix`"))
 
 
@@ -108,7 +108,7 @@ def _seed_of(name: str) -> int:
     """The seed in ``random:SEED``."""
     seed = _SEED.fullmatch(name)
     if seed is None:
-        raise InputError(f"`matrix`: {name[:60]!r}: must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
+        raise InputError(f"`matrix`: {name[:60]!r}: must have a seed, a whole number of at least 0 with up to 18 digits, such as random:1")
     return int(seed[1])
 
 
@@ -159,7 +159,7 @@ def _inline(value: Any) -> Any:
 def random_table(seed: int, count: int) -> dict[str, Any]:
     """The matrix as the table of its file: quantities are text with their unit."""
     if not 0 <= seed < 10**18:
-        raise InputError(f"seed {seed}: must be from 0 on, with up to 18 digits")
+        raise InputError(f"seed {seed}: must be at least 0, with up to 18 digits")
     if not 1 <= count <= MOST:
         raise InputError(f"`count={count}`: must be from 1 to {MOST} settings")
     table = read_toml(catalog.find("matrices", _FIT, "`matrix`"))

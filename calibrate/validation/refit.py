@@ -101,7 +101,7 @@ _PASSES = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backwar
 # another clock, another thermal state, shared cores: mostly within a third of what was calibrated
 _COMPUTE = Candidate("compute", "workload", _PASSES, 0.25)
 # known by its order of magnitude: twice or half at one standard deviation
-_SERVER = Candidate("server's cost of a gradient", "workload", ("server.base_s", "server.per_byte_s"), 0.7)
+_SERVER = Candidate("server time per gradient", "workload", ("server.base_s", "server.per_byte_s"), 0.7)
 
 
 def _of_link(where: str, link: str) -> list[Candidate]:
@@ -126,7 +126,7 @@ def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
         if targets:
             candidates.append(replace(each, targets=targets))
         else:
-            left[each.name] = f"is 0 in the scenario, which no factor changes; set {each.paths[0]} to have it fitted"
+            left[each.name] = f"is 0 in the scenario, which no factor changes: set {each.paths[0]} to fit it"
     return candidates, left
 
 
@@ -352,7 +352,7 @@ def _searched(model: Model, candidates: Sequence[Candidate], start: Array, place
         max_nfev=15,
     )
     if not np.all(np.isfinite(solved.x)):
-        raise CalibrationError("the refit does not end at finite values; check the units of the measured throughputs")
+        raise CalibrationError("the refit does not converge to finite values: check the units of the measured throughputs")
     return solved
 
 
@@ -409,7 +409,7 @@ def _reason(kept: Sequence[Candidate], index: int, covariance: Array, felt: Arra
     other = len(kept) - 1 - int(np.argmax(together[::-1]))
     if together[other] < 0.5 or felt[index] < 1.0 / DETERMINED:
         return "the points hardly depend on it"
-    return f"the points cannot tell it from {kept[other].name} (correlation {together[other]:.2f})"
+    return f"the points cannot distinguish it from {kept[other].name} (correlation {together[other]:.2f})"
 
 
 # -- the scenario with the values of a refit in place --------------------------------------------

@@ -53,17 +53,17 @@ def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, un
     chosen = (
         "named before anything was measured"
         if matrix.drawn_by is None
-        else f"drawn at random by seed {matrix.drawn_by} from the space that docs/measure.md declares"
+        else f"drawn at random with seed {matrix.drawn_by} from the space in docs/measure.md"
     )
     notes, tables, extra = [], [largest_errors(rows)], {"platform": platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
     if unmeasured:
         notes.append(
             f"{len(unmeasured)} of {counted(len(matrix.settings), 'setting')} could not be measured and "
-            f"{'is' if len(unmeasured) == 1 else 'are'} in no score: {', '.join(label for _, label, _ in unmeasured)}. "
-            "The same command tries again."
+            f"{'is' if len(unmeasured) == 1 else 'are'} not scored: {', '.join(label for _, label, _ in unmeasured)}. Run the same "
+            "command again to retry."
         )
         columns = (Column("group", "text", "Group"), Column("setting", "text", "Setting"), Column("why", "text", "Why"))
-        tables.append(Table("What could not be measured", columns, tuple(unmeasured), "unmeasured"))
+        tables.append(Table("Settings that could not be measured", columns, tuple(unmeasured), "unmeasured"))
         extra["unmeasured"] = {label: why for _, label, why in unmeasured}
     return Validation(
         key=outline_of(matrix).key,
@@ -71,12 +71,11 @@ def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, un
         rows=tuple(rows),
         scores=tuple(scores_of(rows)),
         about=(
-            f"{len(matrix.fit)} small settings (1 worker, 2 where it must be) were measured and fitted; {len(matrix.held_out)} "
-            f"others, {chosen}, were predicted and measured. Each was run {matrix.repeats} times, a cluster of processes started anew "
-            "each time.",
-            "An interval holds 90% of single runs: the law of compute, what the fit leaves open, how far settings of the fit are off "
-            "as a whole (misfit), and how repeats of one setting differ (noise).",
-            "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing else.",
+            f"{len(matrix.fit)} small settings (1 worker, or 2 if needed) were measured and fitted; {len(matrix.held_out)} others, "
+            f"{chosen}, were predicted and then measured. Each was run {matrix.repeats} times with a new cluster of processes.",
+            "An interval contains 90% of single runs: it includes the distribution of compute, the uncertainty of the fit, the error of "
+            "whole settings of the fit (misfit) and the scatter of repeats (noise).",
+            "The max-min rule shares links (and cores, with real compute) evenly, puts 4 ms between steps, and models nothing else.",
         ),
         notes=tuple(notes),
         tables=tuple(tables),
@@ -90,10 +89,10 @@ def _validation(matrix: Matrix, rows: Sequence[Compared], platform: Platform, un
 
 _PARAMETERS = Table(
     "What was fitted",
-    (*PARAMETER_COLUMNS, Column("why", "text", "by what")),
+    (*PARAMETER_COLUMNS, Column("why", "text", "fitted to")),
     (),
     "parameters",
-    "Seconds and bytes. A parameter that the runs do not determine keeps a documented prior.",
+    "Seconds and bytes. A parameter that the runs do not determine keeps its documented prior.",
 )
 
 
@@ -125,7 +124,7 @@ def measure_matrix(
             outcomes.append(str(error))
         failed = [why for why in outcomes[-_MOST_IN_A_ROW:] if isinstance(why, str)]
         if len(failed) == _MOST_IN_A_ROW:
-            raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {failed[-1]}")
+            raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured; {failed[-1]}")
     report(len(settings), len(settings), "measured")
     return outcomes
 
@@ -212,8 +211,8 @@ def _check_machine(readings: list[Readings]) -> None:
         here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
         if here != there:
             raise CalibrationError(
-                f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
-                "measure both on one machine, into a folder of its own (`measurements`)"
+                f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}: measure both on one machine, in a "
+                "separate folder (`measurements`)"
             )
 
 

@@ -40,20 +40,20 @@ class Score(Spec):
     """Of one group, or of all; None where nothing was measured that it could be computed from."""
 
     group: str
-    settings: int = Field(description="that took no part in the fit")
+    settings: int = Field(description="settings outside the fit")
     median_error: float = Field(description="median of the signed relative errors of throughput: the bias")
     median_absolute_error: float
-    worst_error: float = Field(description="the signed error that is largest in size")
+    worst_error: float = Field(description="signed error of largest magnitude")
     worst_setting: str
     noise_floor: float | None = Field(description="relative standard deviation of repeats, pooled over settings")
     inside: float = Field(description="share of repeats inside the 90% interval")
     median_relative_width: float
     median_interval_score: float
-    worst_staleness_error: float | None = Field(description="signed, predicted less measured mean; the largest in size")
+    worst_staleness_error: float | None = Field(description="largest error in magnitude, signed: predicted minus measured mean")
     median_absolute_staleness_error: float | None
     worst_staleness_distance: float | None
     baselines: dict[str, float] = Field(default_factory=dict, description="median absolute error of simpler rules")
-    worst_of_baselines: dict[str, float] = Field(default_factory=dict, description="their signed error that is largest in size")
+    worst_of_baselines: dict[str, float] = Field(default_factory=dict, description="their signed error of largest magnitude")
 
     @property
     def width_over_noise(self) -> float | None:
@@ -68,7 +68,7 @@ class Thresholds(Spec):
     max_worst: float | None = Field(default=None, ge=0, description="largest absolute error of throughput, as a share")
     max_staleness: float | None = Field(default=None, ge=0, description="largest absolute error of mean staleness, in updates")
     max_distance: float | None = Field(default=None, ge=0, le=1, description="largest Kolmogorov distance of staleness distributions")
-    min_coverage: float | None = Field(default=None, ge=0, le=1, description="least share of repeats inside the 90% interval")
+    min_coverage: float | None = Field(default=None, ge=0, le=1, description="smallest share of repeats inside the 90% interval")
 
     @property
     def words(self) -> str:
@@ -113,7 +113,7 @@ class Thresholds(Spec):
             ("a distribution of staleness", self.max_distance, any(score.worst_staleness_distance is not None for score in scores)),
         )
         return [
-            f"{what} was not measured and predicted in any setting, so it cannot be judged"
+            f"{what} was not both measured and predicted in any setting, so it cannot be judged"
             for what, limit, there in seen
             if limit is not None and not there
         ]
@@ -136,12 +136,12 @@ def thresholds_of(wanted: Mapping[str, float | str]) -> Thresholds:
     for name in wanted:
         if name not in _EXAMPLES:
             hint = did_you_mean(name, _EXAMPLES, f"there are {', '.join(_EXAMPLES)}", written="`{}`")
-            raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
+            raise InputError(f"`thresholds`: no threshold is named {str(name)[:60]!r}; {hint}")
     texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in wanted.items()}
     values = {name: share_of(text, f"`{name}`", _EXAMPLES[name]) for name, text in texts.items()}
     for name in ("max_distance", "min_coverage"):
         if values.get(name, 0.0) > 1:
-            raise InputError(f"`{name}`: {texts[name]!r}: must be at most 1, or 100%; such as {_EXAMPLES[name]}")
+            raise InputError(f"`{name}`: {texts[name]!r}: must be at most 1 or 100%, such as {_EXAMPLES[name]}")
     return Thresholds(**values)
 
 
@@ -205,7 +205,7 @@ class Validation(Short):
         What the JSON has besides.
     """
 
-    see: ClassVar[str] = "to_frame() has every setting, .scores every group, .notes what to know"
+    see: ClassVar[str] = "to_frame() has every setting, .scores every group, .notes the remarks"
 
     key: str
     title: str
@@ -231,7 +231,7 @@ class Validation(Short):
         yield self.title
         yield counted(len(self.rows), "setting")
         for what, score in self.headlines:
-            worst = f"median error {format_share(score.median_absolute_error)}, at worst {format_change(score.worst_error)}"
+            worst = f"median error {format_share(score.median_absolute_error)}, worst {format_change(score.worst_error)}"
             yield f"{f'{what}: ' if what else ''}{worst}, {format_share(score.inside)} of runs inside the 90% interval"
         yield f"{counted(len(self.missed), 'threshold')} missed" if self.missed else ""
 
@@ -389,7 +389,7 @@ def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_
         Column("measured", "number"),
         Column("predicted", "number"),
         Column("error", "error"),
-        Column("note", "text", "what is known of it"),
+        Column("note", "text", "what is known about it"),
     )
     shown: list[Compared] = []
     of_series: Counter[str] = Counter()
@@ -399,7 +399,7 @@ def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_
         if abs(row.error) >= _SMALL and (of_a_series is None or of_series[series] <= of_a_series):
             shown.append(row)
     cells = tuple((row.name, row.group, row.mean, row.predicted.mean, row.error, row.note or None) for row in shown[:most])
-    note = "" if of_a_series is None else f"At most {of_a_series} of a series."
+    note = "" if of_a_series is None else f"At most {of_a_series} per series."
     title = f"The largest errors{f', {of}' if of else ''}"
     return Table(title, columns, cells, "worst", note).without_empty_columns()
 

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 _LONGEST = 10
 _SHOWN = 5
-_BATCH = Column("batch", "count", meaning="samples of a step")
+_BATCH = Column("batch", "count", meaning="samples per step")
 _STEPS = (
     _BATCH,
     Column("steps", "count"),
-    Column("mean_s", "seconds", "step", "from the beginning of a step to that of the next"),
+    Column("mean_s", "seconds", "step", "time from the start of a step to the start of the next"),
     Column("p5_s", "seconds", "p5"),
     Column("median_s", "seconds", "median"),
     Column("p95_s", "seconds", "p95"),
 )
 _PARTS = (
     _BATCH,
-    Column("forward_s", "seconds", "forward", "with backward and apply, where no operation is named as a gradient's"),
+    Column("forward_s", "seconds", "forward", "forward pass; includes backward and apply if no operation is named as a gradient's"),
     Column("backward_s", "seconds", "backward"),
     Column("apply_s", "seconds", "apply"),
     Column("input_s", "seconds", "input wait"),
-    Column("prepare_s", "seconds", "input beside", "time to prepare a batch beside the computation"),
-    Column("collective_s", "seconds", "exposed", "collectives while a device computed nothing"),
+    Column("prepare_s", "seconds", "input beside", "time to prepare a batch during computation"),
+    Column("collective_s", "seconds", "exposed", "collectives while a device did not compute"),
 )
 _OPERATIONS = (
     _BATCH,
@@ -90,11 +90,11 @@ class ProfileReport:
     mean_s, p5_s, median_s, p95_s
         Of a step, from its beginning to the next one's.
     input_s, prepare_s
-        Mean wait for input, and time to prepare a batch beside the computation.
+        Mean wait for input, and time to prepare a batch during computation.
     forward_s, backward_s, apply_s
         Means; backward and apply are None where no operation is named as a gradient's.
     collective_s
-        Mean of collectives while a device computed nothing.
+        Mean of collectives while a device did not compute.
     communication, longest
         Collectives, transfers and copies by kind; the operations that take the most time.
     gradients
@@ -135,7 +135,7 @@ class Profiled(Short):
         Batch size -> the profiles of that size, one a run and host.
     """
 
-    see: ClassVar[str] = "to_frame() has a row for each batch size; paceline.calibrate_profile(profiled, ...) fits a workload"
+    see: ClassVar[str] = "to_frame() has a row per batch size; paceline.calibrate_profile(profiled, ...) fits a workload"
 
     by_batch: dict[int, tuple[StepsOfProfile, ...]]
 
@@ -196,7 +196,7 @@ def read_steps(
 ) -> Profiled:
     """Read profiles and find their steps.
 
-    ``places`` are pairs of a log directory, the folder of a run or a file, and the samples of a step in it; ``run`` is the name of the
+    ``places`` are pairs of a log directory, the folder of a run or a file, and the samples per step in it; ``run`` is the name of the
     profiling run in each log directory, None the newest.
 
     Raises
@@ -210,11 +210,11 @@ def read_steps(
         raise InputError("`profiles`: give at least one log directory")
     bad = next((batch for _, batch in places if batch < 1), None)
     if bad is not None:
-        raise InputError(f"`profiles`: {bad} samples a step: must be at least 1")
+        raise InputError(f"`profiles`: {bad} samples per step: must be at least 1")
     files = [(file, batch) for place, batch in places for file in profile_files(place, run)]
     for file, count in Counter(file for file, _ in files).items():
         if count > 1:
-            raise InputError(f"`profiles`: {file} is named twice; a profile counts once")
+            raise InputError(f"`profiles`: {file} is given twice: give each profile once")
     by_batch: dict[int, tuple[StepsOfProfile, ...]] = {}
     for profile, (_, batch) in zip(read_profiles([file for file, _ in files], python, timeout_s), files, strict=True):
         by_batch[batch] = (*by_batch.get(batch, ()), steps_of(profile))

@@ -121,11 +121,9 @@ def profile_files(place: Path, run: str | None = None) -> list[Path]:
     """
     if place.is_file():
         if run is not None:
-            raise InputError(f"`profile_run`: {run!r}: {place} is one profile already; leave it out, or give its log directory")
+            raise InputError(f"`profile_run`: {run!r}: {place} is already one profile: leave it out, or give its log directory")
         if not place.name.endswith(_SUFFIX):
-            raise InputError(
-                f"`profiles`: {str(place)!r}: must end in {_SUFFIX}, which the profiler's files do; give one, or its log directory"
-            )
+            raise InputError(f"`profiles`: {str(place)!r}: must end in {_SUFFIX} like the profiler's files: give one, or its log directory")
         return [place]
     if not place.is_dir():
         raise InputError(f"`profiles`: {str(place)!r}: there is no such file or folder; check the path")
@@ -133,7 +131,7 @@ def profile_files(place: Path, run: str | None = None) -> list[Path]:
     for file in place.rglob(f"*{_SUFFIX}"):
         runs.setdefault(file.parent, []).append(file)
     if not runs:
-        raise InputError(f"`profiles`: {str(place)!r}: holds no profile (*{_SUFFIX}); {_HOW_TO}")
+        raise InputError(f"`profiles`: {str(place)!r}: has no profile (*{_SUFFIX}); {_HOW_TO}")
     folders = sorted(runs, key=lambda folder: (folder.name, str(folder)))
     chosen = folders if run is None else [folder for folder in folders if folder.name == run]
     if not chosen:

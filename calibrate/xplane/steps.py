@@ -210,7 +210,7 @@ def _host_marks(profile: Profile) -> Marks:
     kept = tuple(window for window in windows if not any(window.start_s <= start < window.end_s for start in traced))
     if not kept:
         raise CalibrationError(
-            f"{profile.path}: each of its {len(windows)} steps traced a graph anew, which is no training; profile later steps"
+            f"{profile.path}: each of its {len(windows)} steps traced a graph, so none is a training step: profile later steps"
         )
     return Marks(name, kept, len(windows) - len(kept), pauses)
 
@@ -240,7 +240,7 @@ def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence
         if place >= 0 and begun < marks.windows[place].end_s:
             owned[marks.windows[place]].append(op)
     if not owned:
-        raise CalibrationError(f"{profile.path}: nothing on {device} was launched within a step ({marks.name}); {_HOW_TO_MARK}")
+        raise CalibrationError(f"{profile.path}: no operation on {device} was launched within a step ({marks.name}); {_HOW_TO_MARK}")
     launches = sorted(owned.items(), key=lambda item: item[1][0].start_s)
     windows, _ = _windows([Window(window.number, ran[0].start_s, max(op.end_s for op in ran)) for window, ran in launches])
     return dict(zip(windows, (ran for _, ran in launches), strict=True))

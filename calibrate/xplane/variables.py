@@ -100,7 +100,7 @@ def variables_of(
     """
     sources = [option for option, value in (("`model`", model), ("`checkpoint`", checkpoint), ("`variables`", listed)) if value]
     if len(sources) > 1:
-        raise InputError(f"{' and '.join(sources)}: give one of them, from which the sizes of variables are read")
+        raise InputError(f"{' and '.join(sources)}: give one source of the sizes of variables")
     if listed is not None:
         return ModelVariables(_read_list(listed), str(listed), "creation")
     if model is not None:
@@ -179,16 +179,16 @@ def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     except ValidationError as error:
         raise InputError(f"{option}: {fault_of(error)}; give a list such as {example}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{option}: is no JSON; give a list such as {example}") from None
+        raise InputError(f"{option}: is not JSON: give a list such as {example}") from None
     if not rows:
-        raise InputError(f"{option}: names no variable; give a list such as {example}")
+        raise InputError(f"{option}: lists no variable: give a list such as {example}")
     for row in rows:
         if row.size_bytes is None and row.dtype not in _BYTES:
             raise InputError(f"{option}: {row.name}: dtype {row.dtype!r} must be one of {', '.join(_BYTES)}, or give size_bytes")
     names = [row.name for row in rows]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise InputError(f"{option}: {double!r} is named twice; a variable has one line")
+        raise InputError(f"{option}: {double!r} is listed twice: give each variable once")
     return tuple(rows)
 
 

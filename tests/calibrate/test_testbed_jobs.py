@@ -45,7 +45,7 @@ def job(mode: str, **fields: Any) -> TestbedSetting:
         ("async", {"faults": [KILLED | {"number": 2}]}, "faults.0.number is 2, but of workers there are 2 (0 to 1)"),
         ("ring", {"faults": [KILLED | {"of": "server", "number": 0}]}, "but of servers there are none"),
         ("async", {"link": {"bandwidth": "400 Mbit/s"}}, 'needs link = "loopback"'),
-        ("async", {"start_spread": "1 s"}, "start_spread cannot be had together with faults or checkpoint_every"),
+        ("async", {"start_spread": "1 s"}, "start_spread cannot be combined with faults or checkpoint_every"),
         ("async", {"faults": [{"at": "1 s"}]}, "faults.0.back_after"),
     ],
 )

@@ -252,7 +252,7 @@ def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> n
         elif kind == "empirical":
             drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
         else:
-            raise ValueError(f"compute.law.kind: {kind!r} is no distribution of the emulated device")
+            raise ValueError(f"compute.law.kind: {kind!r} is not a distribution of the emulated device")
         persistence = law.get("persistence", 0.0)
         if persistence:
             renewed = stream.random(steps) >= persistence

@@ -64,7 +64,7 @@ def _unshare(flags: int) -> str:
     try:
         failed = ctypes.CDLL(None, use_errno=True).unshare(flags)
     except (OSError, AttributeError):  # no Linux
-        return "this is no Linux"
+        return "this is not Linux"
     return os.strerror(ctypes.get_errno()) if failed else ""
 
 
@@ -126,8 +126,8 @@ def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
     except FileNotFoundError:
         raise NetworkError(_missing(tool)) from None
     if done.returncode and not force:
-        first = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use {LOOPBACK}")
+        first = (done.stderr.strip().splitlines() or ["no output"])[0]
+        raise NetworkError(f"{tool} failed: {first}; the kernel may lack support for shaped links: use {LOOPBACK}")
 
 
 def _without_ipv6() -> None:
@@ -216,7 +216,7 @@ def plug_in(host: int, hosts: int, shape: Shape, congestion: str) -> None:
     try:
         _sysctl("net.ipv4.tcp_congestion_control", congestion)
     except OSError as error:
-        raise NetworkError(f"TCP congestion control {congestion!r} is not to be had here: {error.strerror}; see link.congestion") from None
+        raise NetworkError(f"TCP congestion control {congestion!r} is not available here: {error.strerror}; see link.congestion") from None
 
 
 def counters() -> tuple[int, int]:
@@ -255,7 +255,9 @@ class Congestion:
         with open(AVAILABLE, encoding="ascii") as file:
             available = file.read().split()
         if name not in available:
-            raise UsageError(f"link.congestion: {name!r} is no congestion control of this machine; it has {', '.join(sorted(available))}")
+            raise UsageError(
+                f"link.congestion: {name!r} is not a congestion control of this machine; it has {', '.join(sorted(available))}"
+            )
         # the file is not to be seen from within other namespaces, but stays open there
         try:
             self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)

@@ -131,7 +131,7 @@ def load(tf: Any, task: Task) -> RealCompute | None:
     built = [value.shape for value in model.initial]
     if asked != built:
         raise CannotComputeError(
-            f"{builder}: its variables are {_shapes(built)}, but the setting has {_shapes(asked)}; describe the model anew"
+            f"{builder}: its variables are {_shapes(built)}, but the setting has {_shapes(asked)}: describe the model again"
         )
     if task.index == 0:
         dense = [model.names[number] for number in sorted(model.sparse)]

@@ -44,7 +44,7 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) ->
         os=platform.platform(), load=os.getloadavg()[0],
     )  # fmt: skip
     if setting["compute"]["kind"] == "emulated":
-        recorder.write("note", compute="emulated", why="the setting asks for it")
+        recorder.write("note", compute="emulated", why="the setting requires it")
     for repeat in range(setting["repeats"]):
         of_testbed = supervisor.Enduring if is_job(setting) else supervisor.Supervisor
         (kind or of_testbed)(tf, setting, recorder, congestion, repeat).run()

@@ -78,7 +78,7 @@ class Child:
         self.errors.seek(0)
         text = self.errors.read().decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and "oneDNN" not in line and "cudart_stub" not in line]
-        return " | ".join(lines[-3:])[-600:] or "it printed nothing"
+        return " | ".join(lines[-3:])[-600:] or "no output"
 
 
 class Supervisor:
@@ -180,7 +180,7 @@ class Supervisor:
         drift_s = (time.time() - began_s) - lasted_s
         if abs(drift_s) > CLOCK_JUMP_S + SLEWING * lasted_s:
             raise RunFailedError(
-                f"the machine's clock jumped by {drift_s * 1000:.0f} ms during the run, so its times mean nothing; run it again"
+                f"the machine's clock jumped by {drift_s * 1000:.0f} ms during the run, so its times are invalid: run it again"
             )
         return drift_s
 
@@ -212,8 +212,8 @@ class Supervisor:
         self.recorder.write("link", repeat=self.repeat, asked_bytes_per_s=asked, bytes_per_s=rate)
         if rate < 0.85 * asked:
             raise RunFailedError(
-                f"link.bandwidth: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s "
-                "between two hosts; ask for less"
+                f"link.bandwidth: {asked * 8e-6:.0f} Mbit/s requested, but this machine moves {rate * 8e-6:.0f} Mbit/s between two hosts: "
+                "give less"
             )
 
     # -- messages ---------------------------------------------------------------------
@@ -234,8 +234,8 @@ class Supervisor:
                 silent = ", ".join(sorted(waiting)[:4])
                 child = next(child for child in self.children if child.name in waiting)
                 raise RunFailedError(
-                    f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (`timeout_s`); "
-                    f"last lines of {child.name}: {child.last_lines()}"
+                    f"{silent} did not reach {kind!r} within {self.setting['timeout_s']:g} s (`timeout_s`); last lines of {child.name}: "
+                    f"{child.last_lines()}"
                 )
             for child, message in self._heard_of(min(left_s, 1.0)):
                 if message is None:
@@ -457,7 +457,7 @@ class Enduring(Supervisor):
             self._note("back", task=child.name)
             child.line.say("run", began_s=time.time(), origin_s=self.origin_s, step_s=0.0)
         elif kind == "lost":
-            raise RunFailedError(f"{child.name} lost its peers, and none was killed: {self.events[-1].get('message', '')}")
+            raise RunFailedError(f"{child.name} lost its peers, although none was killed: {self.events[-1].get('message', '')}")
         else:
             child.said.append(message)
 
