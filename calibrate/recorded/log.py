@@ -349,8 +349,9 @@ class Log:
         value = _number(where, name, groups[name])
         samples = _samples(told | groups, self._samples) if name == "throughput" else 1.0
         if samples is None:
-            raise InputError(f"{where}: a throughput gives the time of a step only with the samples per step, which are unknown: give "
-                             "the batch")
+            raise InputError(
+                f"{where}: a throughput gives the time of a step only with the samples per step, which are unknown: give the batch"
+            )
         duration_s = SECONDS_OF[name](value, samples) / (count if name == "total_s" else 1)
         relative = _half_a_digit(groups[name]) / value if value else math.inf
         part = rank.part(str(self._path), pattern, new=new)

@@ -187,7 +187,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
     checkpoint_every: int | None = Field(
         default=None,
         ge=1,
-        description="steps steps per worker, on average, between checkpoints for which all wait; left out: none",
+        description="steps per worker, on average, between checkpoints for which all wait; left out: none",
     )
     faults: tuple[TestbedFault, ...] = Field(
         default=(), max_length=1000, description="async and ring: processes that are killed and restarted"

@@ -46,19 +46,19 @@ def _clusters() -> dict[str, dict[str, Any]]:
     mean_h = math.sqrt(math.prod(node_h))
     found = {
         name.lower(): {
-            "description": f"Meta's research cluster {name} of A100, eight in a node: faults that are laid to nodes",
-            "source": f"{source}: {per_1000[name]:.2f} failures per 1,000 node-days. The interval is from how the two clusters differ to "
-            "how many more faults jobs of 1,024 GPUs saw",
+            "description": f"Meta's research cluster {name} of A100, eight per node: faults attributed to nodes",
+            "source": f"{source}: {per_1000[name]:.2f} failures per 1,000 node-days. The interval reaches from the difference between "
+            "the two clusters to the higher fault rate of jobs of 1,024 GPUs",
             "node_mtbf": _hours(1000 * _DAY_H / per_1000[name]),
             "rates_90": _rounded(rates),
         }
         for name in per_1000
     }
     found["rsc-jobs"] = {
-        "description": "Jobs on Meta's research clusters, of 8 to 1,024 GPUs: whatever made them fail, their own code and data too",
-        "source": f"{source}: jobs of 8 GPUs fail every 47.7 days and those of 1,024 every 7.9 h. A part per job that would be the same "
-        "for both comes out below 0, so that there is none; the rate per node is the mean of both, and the interval holds both. Larger "
-        "jobs, of which only faults of nodes are known, failed less often (rsc-1)",
+        "description": "Jobs of 8 to 1,024 GPUs on Meta's research clusters: failures of any cause, including their own code and data",
+        "source": f"{source}: jobs of 8 GPUs fail every 47.7 days and those of 1,024 every 7.9 h. A common part per job would be below "
+        "0, so there is none; the rate per node is the mean of both, and the interval includes both. Larger jobs, for which "
+        "only node faults are known, failed less often (rsc-1)",
         "node_mtbf": _hours(mean_h),
         "rates_90": _rounded(sorted(mean_h / each for each in node_h)),
     }
@@ -76,16 +76,17 @@ def _trainings() -> dict[str, dict[str, Any]]:
         "llama-3": {
             "description": "Pre-training of Llama 3 405B on 2,048 nodes of eight H100: an interruption every 3.1 h",
             "source": "Grattafiori et al., The Llama 3 Herd of Models, 2024 (arXiv 2407.21783), table 5: 419 unexpected interruptions in "
-            "54 days. 54 of them, software bugs, are laid to the job; the others, four in five of them hardware, to its nodes",
+            "54 days. 54 of them, software bugs, are attributed to the job; the others, four in five of them hardware, to its "
+            "nodes",
             "node_mtbf": _hours(hours * nodes / (llama["unexpected_interruptions"] - bugs)),
             "job_mtbf": _hours(hours / bugs),
             "rates_90": _of_count(llama["unexpected_interruptions"]),
         },
         "opt-175b": {
-            "description": "Training of OPT-175B on 128 nodes of eight A100: 56 days for 33 of compute. After each fault it takes 7.9 h "
-            "until it is again where it was: work lost since the last checkpoint is in it, and comes on top with your own checkpoints",
-            "source": "facebookresearch/metaseq@f2cd3679 projects/OPT/chronicles: about 90 restarts. The time that each takes is what "
-            "makes 56 days of 33, as faults come while it is down too. Most were of hardware; all are laid to nodes",
+            "description": "Training of OPT-175B on 128 nodes of eight A100: 56 days for 33 of compute. Each fault costs 7.9 h, which "
+            "includes work lost since the last checkpoint; your own checkpoints add to it",
+            "source": "facebookresearch/metaseq@f2cd3679 projects/OPT/chronicles: about 90 restarts. The time of each follows from 56 "
+            "days for 33 of compute, with faults during downtime too. Most were hardware faults; all are attributed to nodes",
             "node_mtbf": _hours(mean_h * opt["nodes"]),
             "replacement": _hours(down_h),
             "rates_90": _of_count(opt["restarts"]),
@@ -106,10 +107,10 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
     yield (
         "gce-k80-preemptible",
         {
-            "description": "Machines with one K80, 2019: each lives by a Weibull law, and for 24 h at most",
+            "description": "Machines with one K80, 2019: lifetimes follow a Weibull distribution, with at most 24 h",
             "source": "cake-lab/transient-deep-learning@87c6717e: 64 machines in four zones, of which "
             + ", ".join(str(taken[zone]) for zone in sorted(zones))
-            + " of 16 were taken, which the interval is from. That another is there after two minutes is assumed",
+            + " of 16 were preempted, which gives the interval. A replacement after two minutes is assumed",
             "preemption": {
                 "mtbf": _hours(law.mean_h), "rates_90": _rounded(times), "shape": law.shape, "most": "24 h", "notice": "30 s",
                 "replacement": _ASSUMED_REPLACEMENT,
