@@ -20,7 +20,7 @@
 >>> result.bottleneck.name
 'compute'
 
-Everything is imported when first used, so that what needs only a part, such as the help of a command, loads no more.
+Everything is imported on first use, so the help of a command, for example, loads only what it needs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A scenario: everything that one simulation depends on, and the only thing.
+"""A scenario: everything that one simulation depends on.
 
-Here are the table ``[run]``, rules between tables, and what follows from several of them; tables are in ``simulator.spec``, strategies
-in ``simulator.strategies``, which know a scenario as ``Setup``. :attr:`Scenario.hash` identifies results in files: a new key must not
-change it where it is not set. ``paceline.sweeping.results_file`` finds workload, cluster and strategy in the bytes of a line by their
-order. :data:`Resolved` and :data:`Drawn` are scenarios further on their way.
+This module has the table ``[run]``, rules between tables, and what follows from several of them; tables are in ``simulator.spec``,
+strategies in ``simulator.strategies``, which see a scenario as ``Setup``. :attr:`Scenario.hash` identifies results in files: an unset new
+key must not change it. ``paceline.sweeping.results_file`` finds workload, cluster and strategy in the bytes of a line by their order.
+:data:`Resolved` and :data:`Drawn` are later forms of a scenario.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout
 
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
-"""Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
+"""Keys of ``run`` that set how a scenario is simulated, not what; its identity does not depend on them."""
 
 
 class Run(Terse, only=HOW_SIMULATED):
-    """How long, how often and from which start the training is simulated."""
+    """How long, how often and from which start training is simulated."""
 
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"start_spread_s": ("start", ("staggered",))}
 
@@ -106,7 +106,7 @@ class Run(Terse, only=HOW_SIMULATED):
 
     @property
     def warmup(self) -> int:
-        """Steps of each worker that are cut; none of a job that is counted as a whole, if left out."""
+        """Warm-up steps of each worker; by default 0 for a job with ``job_steps``."""
         if self.warmup_steps is not None:
             return self.warmup_steps
         return 0 if self.job_steps is not None else max(1, self.steps // 10)
@@ -117,11 +117,11 @@ class Run(Terse, only=HOW_SIMULATED):
 
 
 _AT_MOST = {"straggler_cv": 0.3, "crowding": 1.0}
-"""Constants that are shares of a step, and the most that they can be."""
+"""Constants that are shares of a step, and their upper limits."""
 
 
 def _or_none(schema: dict[str, Any]) -> None:
-    """Let the text "none" stand for a discrepancy of nothing."""
+    """Read the text "none" as a discrepancy of zero."""
     schema["anyOf"].append({"const": "none"})
 
 
@@ -172,7 +172,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     @field_validator("measured_in")
     @classmethod
     def _a_whole_scenario(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Require that it is a scenario with parameter servers, written out."""
+        """Require a complete scenario with parameter servers."""
         if given is not None and not (is_valid(cls, given) and cls.model_validate(given).servers):
             raise ValueError("must be a complete scenario with parameter servers; leave it out to use this one")
         return given
@@ -215,7 +215,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def sections(self) -> dict[str, Any]:
-        """Parts by name, for another scenario like it that is validated anew."""
+        """Parts by name, for a similar scenario that is validated again."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def _in_short(self) -> Iterator[str]:
@@ -231,17 +231,17 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def replicas(self) -> int:
-        """Copies of the model that train."""
+        """Replicas: copies of the model that train."""
         return self.layout.replicas
 
     @property
     def ranks(self) -> int:
-        """Number of those who make steps: copies of the model, or the parts that these are cut into."""
+        """Number of ranks: replicas, or their parts if the model is split."""
         return self.layout.ranks
 
     @property
     def replicas_per_process(self) -> int:
-        """Replicas that one worker process drives: MirroredStrategy's one drives all."""
+        """Replicas per worker process: all of them with MirroredStrategy."""
         return self.layout.replicas_per_process
 
     @property
@@ -251,52 +251,53 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def waits_for_iterators(self) -> bool:
-        """Return whether all stop for the ends of iterators: asynchronous workers stop for their own, and servers' data sets repeat."""
+        """Return whether all workers wait for the ends of iterators; asynchronous workers wait only for their own, and with servers data
+        sets repeat."""
         return not self.strategy.pace.asynchronous and not self.layout.servers
 
     def machines_of(self, replicas: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The machines that replicas' processes run on: their nodes, or the one on which all nodes are processes."""
+        """The machines of replicas' processes: their nodes, or the single machine on which all nodes are processes."""
         return replicas // self.cluster.replicas_per_node if self.cluster.shared_cores is None else np.zeros_like(replicas)
 
     @property
     def workers(self) -> int:
-        """Number of workers, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
+        """Number of workers as the strategy counts them: worker processes, or the replicas of a single process."""
         return self.layout.workers
 
     @property
     def warmup(self) -> int:
-        """Steps of each worker that are not measured: ``run.warmup``, and of local SGD what leaves whole averaging periods."""
+        """Unmeasured steps of each worker: ``run.warmup``, increased with local SGD to leave whole averaging periods."""
         steps, every = self.run.steps, self.strategy.pace.every
         return steps - (steps - self.run.warmup) // every * every
 
     def shortened(self, steps: int, warmup: int) -> Self:
-        """Return the scenario with fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
+        """Return the scenario with fewer steps per worker, with at least one averaging period of local SGD after the warm-up."""
         steps = max(steps, warmup + self.strategy.pace.every)
         run = self.run.model_copy(update={"steps": steps, "job_steps": None, "warmup_steps": warmup})
         return self.model_copy(update={"run": run})
 
     @property
     def rank_messages(self) -> bool:
-        """Return whether each message of an all-reduce is simulated: asked for, or as hosts' work on them shares cores, or links change."""
+        """Return whether each message of an all-reduce is simulated: on request, or because host work shares cores or links change."""
         changing = self.hosts_share_cores or self.reads_share_links or self.follows_trace
         return self.strategy.reduction is not None and (self.run.detail == "messages" or changing)
 
     @property
     def reads_share_links(self) -> bool:
-        """Return whether what pipelines read from storage crosses the links between nodes, which collectives use too."""
+        """Return whether reads of input pipelines from storage share the links between nodes with collectives."""
         storage, work = self.cluster.storage, self.input_work
         reads = storage is not None and storage.over_network and work is not None and work.read_bytes_per_sample > 0
         return reads and self.worker_nodes > 1
 
     @property
     def hosts_share_cores(self) -> bool:
-        """Return whether hosts' work on messages between nodes waits for cores that all share."""
+        """Return whether host work on messages between nodes queues for shared cores."""
         cluster = self.cluster
         return cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
 
     @property
     def follows_trace(self) -> bool:
-        """Return whether what others take from links that ranks may use changes while it runs."""
+        """Return whether background traffic on links of ranks changes during the run."""
         background = self.cluster.background
         if background is None or not background.changes:
             return False
@@ -304,7 +305,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def faults(self) -> Faults | None:
-        """Faults of the job, with the preemptions of the price at which nodes are rented; None where nothing fails."""
+        """Faults of the job, including preemptions of the price in use; None if nothing fails."""
         job, price = self.job, self.cluster.price
         if job is None:
             return None
@@ -315,12 +316,12 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @cached_property
     def lone_step_s(self) -> float:
-        """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
+        """Seconds of a step without contention and jitter."""
         return self.strategy.lone_step_s(self)
 
     @cached_property
     def full_step_s(self) -> float:
-        """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
+        """Seconds of a step with all workers: the step without contention, or the time that one link, server or the cores need for all."""
         return self.strategy.full_step_s(self)
 
     @property
@@ -335,12 +336,12 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def nodes_needed(self) -> int:
-        """Nodes that replicas, servers and a client take together."""
+        """Nodes for replicas, servers and a client together."""
         return self.layout.nodes
 
     @property
     def batch(self) -> int:
-        """Samples that each replica takes a step."""
+        """Samples per replica and step."""
         if self.workload.batch_per_replica is not None:
             return self.workload.batch_per_replica
         assert self.workload.global_batch is not None
@@ -348,7 +349,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def input_work(self) -> InputWork | None:
-        """Work of a pipeline for a batch in the epochs that are simulated: those after the first, unless that is the whole job."""
+        """Work of a pipeline per batch in the simulated epochs: those after the first, unless the job has only one."""
         pipeline, job = self.input, self.job
         if pipeline is None or pipeline.cached is None or (job is not None and job.total_samples <= job.epoch_samples):
             return pipeline.work if pipeline is not None else None
@@ -356,18 +357,18 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
 
     @property
     def scaling(self) -> Literal["weak", "strong"]:
-        """Weak: the batch of each replica is fixed; strong: that of all together."""
+        """Weak: the batch per replica is fixed; strong: the global batch."""
         return "weak" if self.workload.global_batch is None else "strong"
 
     @cached_property
     def hash(self) -> str:
-        """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
+        """Content hash, equal for scenarios that differ only in how they are simulated."""
         content = self.model_dump(mode="json", exclude={"workload", "cluster"})
         return hash_of(content, {"workload": canonical(Itself(self.workload)), "cluster": canonical(Itself(self.cluster))})
 
 
 def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
-    """Content hash of a scenario that is given as JSON has it, some of its tables perhaps as canonical text already."""
+    """Content hash of a scenario given as JSON data; some of its tables may be given as canonical text."""
     run = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
     written = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in {**content, "run": run}.items()}
     text = ",".join(f'"{key}":{value}' for key, value in sorted({**written, **(texts or {})}.items()))
@@ -421,7 +422,7 @@ def _rules_of_without_faults(job: Job) -> Iterator[str]:
 
 
 def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:
-    """Nodes, of those that may be taken and from the first on, with which the job goes on at least."""
+    """Fewest preemptible nodes, from the first on, with which the job continues."""
     layout = scenario.layout
     of_workers = taken.of == "worker-nodes"
     everything = layout.worker_nodes if of_workers else layout.nodes
@@ -491,12 +492,12 @@ def _rules_of_run(scenario: Scenario) -> Iterator[str]:
 
 
 Resolved = NewType("Resolved", Scenario)
-"""A scenario with nothing left open that decides its result: on the cluster's device, as it is trained there, defaults filled in.
+"""A complete scenario: times are for the cluster's device and precision, and defaults are filled in.
 
-Made by :func:`simulator.resolve.resolve.resolve`, once for each that somebody wrote. What a copy of it changes is resolved as well.
+Made by :func:`simulator.resolve.resolve.resolve`, once per written scenario. Changed copies of it stay resolved.
 """
 Drawn = NewType("Drawn", Resolved)
-"""What one replication simulates: a resolved scenario with one draw of all that is uncertain, and achieved rates for nominal ones.
+"""Input of one replication: a resolved scenario with one draw of every uncertain quantity, and achieved rates in place of nominal ones.
 
 Made by :func:`simulator.resolve.drawing.drawn_of`; programs and engines take nothing else.
 """

@@ -1,10 +1,8 @@
-"""A device as its maker describes it: memory, bandwidth and peak rates, each with its source (``models/devices``).
+"""A device as its vendor describes it: memory, bandwidth and peak rates, each with its source (``models/devices``).
 
-These are the figures of a datasheet, which no training reaches. They serve to compare one
-device with another, and never as a step time on their own: ``simulator.resolve.device_transfer``
-and ``simulator.spec.computed`` make times of them. Clusters and workloads name a device by
-its ``name`` or an alias. A new ``generation`` may need an entry in ``_RESERVES`` of
-``simulator.memory``.
+These are datasheet figures, which no training reaches. They compare devices with each other and never give a step time directly:
+``simulator.resolve.device_transfer`` and ``simulator.spec.computed`` derive times from them. Clusters and workloads name a device by its
+``name`` or an alias. A new ``generation`` may need an entry in ``_RESERVES`` of ``simulator.memory``.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _KNOWN_GENERATIONS = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere"
 
 
 class PeakFlops(Spec):
-    """Floating-point operations per second, a multiplication and an addition being two; matrices dense, never sparse."""
+    """Floating-point operations per second for dense matrices; a multiplication and an addition count as two."""
 
     float32: Flops | None = Field(default=None, description="outside of tensor cores")
     tf32: Flops | None = Field(default=None, description="float32 data on tensor cores, with 10 bits of mantissa (Ampere and later)")
@@ -40,7 +38,7 @@ class PeakFlops(Spec):
 
 
 class Cores(Spec):
-    """What a processor's peak follows from: cores x clock x operations a core does in a cycle."""
+    """Inputs to the peak of a CPU: cores x clock x operations per core and cycle."""
 
     count: int = Field(ge=1, le=1_000_000, description="physical cores of all sockets")
     clock_hz: Annotated[Moderate, Field(gt=0), Usual(1e6, 1e11)] = Field(
@@ -52,7 +50,7 @@ class Cores(Spec):
 
 
 class Accelerator(Spec):
-    """One device: a GPU, one die of a board with two, or a host's processors together."""
+    """One device: a GPU, one die of a board with two, or all CPUs of a host together."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(min_length=1, max_length=200, description="name that clusters and workloads give under `device`")
@@ -76,14 +74,14 @@ class Accelerator(Spec):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Figures that this file states, each of which needs a source: ``memory``, ``memory_bandwidth``, and peaks by arithmetic."""
+        """Figures given in the file, each of which needs a source: ``memory``, ``memory_bandwidth``, and peaks by number format."""
         peaks = [f"peak_flops_per_s.{name}" for name, value in self.peak_flops_per_s if value is not None]
         memory = ["memory"] if self.memory_bytes is not None else []
         return (*memory, "memory_bandwidth", *peaks, *(["cores"] if self.cores else []))
 
     @property
     def newer(self) -> bool:
-        """Return whether its generation came after those whose trainings tell what share of their peaks products and attention reach.
+        """Return whether its generation is newer than those with published shares of peak for matrix products and attention.
 
         Its datasheet's peak is further from what kernels, clocks under load and hosts allow, and by how much is known of
         few trainings (``newer_matrix_share`` and ``newer_attention_share`` of models/practice.toml). Processors are not meant.
@@ -91,7 +89,7 @@ class Accelerator(Spec):
         return self.cores is None and self.generation not in _KNOWN_GENERATIONS
 
     def peak(self, precision: str) -> float | None:
-        """Operations per second at most for a training of this precision; None where the datasheet states none.
+        """Peak operations per second for training in this precision; None if the datasheet gives none.
 
         Parameters
         ----------
@@ -118,7 +116,7 @@ def load_accelerator(path: str | Path) -> Accelerator:
     Warns
     -----
     ReadingWarning
-        A figure is far from those of all devices.
+        A figure is far from those of all other devices.
     """
     device = validated(Accelerator, read_toml(path), str(path))
     warn_of_implausible(device, source=f"{path}: ")
@@ -128,7 +126,7 @@ def load_accelerator(path: str | Path) -> Accelerator:
 def accelerators() -> Mapping[str, Accelerator]:
     """Map the names and aliases of all devices of the catalogue, as :func:`spelled` writes them, to the devices.
 
-    Whoever asks for many takes them from here: each call looks whether a file has changed.
+    Use this map for many look-ups: each call checks whether a file has changed.
 
     Raises
     ------
@@ -140,7 +138,7 @@ def accelerators() -> Mapping[str, Accelerator]:
 
 
 def accelerator_named(device: str) -> Accelerator | None:
-    """The device of this name or alias, whatever the case, `` (GPU)`` behind it or not; None if no file of the catalogue has it.
+    """The device with this name or alias, ignoring case and a trailing `` (GPU)``; None if the catalogue has no such file.
 
     Raises
     ------
@@ -151,13 +149,13 @@ def accelerator_named(device: str) -> Accelerator | None:
 
 
 def memory_bandwidth_of(device: str) -> float | None:
-    """Bytes per second between a device and its memory; None where the name is empty or no file of the catalogue has it."""
+    """Bytes per second between a device and its memory; None if the name is empty or unknown to the catalogue."""
     known = accelerator_named(device)
     return known.memory_bandwidth_bytes_per_s if known is not None else None
 
 
 def spelled(name: str) -> str:
-    """A name without case and without the kind that `paceline calibrate` writes behind it: ``tesla t4`` of ``Tesla T4 (GPU)``."""
+    """A name without case and without the kind that `paceline calibrate` appends: ``tesla t4`` of ``Tesla T4 (GPU)``."""
     return re.sub(r"\s*\((gpu|cpu)\)$", "", " ".join(name.split()).casefold())
 
 

@@ -1,9 +1,9 @@
 """A cluster: nodes, the devices in them, the links inside and between nodes, storage and prices (``[cluster]``, ``models/clusters``).
 
-Keys, their rules, and what follows from them alone. Ports and paths are made of them in ``simulator.program.wiring``; rates of links
-of which only the sort is known come from ``simulator.resolve.measured_defaults``. A new kind of link belongs into :attr:`Cluster.links`. A
-key that changes the times of collectives belongs into ``_network`` of ``simulator.strategies.assembling``, by which times are kept.
-``calibrate.fit.link`` and ``calibrate.fit.server`` fit clusters to measurements.
+Keys, their rules, and what follows from them directly. ``simulator.program.wiring`` makes ports and paths;
+``simulator.resolve.measured_defaults`` gives the achieved rates of links with a nominal bandwidth. A new kind of link belongs into
+:attr:`Cluster.links`. A key that changes the times of collectives belongs into ``_network`` of ``simulator.strategies.assembling``, the key
+of cached times. ``calibrate.fit.link`` and ``calibrate.fit.server`` fit clusters to measurements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from simulator.spec.transport import Background, Transport
 from simulator.spec.uncertainty import Uncertainty
 
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
-"""What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
+"""Kind of a link whose bandwidth is nominal; given: the bandwidth is what transfers achieve."""
 
 
 class Link(Terse, only=("sort",)):
@@ -60,7 +60,7 @@ class Link(Terse, only=("sort",)):
 
     @property
     def alone(self) -> Link:
-        """The link as transfers find it while no device computes: as it is, where nothing else is known."""
+        """The link for transfers while no device computes; the link itself unless more is known."""
         return self
 
 
@@ -88,15 +88,14 @@ _SORTS: Mapping[str, tuple[Sort, ...]] = {
     "host": ("pcie", "nvlink"),
     "replicas": (),
 }
-"""What sorts a link can be of, by what it joins."""
+"""Sorts that a link can have, by what it joins."""
 
 
 class Fabric(Terse, only=("rail_optimised", "sharp")):
-    """Leaf and spine switches: each node hangs on a leaf, each leaf on every spine.
+    """Leaf and spine switches: each node connects to a leaf, and each leaf to every spine.
 
-    A leaf's links to the spines carry together the bandwidths of what hangs on it divided
-    by ``oversubscription``, in each direction. A connection between leaves keeps to one
-    spine, chosen at random as equal-cost multi-path routing does.
+    The uplinks of a leaf together have the bandwidth of its nodes divided by ``oversubscription``, in each direction. A connection between
+    leaves uses one spine, chosen at random as in equal-cost multi-path routing.
     """
 
     nodes_per_leaf: Machines = Field(description="nodes on one leaf switch (a rack), numbered from leaf 0 on")
@@ -114,7 +113,7 @@ class Fabric(Terse, only=("rail_optimised", "sharp")):
 
 
 class Islands(Terse):
-    """Devices that are joined directly, where that is not a node: parts of nodes, or several nodes (NVL72)."""
+    """Groups of directly joined devices that are not nodes: parts of nodes, or several nodes (NVL72)."""
 
     devices: int = Field(
         ge=1, le=100_000, description="devices joined by cluster.intra_node; must divide devices_per_node or be a multiple of it"
@@ -125,7 +124,7 @@ class Islands(Terse):
 
 
 class Nvls(Terse):
-    """NVSwitches add what the devices of a node or island send, and send copies of it (NVLink SHARP): Hopper and later."""
+    """NVSwitches that sum the data of a node's or island's devices and multicast the result (NVLink SHARP): Hopper and later."""
 
     efficiency: PositiveShare = Field(
         default=0.85,
@@ -135,7 +134,7 @@ class Nvls(Terse):
 
 
 class Protocol(Spec):
-    """How a collective library moves bytes: what a message costs, and how many bytes cross the link for each byte of data."""
+    """How a collective library moves bytes: the cost of a message, and the bytes on the link for each byte of data."""
 
     latency_s: Latency = Field(default=0.0, description="latency added to each message between nodes")
     intra_node_latency_s: Latency = Field(default=0.0, description="latency added to each message inside a node")
@@ -145,11 +144,10 @@ class Protocol(Spec):
 class Protocols(Terse, only=("auto",)):
     """NCCL's three protocols.
 
-    LL stores a flag of 4 bytes with each 4 bytes of data, LL128 one of 8 with each 120;
-    Simple moves data alone and synchronises by fences. Latencies: the ``hwLat`` table of
-    NCCL's ``src/graph/tuning.cc`` (ring, NVLink and network), as that library assumes
-    them; measure your own. NCCL's tuner adds some microseconds a collective, gives its
-    trees other latencies and LL a quarter of the bandwidth; none of that is modelled.
+    LL stores a flag of 4 bytes with each 4 bytes of data, LL128 one of 8 with each 120; Simple moves data alone and synchronises by fences.
+    Latencies: the ``hwLat`` table of NCCL's ``src/graph/tuning.cc`` (ring, NVLink and network), as that library assumes them; measure your
+    own. NCCL's tuner also adds a few microseconds per collective, gives its trees other latencies and LL a quarter of the bandwidth; this
+    is not modelled.
     """
 
     ll: Protocol = Field(
@@ -172,7 +170,7 @@ class Protocols(Terse, only=("auto",)):
 
 
 class NodeClass(Spec):
-    """Nodes that differ from what was measured: other devices, another link, stragglers."""
+    """Nodes that differ from the measured ones: other devices, another link, stragglers."""
 
     name: str = Field(min_length=1, max_length=200, description="name of the class, shown in reports")
     nodes: Machines = Field(description="number of nodes of this class; classes are assigned to nodes in the order given")
@@ -183,7 +181,7 @@ class NodeClass(Spec):
 
 
 class ClusterRange(Spec):
-    """Within what the links were measured; beyond it a result warns."""
+    """Measured range of the links; results warn outside it."""
 
     message_bytes: Interval | None = Field(default=None, description="smallest and largest message")
     nodes: Interval | None = Field(default=None, description="fewest and most nodes")
@@ -200,7 +198,7 @@ class LinkPoint(Spec):
 
 
 class CalibrationFitLink(Spec):
-    """How well latency and bandwidth describe what was measured on the link between nodes."""
+    """How well latency and bandwidth describe the measurements on the link between nodes."""
 
     points: tuple[LinkPoint, ...] = Field(default=(), description="measured times for each message size")
     relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative error of the fitted line at a measured median")
@@ -208,7 +206,7 @@ class CalibrationFitLink(Spec):
 
 
 class HostCost(Spec):
-    """What the two hosts of pulls, or of pushes, need for a tensor and for a byte."""
+    """Time of the two hosts of pulls, or of pushes, per tensor and per byte."""
 
     per_tensor_s: Seconds = Field(description="host time per tensor, on each side")
     per_byte_s: Annotated[Moderate, Field(ge=0)] | None = Field(
@@ -238,7 +236,7 @@ class CalibrationFitHosts(Spec):
 
 
 class Storage(Spec):
-    """What data sets are read from and checkpoints are written to."""
+    """Storage that data sets are read from and checkpoints are written to."""
 
     bandwidth_bytes_per_s: Rate | None = Field(default=None, description="read bandwidth of all nodes together; left out: no limit")
     node_bandwidth_bytes_per_s: Rate | None = Field(default=None, description="read bandwidth of one node; left out: no separate limit")
@@ -278,7 +276,7 @@ class Cluster(
 
     @property
     def overlap_cost(self) -> float:
-        """Seconds that compute loses for each second of a collective beside it: none, as a cluster is written."""
+        """Seconds that compute loses per second of a simultaneous collective: 0 for a cluster as written."""
         return 0.0
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
@@ -416,7 +414,7 @@ class Cluster(
     @field_validator("overlap_slowdown", mode="before")
     @classmethod
     def _is_a_share(cls, value: object) -> object:
-        """Say what else a value above 1 may have meant: compute that takes twice as long."""
+        """Suggest what a value above 1 may mean: compute that takes twice as long."""
         if isinstance(value, (int, float)) and 1 < value < math.inf:
             percent = min(value, 100)
             longer = f"compute that takes {percent:g} times as long is {percent - 1:g}"
@@ -458,11 +456,11 @@ class Cluster(
 
     @property
     def ways_to_pay(self) -> tuple[Price, ...]:
-        """The price in use, and the offers beside it."""
+        """The price in use, and the other offers."""
         return () if self.price is None else (self.price, *self.offers)
 
     def paid_by(self, name: str) -> Self:
-        """The cluster with one of its ways to pay in use, and all others as its offers."""
+        """The cluster with one way to pay in use, and all others as offers."""
         price, *_ = (way for way in self.ways_to_pay if way.called == name)
         return self.model_copy(update={"price": price, "offers": tuple(way for way in self.ways_to_pay if way.called != name)})
 
@@ -522,7 +520,7 @@ class Cluster(
                 yield ClusterLink(f"node_classes.{number}.inter_node", "nodes", kind.inter_node)
 
     def with_links(self, change: Callable[[ClusterLink], Link]) -> Self:
-        """The cluster with another link in place of each."""
+        """The cluster with each link replaced."""
         new = {link.key: change(link) for link in self.links}
         own = [new.pop(f"node_classes.{number}.inter_node", None) for number in range(len(self.node_classes))]
         classes = tuple(kind.replaced({"inter_node": link}) for kind, link in zip(self.node_classes, own, strict=True))
@@ -530,31 +528,30 @@ class Cluster(
 
     @property
     def room(self) -> int | None:
-        """The most nodes that a run can take: ``nodes``, or all that are ``available``; none: as many as it needs."""
+        """Maximum number of nodes for a run: ``nodes``, or all that are ``available``; None: no limit."""
         return self.nodes if self.nodes is not None else self.available
 
     @property
     def room_key(self) -> str:
-        """The dotted key that says so."""
+        """The dotted key that sets it."""
         return "cluster.available" if self.nodes is None and self.available is not None else "cluster.nodes"
 
     def with_room_for(self, nodes: int) -> Cluster:
-        """The cluster, with no fewer nodes than ``nodes`` where their number is limited."""
+        """The cluster with at least ``nodes`` nodes if their number is limited."""
         limits = {name: limit for name in ("nodes", "available") if (limit := getattr(self, name)) is not None and limit < nodes}
         return self.model_copy(update=dict.fromkeys(limits, nodes)) if limits else self
 
     @property
     def replicas_per_node(self) -> int:
-        """Number of replicas that a node takes."""
+        """Number of replicas per node."""
         return self.devices_per_node * self.replicas_per_device
 
     def pace_together(self, busy_share: float) -> float:
-        """Seconds of work that all replicas on a device do together in a second, where one alone does one; at least 1.
+        """Combined speed of all replicas on a device, relative to a single one; at least 1.
 
-        A replica alone keeps all of the device busy for ``busy_share`` of its time, and needs
-        none of it else: a closed network of one station that is shared equally and of a
-        delay, solved by mean-value analysis, whatever the stretches' distributions (Reiser and
-        Lavenberg, JACM 1980; Baskett, Chandy, Muntz and Palacios, JACM 1975).
+        A single replica keeps the whole device busy for ``busy_share`` of its time and does not use it otherwise: a closed network of one
+        processor-sharing station and a delay, solved by mean-value analysis for any distributions (Reiser and Lavenberg, JACM 1980;
+        Baskett, Chandy, Muntz and Palacios, JACM 1975).
         """
         if self.device_sharing == "saturated":
             return 1.0
@@ -567,12 +564,12 @@ class Cluster(
 
     @property
     def replicas_joined(self) -> int:
-        """Number of replicas on devices that are joined directly: those of an island, or of a node."""
+        """Number of replicas on directly joined devices: of an island, or of a node."""
         return self.replicas_per_node if self.islands is None else self.islands.devices * self.replicas_per_device
 
     @property
     def servers_on_devices(self) -> bool:
-        """Return whether a parameter server takes its time from the device of a worker on its node."""
+        """Return whether a parameter server shares the CPU with the worker on its node."""
         return self.device_is_host and self.shared_cores is None
 
     @cached_property
@@ -581,7 +578,7 @@ class Cluster(
         return tuple(itertools.accumulate(kind.nodes for kind in self.node_classes))
 
     def class_of(self, node: int) -> NodeClass | None:
-        """The class that a node belongs to; none if it is as measured."""
+        """The class of a node; None if it is as measured."""
         index = bisect.bisect_right(self._class_ends, node)
         return self.node_classes[index] if index < len(self.node_classes) else None
 
@@ -600,17 +597,17 @@ class Cluster(
         return of_nodes
 
     def slowdown_of(self, node: int) -> Slowdown | None:
-        """Return how the devices of a node stay slow for a while; None if they never do."""
+        """Return the temporary slowdown of a node's devices; None if there is none."""
         kind = self.class_of(node)
         return kind.slowdown if kind is not None and kind.slowdown is not None else self.slowdown
 
     @property
     def even(self) -> bool:
-        """Return whether all nodes are as fast as the measured one, at all times."""
+        """Return whether all nodes always are as fast as the measured one."""
         return not (self.node_classes or self.node_speed or self.slowdown or (self.slow_nodes and not self.slow_nodes.constant))
 
     def link_of(self, node: int) -> Link:
-        """Return what joins a node to the others: all its NICs together."""
+        """Return the link from a node to the others: all its NICs together."""
         kind = self.class_of(node)
         link = kind.inter_node if kind is not None and kind.inter_node is not None else self.inter_node
         if self.nics_per_node == 1:

@@ -1,21 +1,18 @@
-"""Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
+"""Workloads without measurements: the cost of a step, computed from a model's dimensions for a device with a datasheet.
 
-A model is a chain of :class:`Block`, made by dimensions.py: each says what its passes ask of any device (floating-point
-operations of matrix products, bytes of what memory limits, kernels to start), which
-variables it has, and what it hands on and keeps. On a device a pass takes
+A model is a chain of :class:`Block`, made by dimensions.py: each has the work of its passes (floating-point operations of matrix products,
+bytes of memory-bound kernels, kernels to launch), its variables, its output and its activations. On a device a pass takes
 
     roofline of its products / share of it + bytes of what memory limits / (memory bandwidth x share of it)
     + operations of fused attention / (peak x share of it x what its length, its heads and its mask leave)
 
-and no less than the host needs to start its kernels. The roofline of a product is the longer of
-its operations at the device's peak and its operands at the memory's bandwidth: a kernel loads one
-tile while it multiplies another (Williams et al., "Roofline", CACM 2009; NVIDIA, "Matrix
-Multiplication Background User's Guide", 2020). So each kind of kernel has an efficiency of its own,
-and on a device of a generation that the trainings behind them do not tell of, products and
-fused attention get less again. The constants, each with a 90%
-interval and its source, stand in ``models/practice.toml`` (:mod:`simulator.spec.constants`) under the names in :data:`CONSTANTS`;
-joint draws of them are the workload's uncertainty. ``evidence.published.shares`` fits some of them, so a changed formula needs
-new ones. docs/numbers.md has every formula with its source.
+and at least the time in which the host launches its kernels. The roofline of a product is the longer of its operations at the device's peak
+and its operands at the memory's bandwidth: a kernel loads one tile while it multiplies another (Williams et al., "Roofline", CACM 2009;
+NVIDIA, "Matrix Multiplication Background User's Guide", 2020). So each kind of kernel has its own efficiency; on devices newer than the
+published trainings, matrix products and fused attention reach less. The constants, each with a 90% interval and its source, are in
+``models/practice.toml`` (:mod:`simulator.spec.constants`) under the names in :data:`CONSTANTS`; joint draws of them are the workload's
+uncertainty. ``evidence.published.shares`` fits some of them, so a changed formula needs new ones. docs/numbers.md has every formula with
+its source.
 """
 
 from __future__ import annotations
@@ -36,12 +33,12 @@ from simulator.spec.layers import Experts, Layer, TensorSplit
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
-"""What a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`) gets of the shares that older ones reach."""
+"""Factor on these shares for a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`)."""
 CONSTANTS = (
     "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s",
     *NEWER,
 )  # fmt: skip
-"""Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
+"""Constants of ``models/practice.toml`` used to compute times; each model has its own (:attr:`Dimensions.constants`)."""
 _DRAWS = 60
 _FILLING = 32.0
 """Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
@@ -50,10 +47,10 @@ With it products with 8,192 columns reach the same share of an A100's peak withi
 of tests/oracle/test_products.py).
 """
 _ATTENDING = 150.0
-"""Tokens whose keys a query would have to attend to for half of the speed of a fused attention with endless ones."""
+"""Sequence length at which a fused attention reaches half of its speed for infinitely long sequences."""
 _FULL_HEAD, _HEAD = 128, 16.0
 _MASKED, _BACK = 0.92, 0.87
-"""What a causal mask and the backward pass leave of the speed.
+"""Factors of a causal mask and of the backward pass on the speed.
 
 All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
 16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 30 figures but the shortest backward one.
@@ -74,19 +71,18 @@ class Parameter(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matrix product or a convolution: its operations, and bytes of what goes in and comes out, per sample.
+    """A matrix product or a convolution: its operations, and the bytes of its inputs and outputs, per sample.
 
-    A matrix of variables is read once for all samples of a batch, and left out: beside batches of
-    some hundred tokens it does not count.
+    Reading a matrix of variables is left out: it happens once per batch, and is negligible for batches of a few hundred tokens.
     """
 
     flops: float
     operand_bytes: float
     inner: float = math.inf
-    """Products that are summed for each number of the result: the operands' common dimension."""
+    """Number of products summed per element of the result: the operands' common dimension."""
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
-        """Seconds that it takes at least: at the peak, tiles being filled and emptied, or at the bandwidth of the memory."""
+        """Minimum seconds: at the peak rate with tiles being filled and emptied, or at the memory bandwidth."""
         return max(self.flops * (1.0 + _FILLING / self.inner) / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
 
 
@@ -110,12 +106,12 @@ def attention_reach(sequence: int, head: float, *, causal: bool, backward: bool)
 
 
 class Pass(NamedTuple):
-    """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
+    """Work of a forward or backward pass on any device, per sample; the number of kernels does not depend on the batch."""
 
     products: tuple[Product, ...] = ()
     """Matrix products and convolutions, each a kernel of its own."""
     moved_bytes: float = 0.0
-    """Read and written by all other kernels, which the memory limits."""
+    """Bytes read and written by all other kernels, which are memory-bound."""
     kernels: float = 0.0
     fused_flops: float = 0.0
     """Operations of matrix products inside kernels that do more, such as a fused attention."""
@@ -123,7 +119,7 @@ class Pass(NamedTuple):
     """Operations that would take, at the best speed of such kernels, as long as those."""
 
     def __add__(self, other: object) -> Pass:
-        """Both, one after the other."""
+        """The sum of two passes in sequence."""
         assert isinstance(other, Pass)
         pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
         return Pass(*(mine + theirs for mine, theirs in pairs))
@@ -139,7 +135,7 @@ class Pass(NamedTuple):
 
     @property
     def all_bytes(self) -> float:
-        """Read and written by all kernels, products included."""
+        """Bytes read and written by all kernels, products included."""
         return self.moved_bytes + math.fsum(each.operand_bytes for each in self.products)
 
 
@@ -186,11 +182,11 @@ class Block(NamedTuple):
 
 
 class Dimensions(Protocol):
-    """A table of dimensions that a workload may have in place of measurements."""
+    """A table of dimensions, which a workload may give in place of measurements."""
 
     @property
     def device(self) -> str:
-        """The device that times are computed for where the cluster names none."""
+        """The device for which times are computed if the cluster names none."""
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
@@ -198,14 +194,14 @@ class Dimensions(Protocol):
 
     @property
     def input_bytes_per_sample(self) -> float:
-        """Bytes of a sample as it is fed."""
+        """Bytes of a sample as fed to the model."""
 
     def blocks(self, value_bytes: int) -> Sequence[Block]:
-        """Return its layers in the order of the forward pass; activations take ``value_bytes`` each."""
+        """Return the layers in the order of the forward pass, with ``value_bytes`` bytes per activation."""
 
 
 class Computed(Spec):
-    """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
+    """Record that a workload's times were computed from dimensions, not measured, and how."""
 
     device: str = Field(min_length=1, max_length=200, description="device for which the times are computed")
     keys: tuple[str, ...] = Field(description="parts of the workload that were computed from the dimensions; all others were given")
@@ -213,7 +209,7 @@ class Computed(Spec):
 
     @property
     def timed(self) -> bool:
-        """Return whether forward or backward pass are computed, and not both given."""
+        """Return whether the forward or backward pass was computed."""
         return "forward" in self.keys or "backward" in self.keys
 
 
@@ -228,12 +224,12 @@ def parameter_bytes_of(precision: str) -> int:
 
 
 def known_device(name: str) -> Accelerator:
-    """The accelerator of this name that times can be computed for.
+    """The accelerator with this name, for which times can be computed.
 
     Raises
     ------
     ValueError
-        ``models/devices`` does not have it, or it is a host's processor; the message begins behind the name.
+        ``models/devices`` does not have it, or it is a CPU; the message continues after the name.
     """
     device = accelerator_named(name)
     if device is None:
@@ -266,7 +262,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     Raises
     ------
     ValueError
-        The device is not known, or states no peak for this precision; the message begins behind its name.
+        The device is unknown or has no peak rate for this precision; the message continues after its name.
     """
     on = known_device(device)
     peak = on.peak(precision)
@@ -315,7 +311,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
 
 
 class _Asked(NamedTuple):
-    """What passes ask of one device, per sample: seconds at its full rates; and kernels."""
+    """Work of passes on one device, per sample: seconds at full rates; and kernels."""
 
     products_s: float
     moving_s: float
@@ -330,7 +326,7 @@ def _asked(passes: Iterable[Pass], peak: float, bandwidth: float) -> _Asked:
 
 
 class _Reached(NamedTuple):
-    """What shares of a device's rates are reached, and what its host needs for a kernel."""
+    """Achieved shares of a device's rates, and its host's time per kernel."""
 
     product_share: float
     moving_share: float
@@ -352,7 +348,7 @@ def _reached(names: tuple[str, str, str, str], values: Mapping[str, float]) -> _
 
 
 def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
-    """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
+    """Joint draws of independent constants: equally spaced quantiles of each, in an order from the stream of its name."""
     columns = []
     for name, known in used.items():
         order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
@@ -362,7 +358,7 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
 
 
 def _variables(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_bytes: int) -> list[dict[str, Any]]:
-    """List variables as their gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
+    """List variables in the order in which gradients become ready: from the last layer on, within a layer in proportion to sizes."""
     index = sum(len(block.parameters) for block in blocks)
     work = [seconds_of(block.backward) for block in blocks]
     whole, done, variables = math.fsum(work), 0.0, []
@@ -379,7 +375,7 @@ def _variables(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], val
 
 
 def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Iterator[Layer]:
-    """Yield layers whose work is the seconds that a sample takes."""
+    """Yield layers whose work is in seconds per sample."""
     names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
     first = 0
     for block in blocks:

@@ -1,6 +1,6 @@
-"""The constants of practice: what software gets of nominal rates, the same for all machines, read from ``models/practice.toml``.
+"""Measured defaults: shares of nominal rates that software achieves on all machines, read from ``models/practice.toml``.
 
-Here are the format of the file and the draws. Constants are applied by their names, in ``simulator.resolve.measured_defaults`` and, for
+This module has the format of the file and the draws. Constants are applied by name, in ``simulator.resolve.measured_defaults`` and, for
 computed workloads, in ``simulator.spec.computed``. ``evidence.published.fitting`` and ``evidence.published.shares`` write the file.
 Order and names matter: the place in the file decides the draws of a constant, so a new one comes last; the ending ``_share`` and the
 beginning ``grpc_`` decide whether draws keep the mean, the mean of the inverse, or the median.
@@ -25,13 +25,13 @@ from simulator.base.validation_errors import validated
 _NORMAL_95 = NormalDist().inv_cdf(0.95)
 
 Kept = Literal["mean", "inverse", "median"]
-"""What of a lognormal draw a constant's value is."""
+"""Which mean of a lognormal distribution a constant's value is."""
 
 Number = Annotated[Moderate, Field(gt=0, le=1e15)]
 
 
 class Known(Spec):
-    """A number above zero and its 90% interval; a file may give the number alone, which is then taken as exact."""
+    """A positive number and its 90% interval; a file may give only the number, which is then exact."""
 
     value: Number = Field(description="the number")
     low: Number = Field(description="low end of its 90% interval")
@@ -50,7 +50,7 @@ class Known(Spec):
 
     @property
     def plain(self) -> Known:
-        """The three numbers alone, of a constant that says more."""
+        """Only the three numbers of a constant that has more."""
         return Known(value=self.value, low=self.low, high=self.high)
 
     def times(self, factor: float) -> Known:
@@ -73,13 +73,13 @@ class Known(Spec):
 
 
 class Prior(Known):
-    """What is taken where no table says anything."""
+    """The value used if no table determines it."""
 
     source: str = Field(min_length=10)
 
 
 class Constant(Known):
-    """One number with a physical meaning, and the published tables that determine it."""
+    """A physical constant, and the published tables that determine it."""
 
     name: str
     fitted: bool = Field(description="whether it is fitted; false if a fitted value does not improve predictions of left-out tables")
@@ -112,23 +112,22 @@ def constants() -> Mapping[str, Constant]:
 
 
 def _kept(name: str) -> Kept:
-    """Tell what draws keep: of a share, the mean of times over it; of hosts' work, a time of a step and a rate of a server, the median."""
+    """Return what draws preserve: for a share, the mean of times divided by it; for host work, which is both a time of a step and a rate of
+    a server, the median."""
     return "inverse" if name.endswith("_share") else "median" if name.startswith("grpc_") else "mean"
 
 
 def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
-    """Return each constant's value, those that a scenario sets itself in place of the file's."""
+    """Return each constant's value; a scenario's own values replace those of the file."""
     return {name: known.value for name, known in {**constants(), **own}.items()}
 
 
 def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[str] | None = None) -> Mapping[str, float]:
-    """A joint draw of all constants, or of some of them, independent of one another.
+    """A joint draw of all or some constants, independent of each other.
 
-    Draws of successive replications are spread evenly rather than at random: number k of
-    constant c lies at the fraction of s_c + k sqrt(p_c), p_c the c-th prime and s_c from
-    the seed (Richtmyer, "The evaluation of definite integrals", 1951). Scenarios with one
-    seed so have their draws in common, and ends of their intervals move smoothly from one
-    to the next.
+    Draws of successive replications are spread evenly rather than at random: number k of constant c lies at the fraction of s_c + k
+    sqrt(p_c), p_c the c-th prime and s_c from the seed (Richtmyer, "The evaluation of definite integrals", 1951). So scenarios with the
+    same seed share their draws, and ends of intervals change smoothly between scenarios.
     """
     values = _drawn(tuple(own.items()), streams.seed, streams.replication)
     return values if names is None else {name: value for name, value in values.items() if name in names}
@@ -136,7 +135,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[s
 
 @lru_cache(maxsize=256)
 def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> Mapping[str, float]:
-    """Draw all constants for a seed, which the scenarios of a sweep have in common."""
+    """Draw all constants for a seed, which all scenarios of a sweep share."""
     values, known_by_name = {}, {**constants(), **dict(own)}
     shifts = Streams(seed, replication).of_the_seed("practice").random(len(known_by_name)).tolist()
     for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):
@@ -147,7 +146,7 @@ def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> M
 
 @lru_cache(maxsize=64)
 def _prime(number: int) -> int:
-    """2, 3, 5, ... by their number from 0."""
+    """The primes 2, 3, 5, ... by index from 0."""
     seen, candidate = -1, 1
     while seen < number:
         candidate += 1

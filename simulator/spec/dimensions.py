@@ -21,15 +21,15 @@ from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Prod
 
 Count = Annotated[int, Field(ge=1, le=10**7)]
 KnownDevice = Annotated[str, AfterValidator(lambda name: known_device(name).name)]
-"""A device by any of its names in ``models/devices``; read as the first of them."""
+"""A device by any of its names in ``models/devices``; stored under its first name."""
 _MASK_BYTES = 1
-"""A value of dropout's mask."""
+"""Bytes of a value of dropout's mask."""
 _LOGIT_BYTES = 4
-"""Logits are float32 in any precision, since a sum over a vocabulary is not safe in less."""
+"""Logits are float32 in any precision, because a sum over a vocabulary needs it."""
 
 
 class ExpertsOf(Spec):
-    """That feed-forward blocks are experts, to some of which each token is sent (Fedus et al., "Switch Transformers", JMLR 2022)."""
+    """Feed-forward blocks as experts, each token being sent to some of them (Fedus et al., "Switch Transformers", JMLR 2022)."""
 
     count: int = Field(ge=2, le=100_000, description="experts per block")
     used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
@@ -41,7 +41,7 @@ class ExpertsOf(Spec):
 
 
 class _Part(NamedTuple):
-    """Part of a layer: its passes, and whether it stays whole where the layer is split, is computed again selectively, is of experts."""
+    """Part of a layer: its passes, and whether it stays whole when the layer is split, is recomputed selectively, or belongs to experts."""
 
     forward: Pass
     backward: Pass
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
 
 class Transformer(Spec):
-    """Dimensions of a transformer that is trained on sequences of one length."""
+    """Dimensions of a transformer trained on sequences of one length."""
 
     architecture: Literal["decoder", "encoder"] = Field(
         default="decoder",

@@ -1,11 +1,9 @@
-"""Distributions of random durations (what a step's time looks like around its mean), and nodes that are slow for a while or for a run.
+"""Distributions of random durations, and nodes that are slow for some steps or for a whole run.
 
-A distribution is data (its ``kind`` and parameters) that knows its mean and draws independent samples in
-blocks; that steps follow each other with some ``persistence`` is up to whoever draws them
-(``simulator.engine.slowdowns``, which also draws who is slow when). Where it describes jitter, only its shape counts: draws are divided
-by the mean. Kinds and parameters are keys of scenarios and of fitted workloads (``calibrate.fit.step_times``). A
-new kind also needs its limits in ``jitter_bounds`` of ``paceline.planning.bounds``, which else
-takes it for constant.
+A distribution is data (its ``kind`` and parameters); it has a mean and draws independent samples in blocks. ``simulator.engine.slowdowns``
+applies ``persistence`` between steps and draws which devices are slow when. For jitter only the shape matters: draws are divided by the
+mean. Kinds and parameters are keys of scenarios and of fitted workloads (``calibrate.fit.step_times``). A new kind also needs limits in
+``jitter_bounds`` of ``paceline.planning.bounds``, which otherwise treats it as constant.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from simulator.base.spec import Positive, Share, Spec, Terse, one_or_two
 
 Samples = NDArray[np.float64]
 Size: TypeAlias = int | tuple[int, ...]
-"""Draws, or the shape of an array of them, which are drawn in the order of its elements."""
+"""Number of draws, or the shape of an array that is filled in the order of its elements."""
 
 _MOST_VALUES = 4096
 
 
 class Constant(Spec):
-    """Always the same duration: no jitter."""
+    """A constant duration: no jitter."""
 
     kind: Literal["constant"] = Field(default="constant", description="this distribution: no jitter")
 
@@ -42,16 +40,16 @@ class Constant(Spec):
         return 0.0
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
-        """Ones, for which nothing is drawn."""
+        """Ones, without random numbers."""
         del rng
         return np.ones(size)
 
 
 class _Varying(Terse, only=("persistence",)):
-    """What all distributions have that are not always the same.
+    """Base of all random distributions.
 
-    A draw is the one before with the chance ``persistence``, else a new one: the distribution stays what it is, and the draws of
-    steps that are k apart have the autocorrelation persistence^k. 0 are independent steps; with 1 a device draws once a run.
+    A draw repeats the previous one with probability ``persistence``, otherwise it is new: the distribution stays the same, and draws k
+    steps apart have the autocorrelation persistence^k. With 0 steps are independent; with 1 a device draws once per run.
     """
 
     persistence: Share = Field(
@@ -194,7 +192,7 @@ class Empirical(_Varying):
         return rng.choice(values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
-        """A bootstrap copy of a distribution that stands for ``seen`` values (Efron 1979): what another sample might have shown.
+        """A bootstrap copy of a distribution that represents ``seen`` values (Efron 1979), as another sample might have given.
 
         Values that persist tell as much as (1 - r) / (1 + r) as many that do not, and their autocorrelation r has itself a standard
         error of sqrt((1 - r^2) / seen) (Bartlett, "On the theoretical specification and sampling properties of autocorrelated
@@ -216,16 +214,15 @@ Distribution = Annotated[
 
 
 Times = Annotated[float, Field(ge=1, le=1e4, allow_inf_nan=False)]
-"""By how much something takes longer."""
+"""Factor by which something takes longer."""
 TimesOrTwo = Annotated[Times | tuple[Times, Times], one_or_two("must be a number from 1 to 10000, or a list of two")]
 
 
 class Slowdown(Terse):
-    """Devices that stay slow for a while: two states, normal and slow, each left with a fixed chance a step.
+    """Temporary slowdown of devices: two states, normal and slow, each left with a fixed probability per step.
 
-    The two-state Markov chain of Gilbert, "Capacity of a burst-noise channel" (1960); the
-    first step is in either state with its share of the time in the long run. Who has a chain
-    in common is slow in the same steps, by their number.
+    The two-state Markov chain of Gilbert, "Capacity of a burst-noise channel" (1960); the first step is in either state with its long-run
+    share of time. Devices with a common chain are slow in the same steps, by step number.
     """
 
     factor: float = Field(gt=1, le=1e4, description="factor by which a step takes longer while the device is slow")
@@ -239,7 +236,7 @@ class Slowdown(Terse):
 
     @property
     def slow_share(self) -> float:
-        """Share of the steps that are slow, in the long run."""
+        """Long-run share of slow steps."""
         return self.mean_slow_steps / (self.mean_slow_steps + self.mean_normal_steps)
 
     def mean(self) -> float:
@@ -248,10 +245,9 @@ class Slowdown(Terse):
 
 
 class SlowNodes(Terse):
-    """Nodes whose devices differ for as long as a run lasts, by chance: some are slow, and all may spread a little.
+    """Random differences between nodes for a whole run: some are slow, and all may vary a little.
 
-    Each run draws anew, each node for itself, so that a larger cluster has the nodes of a
-    smaller one and others besides.
+    Each run draws again, independently for each node, so a larger cluster contains the nodes of a smaller one.
     """
 
     share: Share = Field(default=0.0, description="probability that a node is slow in a run")
@@ -271,7 +267,7 @@ class SlowNodes(Terse):
 
     @property
     def between(self) -> tuple[float, float]:
-        """Least and most by which a slow node takes longer."""
+        """Smallest and largest slowdown of a slow node."""
         return self.factor if isinstance(self.factor, tuple) else (self.factor, self.factor)
 
     @property

@@ -1,4 +1,4 @@
-"""The figures of which a result is made: estimates, quantiles, shares, stages, exchanges, those of the job, and warnings.
+"""The figures of a result: estimates, quantiles, shares, stages, exchanges, figures of the job, and warnings.
 
 Fields are keys of results files and of ``--json``; ``simulator.results.rows`` names them as text (``of=``), so rename both. The
 figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` lists each code of a :class:`Warned`,
@@ -19,7 +19,7 @@ from simulator.base.text import format_interval, format_share, kind_of_setting, 
 
 
 class Estimate(Spec):
-    """Mean over replications, and a 90% prediction interval for one real run of as many steps."""
+    """Mean over replications, and a 90% prediction interval for one real run of the same length."""
 
     mean: float = Field(description="mean over replications")
     low: float = Field(description="low end of the 90% prediction interval")
@@ -36,7 +36,7 @@ class Quantiles(Spec):
 
 
 class Share(Spec):
-    """A share with the 90% interval within which it is known."""
+    """A share with its 90% interval."""
 
     mean: float = Field(ge=0, description="the share")
     low: float = Field(ge=0, description="low end of its 90% interval")
@@ -44,16 +44,16 @@ class Share(Spec):
 
     @property
     def told(self) -> bool:
-        """Return whether the runs tell how large it is."""
+        """Return whether the runs determine it well enough."""
         return self.high - self.low <= _TOLD
 
 
 _TOLD = 0.5
-"""A share that may be anything within a wider range than this is not told."""
+"""A share with an interval wider than this is not shown."""
 
 
 class Contribution(Spec):
-    """What one uncertain quantity contributes to the variance of the throughput's logarithm, of which the interval is made."""
+    """Contribution of one uncertain quantity to the variance of the throughput's logarithm, which determines the interval."""
 
     name: str = Field(description="the quantity, one respect of model error, or chance")
     kind: Literal["drawn", "model", "chance"] = Field(
@@ -65,7 +65,7 @@ class Contribution(Spec):
 
 
 class Measurement(Spec):
-    """A command that measures what widens the interval, and how wide the interval is expected to be afterwards."""
+    """A measurement command, and the width of the interval expected after it."""
 
     command: str = Field(description="the command line; fill in the names in capitals")
     narrows: tuple[str, ...] = Field(description="quantities that the command narrows")
@@ -76,7 +76,7 @@ class Measurement(Spec):
 
 
 class Scatter(Spec):
-    """What widens the interval of the throughput: standard deviations of its logarithm."""
+    """Contributions to the interval of the throughput: standard deviations of its logarithm."""
 
     model: float = Field(ge=0, description="model error (the discrepancy)")
     parameters: float = Field(ge=0, description="uncertainty of the fits of workload and cluster")
@@ -84,7 +84,7 @@ class Scatter(Spec):
 
     @property
     def shares(self) -> tuple[float, float, float]:
-        """Shares of the variance: model, parameters, luck; zeros where there is none."""
+        """Shares of the variance: model, parameters, luck; zeros if there is no variance."""
         squares = self.model**2, self.parameters**2, self.luck**2
         total = math.fsum(squares)
         model, parameters, luck = (square / total if total else 0.0 for square in squares)
@@ -99,7 +99,7 @@ class Histogram(Spec):
 
     @classmethod
     def rows_of(cls, items: Iterable[Self]) -> list[Row]:
-        """A row for each value: ``staleness``, ``updates`` that had it, and their ``share`` of all; of several, one after the other."""
+        """A row per value: ``staleness``, the number of ``updates`` with it, and their ``share``; several tables follow each other."""
         return [
             {"staleness": value, "updates": count, "share": count / sum(histogram.counts)}
             for histogram in items
@@ -108,7 +108,7 @@ class Histogram(Spec):
 
 
 class Staleness(Spec):
-    """Updates applied between the read that an update was computed from and its own application."""
+    """Staleness: updates applied between an update's read of the parameters and its own application."""
 
     mean: float = Field(description="mean over all updates")
     p50: int = Field(description="median")
@@ -132,7 +132,7 @@ class Staleness(Spec):
 
 
 class Breakdown(Spec):
-    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``, and that times the throughput is the batch."""
+    """Breakdown of the mean step in seconds; the parts sum to ``step_time_s.mean``, and that times the throughput is the batch."""
 
     input: float = Field(description="waiting for input")
     compute: float = Field(description="forward and backward pass")
@@ -147,7 +147,7 @@ class Breakdown(Spec):
 
 
 class Placement(Spec):
-    """Where the scenario's processes sit: what one would have to rent or to buy."""
+    """Placement of the scenario's processes: the machines to rent or buy."""
 
     nodes: int = Field(description="machines in total; for a cluster of fixed size, all of it")
     worker_nodes: int = Field(description="machines that hold replicas")
@@ -158,7 +158,7 @@ class Placement(Spec):
 
 
 class Phase(Spec):
-    """Whether asynchronous workers moved together (docs/metrics.md)."""
+    """Whether asynchronous workers moved in step (docs/metrics.md)."""
 
     order_at_start: float = Field(
         description="order parameter of the workers' phases: 1 if all are at the same point of their steps; "
@@ -180,7 +180,7 @@ class Reduced(Spec):
 
 
 class Stage(Spec):
-    """One stage of a pipeline: what it holds, and where its devices' time goes; the four shares sum to 1."""
+    """One stage of a pipeline: its layers, and the breakdown of its devices' time; the four shares sum to 1."""
 
     layers: str = Field(description="first and last layer of each chunk")
     layer_count: int = Field(description="number of layers")
@@ -194,7 +194,7 @@ class Stage(Spec):
 
 
 class Exchange(Spec):
-    """What devices exchange with each other in a step: one kind of collective, or of messages between stages."""
+    """Exchange between devices per step: one kind of collective, or of messages between stages."""
 
     among: Literal[
         "tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
@@ -215,7 +215,7 @@ class Exchange(Spec):
 
 
 class JobParts(Spec):
-    """Where the seconds of a job went, mean over replications; together its time."""
+    """Breakdown of a job's time, mean over replications; the parts sum to the job's time."""
 
     startup: float = Field(description="time until the first step begins: processes, imports, the cluster, building the model")
     tracing: float = Field(description="extra time of the first steps of training and evaluation")
@@ -231,12 +231,12 @@ class JobParts(Spec):
 
     @property
     def of_steps(self) -> float:
-        """Seconds of steps of any kind: what a throughput that is off makes longer or shorter; the rest is as it is given."""
+        """Seconds of steps of any kind, which scale with an error of the throughput; the rest does not."""
         return self.steps + self.first_epoch + self.lost_work + self.fewer_workers + self.evaluation
 
 
 class Epoch(Spec):
-    """An epoch as it goes without faults: mean seconds."""
+    """An epoch without faults: mean seconds."""
 
     number: int = Field(description="number of the epoch, from 1; for a group of identical epochs, the first")
     like_it: int = Field(description="number of identical epochs, this one included")
@@ -250,7 +250,7 @@ class Epoch(Spec):
 
 
 class Checkpointing(Spec):
-    """How often the state is written, and how often it should be."""
+    """Checkpoint interval: as set, and the optimum."""
 
     set_s: float | None = Field(
         default=None, description="time of steps between checkpoints, as set or as optimised; null: set in steps or epochs"
@@ -265,7 +265,7 @@ class Checkpointing(Spec):
 
 
 class JobOutcome(Terse, only=("steps_share_of_each_replication", "away_node_s")):
-    """The whole job: how long, for how much, and where the time went."""
+    """The whole job: its time, cost and breakdown."""
 
     samples: float = Field(description="samples trained on over all epochs")
     steps: float = Field(description="global steps of the job; asynchronous: updates")
@@ -299,7 +299,7 @@ class JobOutcome(Terse, only=("steps_share_of_each_replication", "away_node_s"))
 
 
 class Utilisation(Spec):
-    """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
+    """Utilisation of each kind of resource: mean over all of the kind, and of the busiest one."""
 
     devices: float = Field(description="mean share of the time in which devices compute")
     links: float = Field(description="mean share of the links' bandwidth in use")
@@ -314,10 +314,10 @@ Limit = Literal[
     "compute", "input", "network", "server-network", "fabric", "host", "host-link", "host-cpu", "client", "server", "stragglers",
     "shared-cores", "coordinator", "latency", "apply", "pipeline-bubble", "slow-stage", "exchange",
 ]  # fmt: skip
-"""What of a group limits a throughput, to sort by."""
+"""Code of the limit within a group."""
 
 LimitGroup = Literal["compute", "communication", "input", "servers", "stragglers", "pipeline", "coordinator"]
-"""What limits a throughput, as people say it."""
+"""Group of the limit of a throughput, in common words."""
 
 GROUPS: Mapping[Limit, LimitGroup] = {
     "compute": "compute", "apply": "compute", "host": "compute", "shared-cores": "compute",
@@ -329,23 +329,24 @@ GROUPS: Mapping[Limit, LimitGroup] = {
     "pipeline-bubble": "pipeline", "slow-stage": "pipeline",
     "coordinator": "coordinator",
 }  # fmt: skip
-"""The group of each limit. Memory is none: what does not fit is refused, and what makes it fit costs compute or communication."""
+"""The group of each limit. Memory is not a group: scenarios that do not fit are refused, and the means to make them fit cost compute or
+communication."""
 
 
 class Trial(Spec):
-    """One change that was simulated for a few steps, with the same draws."""
+    """One change, simulated for a few steps with the same draws."""
 
     change: str = Field(description="the change in words: a device twice as fast")
     gain: float = Field(description="relative change of throughput")
 
 
 def _as_trials(written: object) -> object:
-    """Drop the sentence that earlier versions wrote."""
+    """Drop the sentence written by earlier versions."""
     return () if isinstance(written, str) else written
 
 
 class Bottleneck(Spec):
-    """What limits the throughput: a group, what of it, and at most two sentences."""
+    """Limit of the throughput: a group, the part of it, and at most two sentences."""
 
     name: Limit = Field(description="largest limit within the group, as a code")
     group: LimitGroup = Field(default_factory=lambda known: GROUPS[known["name"]], description="the limit, as a code")
@@ -363,7 +364,7 @@ class Bottleneck(Spec):
 
     @property
     def label(self) -> str:
-        """The group, or both where two limit together; for reading."""
+        """The group, or both groups if two limit together, for people."""
         return self.group if self.balance is None else f"{self.group} and {GROUPS[self.balance]}"
 
     @property
@@ -373,9 +374,9 @@ class Bottleneck(Spec):
 
     @property
     def in_words(self) -> str:
-        """The label with its shares, and what of it: ``communication (60% of a step), mostly latency of 510 messages``.
+        """The label with its shares and the part in detail: ``communication (60% of a step), mostly latency of 510 messages``.
 
-        A larger group is told too: ``communication (41% of a step, compute takes 59%), mostly host CPU per message``.
+        A larger group is mentioned too: ``communication (41% of a step, compute takes 59%), mostly host CPU per message``.
         """
         shares = [format_share(share) for share in (self.share, self.balance_share) if share is not None]
         larger = f", {self.larger} takes {format_share(self.larger_share)}" if self.larger and self.larger_share else ""
@@ -385,7 +386,7 @@ class Bottleneck(Spec):
 
 
 class Assumed(Spec):
-    """What was taken for something that the scenario leaves out, and why."""
+    """A value assumed for a key that the scenario leaves out, and why."""
 
     path: str = Field(description="dotted path of the key")
     value: str = Field(description="value used")
@@ -393,7 +394,7 @@ class Assumed(Spec):
 
 
 class Coverage(Spec):
-    """What speaks for one aspect of a prediction."""
+    """Evidence for one aspect of a prediction."""
 
     about: Literal["batch", "device", "workers"] = Field(description="which aspect")
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
@@ -403,7 +404,7 @@ class Coverage(Spec):
 
 
 class Warned(Spec):
-    """Something that the reader must know before trusting the numbers."""
+    """A warning to read before trusting the numbers."""
 
     code: str = Field(description="code of the warning")
     path: str = Field(description="dotted path of the key concerned")
@@ -413,12 +414,12 @@ class Warned(Spec):
 
     @classmethod
     def of(cls, code: str, value: float | str, text: str, path: str = "", within: tuple[float, float] | None = None) -> Self:
-        """Return the warning of a kind listed in :data:`WARNINGS`, which knows its path where all of that kind have the same."""
+        """Return a warning of a kind listed in :data:`WARNINGS`, which gives the path if it is the same for the whole kind."""
         return cls(code=code, path=path or WARNINGS[code].path, value=value, range=within, text=text)
 
     @property
     def in_tables(self) -> bool:
-        """Return whether it is told below a table of several results too."""
+        """Return whether it is also shown below a table of several results."""
         return self.code in WARNINGS and WARNINGS[self.code].in_tables
 
     @property
@@ -440,18 +441,18 @@ class Warned(Spec):
 
 
 class WarningKind(NamedTuple):
-    """What all warnings of a code have in common.
+    """Common properties of all warnings with a code.
 
     Attributes
     ----------
     title
-        Above them in a report.
+        Title in a report.
     path
-        Dotted path of the key that they are about; empty: they are about several.
+        Dotted path of the key concerned; empty: several keys.
     in_tables
         Whether it is an assumption, which is shown below a table of several results too.
     doubts
-        Whether it questions the figures themselves, and so comes before advice on settings.
+        Whether it questions the figures themselves and so comes before advice on settings.
     """
 
     title: str

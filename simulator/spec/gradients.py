@@ -1,4 +1,4 @@
-"""How gradients are sent: fused into buckets, as fewer bytes (``[strategy.compression]``), and to which parameter server.
+"""How gradients are sent: fusion into buckets, compression (``[strategy.compression]``), and placement on parameter servers.
 
 Buckets: Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``. The order in which they are reduced,
 and fusing by the clock (``strategy.fusion_cycle``), are simulated in ``simulator.engine.production.fusing``; layers of a model that is
@@ -17,11 +17,9 @@ powersgd    rank (rows + columns) values of 4,    two all-reduces,     Vogels et
             first rank rows, then rank columns    one after the other  NeurIPS 2019, algorithm 1
 ==========  ====================================  ===================  =======================================
 
-Values with scales of their own, or in other places, cannot be added while they travel, so
-every rank gets those of all, and what it gets grows with their number. With int8 and 1-bit
-ranks may instead each add one part of all and compress the sum once more
-(``exchange = "all-reduce"``: Seide et al., section 3; Tang et al., "1-bit Adam", ICML 2021),
-which sends as much as an all-reduce of the compressed bytes.
+Values with different scales or positions cannot be summed on the way, so every rank receives those of all ranks, and the volume grows with
+their number. With int8 and 1-bit ranks may instead each add one part of all and compress the sum once more (``exchange = "all-reduce"``:
+Seide et al., section 3; Tang et al., "1-bit Adam", ICML 2021), which sends as much as an all-reduce of the compressed bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from simulator.spec.workload import Variable, Workload
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
 _MIN_SHARD_BYTES = 256 * 1024.0
 _FEEDS_BACK = ("1-bit", "top-k", "powersgd")
-"""Kinds whose authors add what was not sent to the next gradient."""
+"""Kinds whose authors use error feedback."""
 _TRAFFIC: dict[str, tuple[float, float]] = {
     "fp16": (1.5, 1.5),
     "int8": (2.25, 1.25),
@@ -47,7 +45,7 @@ _TRAFFIC: dict[str, tuple[float, float]] = {
     "top-k": (2.0, 3.0),
     "powersgd": (2.0, 1.0),
 }
-"""Bytes that compressing a byte of gradient, and making one again, move at least between a device and its memory.
+"""Minimum bytes moved between a device and its memory to compress and to decompress a byte of gradient.
 
 fp16: 4 bytes of each value are read and 2 written, and the other way. int8, 1-bit and top-k:
 all is read for the scale or the threshold, and once more to be written short; a value that
@@ -55,11 +53,11 @@ comes is read with its place and added. PowerSGD: the matrix is multiplied from 
 and its approximation written.
 """
 _FEEDBACK_TRAFFIC = 4.0
-"""What error feedback adds: what was left over is read and the sum written, then the new rest is made of two that are read and written."""
+"""Memory traffic of error feedback: read the residual, write the sum, then read both and write the new residual."""
 
 
 class Compression(Terse):
-    """``[strategy.compression]``: what is sent in the place of float32 gradients."""
+    """``[strategy.compression]``: what is sent in place of float32 gradients."""
 
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "ratio": ("kind", ("top-k",)),
@@ -101,21 +99,21 @@ class Compression(Terse):
 
     @property
     def feeds_back(self) -> bool:
-        """Return whether what was not sent is kept for the next gradient."""
+        """Return whether error feedback is used."""
         return self.kind in _FEEDS_BACK if self.error_feedback is None else self.error_feedback
 
     @property
     def gathers(self) -> bool:
-        """Return whether every replica gets what all others send, since it cannot be added on the way."""
+        """Return whether every replica receives what all others send, because it cannot be summed on the way."""
         return self.kind == "top-k" or (self.kind in ("int8", "1-bit") and self.exchange != "all-reduce")
 
     @property
     def rounds(self) -> int:
-        """Collectives that the gradients of a bucket need, one after the other."""
+        """Number of collectives in sequence for the gradients of a bucket."""
         return 2 if self.kind == "powersgd" else 1
 
     def sent_bytes(self, variable: Variable, batch: int) -> tuple[float, ...]:
-        """Bytes that one rank sends of a gradient, in each round; sparse gradients (rows and indices) go as they are."""
+        """Bytes of a gradient that one rank sends in each round; sparse gradients (rows and indices) are not compressed."""
         if variable.sparse_bytes_per_sample is not None:
             return (variable.gradient_bytes(batch), 0.0)[: self.rounds]
         values = variable.size_bytes / _VALUE_BYTES
@@ -132,7 +130,7 @@ class Compression(Terse):
         return (math.ceil(values * each) + scales,)
 
     def collective_bytes(self, variable: Variable, batch: int, replicas: int) -> tuple[float, ...]:
-        """Return its part of the size of each round's collective: what is added, or gathered from all replicas."""
+        """Return its part of the size of each round's collective: summed, or gathered from all replicas."""
         if self.gathers:
             return tuple(replicas * sent for sent in self.sent_bytes(variable, batch))
         # the rows of a sparse gradient are gathered, (n - 1) S, by a ring that sends 2 (n - 1) / n of its size
@@ -140,7 +138,7 @@ class Compression(Terse):
         return tuple(gathered * sent for sent in self.sent_bytes(variable, batch))
 
     def kept_bytes(self, variables: Iterable[Variable]) -> float:
-        """Bytes that a device keeps from step to step: the rest that was not sent, and PowerSGD's second matrix, with which it begins."""
+        """Bytes that a device keeps between steps: the residual that was not sent, and PowerSGD's second matrix."""
         dense = [variable for variable in variables if variable.sparse_bytes_per_sample is None]
         kept = math.fsum(variable.size_bytes for variable in dense) if self.feeds_back else 0.0
         return float(kept + (math.fsum(self.sent_bytes(variable, 1)[1] for variable in dense) if self.kind == "powersgd" else 0.0))
@@ -162,7 +160,7 @@ class Compression(Terse):
         return float(per_byte_s * _dense_bytes(variables))
 
     def decompress_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None, ranks: int = 1) -> float:
-        """Seconds to make gradients again of what has come from ``ranks`` ranks; parameters as of :meth:`compress_s`."""
+        """Seconds to decompress gradients from ``ranks`` ranks; parameters as for :meth:`compress_s`."""
         per_byte_s = self.decompress_per_byte_s
         if per_byte_s is None:
             per_byte_s = _TRAFFIC[self.kind][1] / memory_bytes_per_s if memory_bytes_per_s else 0.0
@@ -172,8 +170,8 @@ class Compression(Terse):
     def among_replicas_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None, replicas: int) -> tuple[float, float]:
         """Seconds before and after the collectives of one of several replicas.
 
-        Who gathers makes gradients of what all have sent; who adds a part of all makes them of
-        a part from each, compresses its sum, and makes the whole once more.
+        With all-gather, a replica decompresses what all have sent; with all-reduce, it decompresses one part from each, compresses the sum,
+        and decompresses the whole.
         """
         variables = tuple(variables)
         before_s = self.compress_s(variables, memory_bytes_per_s)
@@ -183,14 +181,14 @@ class Compression(Terse):
 
     @property
     def in_words(self) -> str:
-        """For tables and plans: ``top-k 1%``, ``PowerSGD rank 4``."""
+        """Name for tables and plans: ``top-k 1%``, ``PowerSGD rank 4``."""
         if self.kind == "top-k":
             return f"top-k {100 * (self.ratio or 0.0):g}%"
         return f"PowerSGD rank {self.rank}" if self.kind == "powersgd" else f"{self.kind} gradients"
 
 
 def _matrix(variable: Variable, values: float) -> tuple[float, float]:
-    """Rows and columns of a variable as a matrix: its last dimension and all others, or its first; a vector where neither is known."""
+    """Rows and columns of a variable as a matrix: by its last or its first dimension, whichever is known; else a vector."""
     if variable.columns is not None:
         return values / variable.columns, float(variable.columns)
     rows = float(variable.rows or values)
@@ -202,7 +200,7 @@ def _dense_bytes(variables: Iterable[Variable]) -> float:
 
 
 class Bucket(NamedTuple):
-    """Gradients that are reduced as one: the share of the backward pass after which all are ready, and their bytes."""
+    """A bucket of gradients: the share of the backward pass after which all are ready, and their bytes."""
 
     ready: float
     size_bytes: float
@@ -218,9 +216,8 @@ def buckets(
 ) -> list[Bucket]:
     """Fuse gradients into all-reduces of at least ``bucket_size_bytes``, in the order in which they become ready; or all into one.
 
-    The first all-reduce is one of at least ``first_bucket_bytes``, where that is given (PyTorch's DDP).
-    Compressed gradients are fused by what one rank sends of them. Those that need several
-    collectives one after the other have as many buckets, which are ready at the same time.
+    The first all-reduce has at least ``first_bucket_bytes``, if given (PyTorch's DDP). Compressed gradients are fused by the bytes that one
+    rank sends. Gradients with several collectives in sequence have one bucket per collective, all ready at the same time.
 
     Notes
     -----
@@ -230,7 +227,7 @@ def buckets(
     """
 
     def sizes_of(variable: Variable) -> tuple[tuple[float, ...], float]:
-        """Return its part of each round's collective, and what it counts for in a bucket."""
+        """Return its part of each round's collective, and its size within a bucket."""
         if compression is not None:
             return compression.collective_bytes(variable, batch, replicas), math.fsum(compression.sent_bytes(variable, batch))
         gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
@@ -256,7 +253,7 @@ def buckets(
 
 
 class Partitioner(Spec):
-    """How large variables are cut into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
+    """How large variables are split into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
 
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"shard_size_bytes": ("kind", ("min-size", "max-size"))}
 
@@ -282,7 +279,7 @@ class Partitioner(Spec):
 
 
 def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:
-    """Return the number of shards that a variable is cut into."""
+    """Return the number of shards of a variable."""
     if partitioner is None:
         return 1
     rows = _rows(variable)
@@ -298,17 +295,16 @@ def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:
 
 
 def _rows(variable: Variable) -> int:
-    """Places where a variable may be cut, and one."""
+    """Number of places where a variable may be split, plus one."""
     return variable.rows if variable.rows is not None else max(int(variable.size_bytes // 4), 1)
 
 
 def shards_of(variable: Variable, partitioner: Partitioner | None) -> list[float]:
-    """Shares of a variable that its shards hold, in order; ``[1.0]`` if it is not cut.
+    """Shares of a variable that its shards hold, in order; ``[1.0]`` if it is not split.
 
-    As ``tf.distribute.experimental.partitioners`` does it: a variable of ``rows`` rows is
-    cut between rows, the first shards taking one more where they do not divide. One whose
-    rows are not known may be cut anywhere. (TensorFlow's MinSizePartitioner rounds the
-    number of shards up, so that they can be smaller than its minimum.)
+    As in ``tf.distribute.experimental.partitioners``, a variable of ``rows`` rows is split between rows, the first shards taking one more
+    if the division has a remainder. A variable with unknown rows may be split anywhere. (TensorFlow's MinSizePartitioner rounds the number
+    of shards up, so that they can be smaller than its minimum.)
     """
     if partitioner is None:
         return [1.0]

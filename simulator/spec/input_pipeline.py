@@ -1,10 +1,10 @@
 """``[input]``: a ``tf.data`` pipeline, which prepares batches on the host while devices compute.
 
-A pipeline reads samples from storage, works on them in parallel calls, shuffles, batches and prefetches (tf.data: A Machine
-Learning Data Processing Framework, Murray et al., VLDB 2021). Its iterator does one thing after another (the serial part of a
-batch: reading records, shuffling, batching); ``map`` with ``num_parallel_calls`` does many at a time (the parallel part).
-What batches take is worked out in ``simulator.strategies.pipelines``, which also knows ``workload.input``, used without ``[input]``.
-``calibrate.fit.input_pipeline`` fits such files (``models/inputs``).
+A pipeline reads samples from storage, works on them in parallel calls, shuffles, batches and prefetches (tf.data: A Machine Learning Data
+Processing Framework, Murray et al., VLDB 2021). Its iterator works serially (the serial part of a batch: reading records, shuffling,
+batching); ``map`` with ``num_parallel_calls`` works in parallel (the parallel part). ``simulator.strategies.pipelines`` computes the time
+of batches, also from ``workload.input``, which is used without ``[input]``. ``calibrate.fit.input_pipeline`` fits such files
+(``models/inputs``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING = Affine(base_s=0.0, per_sample_s=0.0)
 
 
 class InputWork(Spec):
-    """What a pipeline does for one batch."""
+    """Work of a pipeline for one batch."""
 
     serial: Affine = Field(default=_NOTHING, description="seconds of serial work in the iterator")
     parallel: Affine = Field(default=_NOTHING, description="CPU seconds of all calls together, shared by parallel_calls")
@@ -41,14 +41,14 @@ class InputWork(Spec):
 
 
 class InputRange(Spec):
-    """Within what a pipeline was measured; beyond it a result warns."""
+    """Measured range of a pipeline; results warn outside it."""
 
     batch: Interval = Field(description="fewest and most samples per batch")
     parallel_calls: Interval = Field(description="fewest and most parallel calls")
 
 
 class InputPoint(Spec):
-    """What was measured at one batch size with one number of parallel calls, in a first or in later epochs."""
+    """Measurement at one batch size with one number of parallel calls, in a first or in later epochs."""
 
     batch: Annotated[float, Field(gt=0)] = Field(description="samples per batch")
     parallel_calls: Annotated[int, Field(ge=1)] = Field(description="calls in parallel")

@@ -1,8 +1,8 @@
-"""``[job]``: the whole training, of which steps are a part: epochs, evaluations, checkpoints and faults; and ``[overheads]`` of a workload.
+"""``[job]``, the whole training around steps (epochs, evaluations, checkpoints, faults), and ``[overheads]`` of a workload.
 
-Keys and their rules alone. ``simulator.job`` works out how long a job takes; what a job does not give (start-up, tracing, checkpoints,
-ends of iterators) is taken from the workload's :class:`Overheads`, which ``calibrate.fit.step`` fits. Rules between the job and
-other tables are in :mod:`simulator.scenario`.
+Only keys and their rules. ``simulator.job`` computes the time of a job; what a job does not give (start-up, tracing, checkpoints, ends of
+iterators) comes from the workload's :class:`Overheads`, which ``calibrate.fit.step`` fits. Rules between the job and other tables are in
+:mod:`simulator.scenario`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Exact(Spec):
 
 
 class Duration(Spec):
-    """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
+    """A time and its 90% interval over runs; a file may give only a text such as ``"20 s"``, which is then exact."""
 
     value_s: Overhead = Field(description="mean time")
     low_s: Seconds = Field(description="low end of its 90% interval over runs")
@@ -59,7 +59,7 @@ class Duration(Spec):
         return schema
 
     def quantile_s(self, probability: float) -> float:
-        """Seconds, of a lognormal with mean ``value_s`` whose 5% and 95% points are as far apart as low and high."""
+        """Draw seconds from a lognormal distribution with mean ``value_s`` and the ratio of low and high between its 5% and 95% points."""
         if self.low_s == self.high_s or not self.low_s:
             return float(self.value_s)
         return Known(value=self.value_s, low=self.low_s, high=self.high_s).quantile(probability)
@@ -77,7 +77,7 @@ class IteratorEnds(Spec):
 
 
 class Overheads(Terse):
-    """``[overheads]`` of a workload: what its jobs spend beside steps, measured on the user's own code."""
+    """``[overheads]`` of a workload: the time of its jobs outside steps, measured on the user's own code."""
 
     startup: Duration | None = Field(default=None, description="time from the start of a process to its first step")
     tracing: Duration | None = Field(default=None, description="extra time of the first step")
@@ -92,11 +92,11 @@ class Overheads(Terse):
 
 
 Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
-"""A limit of by how much a rate may differ."""
+"""A limit of the factor on a rate."""
 
 
 def _is_whole(value: float) -> float:
-    """Require that samples are counted, not given as a share of the data set or in thousands."""
+    """Require a count of samples, not a share of the data set or thousands."""
     if value != int(value):
         share = ", not a share of the data set" if value < 1 else ""
         raise ValueError(f"must be a whole number of samples{share}")
@@ -107,7 +107,7 @@ Samples = Annotated[Moderate, Field(gt=0, json_schema_extra={"multipleOf": 1}), 
 """A number of samples."""
 
 _MOST_EPOCHS = 100_000
-"""Every run goes through each of them."""
+"""Limit on epochs, because every run simulates each of them."""
 
 
 class Evaluation(Spec):
@@ -119,7 +119,7 @@ class Evaluation(Spec):
 
 
 class Checkpoint(Terse):
-    """``[job.checkpoint]``: how often the state is written, and what that costs."""
+    """``[job.checkpoint]``: how often the state is written, and the cost."""
 
     every_s: Annotated[PositiveSeconds, Usual(1e-3, YEAR_S)] | None = Field(
         default=None, description="time of steps between checkpoints; give this, every_steps or every_epochs"
@@ -176,7 +176,7 @@ class Fault(Spec):
 
 
 class Nodes(Spec):
-    """A point of a trace: from when on how many nodes are to be had."""
+    """A point of a trace: the number of available nodes from a time on."""
 
     at_s: Seconds = Field(description="time from the start of the trace")
     nodes: int = Field(ge=0, le=10**7, description="nodes available from then on")
@@ -189,7 +189,7 @@ def _rules_of_rates(rates_90: tuple[float, float] | None) -> Iterator[str]:
 
 
 class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")):
-    """Machines that are taken away, as spot instances are, and replaced: each lives by a law, or by a trace of what was to be had."""
+    """Preemption and replacement of machines, as of spot instances: by a distribution of lifetimes, or by a trace of available nodes."""
 
     of: Literal["nodes", "worker-nodes"] = Field(
         default="nodes", description="which nodes are preempted; worker-nodes: nodes of servers and of a coordinator are never preempted"
@@ -235,9 +235,9 @@ class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wa
 
 
 class Faults(Terse):
-    """``[job.faults]``: what dies, how often, and what becomes of the job then.
+    """``[job.faults]``: what fails, how often, and how the job recovers.
 
-    Files of ``models/faults`` have the same keys: what others have seen fail, which a scenario may ``use`` under its own keys.
+    Files of ``models/faults`` have the same keys: published faults, which a scenario may ``use`` under its own keys.
     """
 
     name: str = Field(default="", max_length=200, description="for readers: origin of the faults")
@@ -292,7 +292,7 @@ class Faults(Terse):
 
 
 class Job(Terse):
-    """``[job]`` of a scenario: how much is trained, and what happens beside steps."""
+    """``[job]`` of a scenario: the length of training, and everything outside steps."""
 
     epochs: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="passes over the data set")
     samples: Samples | None = Field(default=None, description="samples in total, in place of epochs")
@@ -330,7 +330,7 @@ class Job(Terse):
 
     @property
     def total_samples(self) -> float:
-        """Samples that are trained on in all."""
+        """Samples trained on over the whole job."""
         if self.samples is not None:
             return float(self.samples)
         assert self.epochs is not None
@@ -339,7 +339,7 @@ class Job(Terse):
 
     @property
     def epoch_samples(self) -> float:
-        """Samples of an epoch; all, where there is no data set."""
+        """Samples of an epoch; all samples if there is no data set."""
         if self.dataset_size is not None:
             return float(self.dataset_size)
         return self.total_samples / float(self.epochs) if self.epochs is not None else self.total_samples

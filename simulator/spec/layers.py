@@ -1,10 +1,9 @@
-"""The layers of a model: what may be cut into stages, split over devices, or computed once more.
+"""The layers of a model, which may be cut into stages, split over devices, or recomputed.
 
-A step's forward pass goes through the layers in their order and its backward pass in the
-opposite order. Ways of training that cut a model need to know of each layer what share of
-the work it is, which variables it has, and what it hands on and keeps. Layers are measured
-by ``calibrate.fit.step`` or computed by ``simulator.spec.computed``; what they take on a
-device follows in ``simulator.strategies.hybrid.parts`` and ``simulator.memory``.
+A step's forward pass goes through the layers in their order and its backward pass in the opposite order. Strategies that split a model need
+each layer's share of the work, its variables, its output and its activations. Layers are measured by ``calibrate.fit.step`` or computed by
+``simulator.spec.computed``; their time and memory on a device are computed in ``simulator.strategies.hybrid.parts`` and
+``simulator.memory``.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ PerSample = Annotated[Moderate, Field(ge=0)]
 
 
 class TensorSplit(Spec):
-    """What splitting a layer over devices does to it (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3).
+    """Effect of splitting a layer over devices (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3).
 
-    Each device computes a part of every matrix; what they have is summed among them by an
-    all-reduce at the end of each split block, in the forward and in the backward pass.
+    Each device computes a part of every matrix; an all-reduce sums the parts at the end of each split block, in the forward and in the
+    backward pass.
     """
 
     divided: Share = Field(
@@ -43,7 +42,7 @@ class TensorSplit(Spec):
 
 
 class Experts(Spec):
-    """That a layer sends each token to some of many experts (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
+    """Experts of a layer, which sends each token to some of them (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
 
     count: int = Field(ge=2, le=100_000, description="experts of the layer")
     used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
@@ -55,7 +54,7 @@ class Experts(Spec):
 
 
 class Layer(Terse):
-    """One layer, or a few that are never parted; layers are listed in the order of the forward pass."""
+    """One layer, or a few that are never separated; layers are listed in the order of the forward pass."""
 
     name: str = Field(min_length=1, max_length=200, description="for readers")
     forward: Annotated[Moderate, Field(ge=0)] = Field(
@@ -100,7 +99,7 @@ class Layer(Terse):
 
 @lru_cache(maxsize=256)
 def balanced(work: tuple[float, ...], parts: int) -> tuple[int, ...]:
-    """Cut a chain so that its heaviest part is as light as it can be: one past the last of each part.
+    """Cut a chain so that its heaviest part is as light as possible; return the index after the last member of each part.
 
     Dynamic programming over prefixes, as PipeDream's planner without its replication
     (Narayanan et al., SOSP 2019, section 3.1). Every part has at least one member.

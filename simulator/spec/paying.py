@@ -1,10 +1,10 @@
-"""What a machine costs, however it is paid for: rented by the hour, at a spot price, reserved for a term, or bought (``[cluster.price]``).
+"""Cost of a machine in any way to pay: rented by the hour, at a spot price, reserved for a term, or bought (``[cluster.price]``).
 
-Every way becomes the same :class:`Costs` of a node. An hour in use then costs
+Every way to pay gives the same :class:`Costs` of a node. An hour in use then costs
 
     (capital - residual) / (years x 8,766 h x share in use) + standing / share in use + running.
 
-How a person gives a price on the command line is in prices.py; what a training costs in ``simulator.results.cost``.
+prices.py parses prices of the command line; ``simulator.results.cost`` computes the cost of a training.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from simulator.base.text import format_seconds
 from simulator.spec.job import Preemption
 
 HOURS_PER_YEAR = 8766.0
-"""Of 365.25 days."""
+"""Hours of a year of 365.25 days."""
 HOURS_PER_MONTH = HOURS_PER_YEAR / 12
 
 ELECTRICITY_USD_PER_KWH = 0.15
-"""Where none is given: an assumption, which the price's terms say."""
+"""Price of electricity if none is given: an assumption, shown in the price's terms."""
 
 _DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
-"""A year from 1990 to 2100, a month of it, or a day: other numbers of four digits are sums."""
+"""A year from 1990 to 2100, a month or a day of it; other four-digit numbers are amounts of money."""
 _OTHER_ORDER = r"(?<!\d)(?:\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})|\d{4}[/.]\d{1,2}[/.]\d{1,2})(?!\d)"
 _ROUNDING = 1e-9
 Dollars = Annotated[Moderate, Field(ge=0)]
@@ -37,7 +37,7 @@ _PURCHASE, _HOURLY = Usual(1.0, 1e8), Usual(1e-4, 2000.0)
 
 
 class _Dated(Spec):
-    """A price that somebody published, or asks for."""
+    """A published or offered price."""
 
     source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
     date: str = Field(
@@ -76,7 +76,7 @@ class _Dated(Spec):
 
 
 class Owned(Terse):
-    """``[cluster.price.owned]``: what a machine costs beside its purchase, and over how many years that is spread."""
+    """``[cluster.price.owned]``: costs of a machine after its purchase, and the years over which the purchase is written off."""
 
     years: Annotated[Moderate, Field(gt=0, le=50), Usual(0.25, 20.0)] = Field(
         description="years over which the purchase is written off in equal parts"
@@ -107,12 +107,12 @@ class Owned(Terse):
 
     @property
     def electricity_usd_per_hour(self) -> float:
-        """Cost of electricity of an hour in which the node works."""
+        """Cost of electricity for an hour in use."""
         return 0.0 if self.power_w is None else self.power_w / 1000.0 * self.pue * self.electricity_usd_per_kwh
 
 
 class Reserved(Terse):
-    """``[cluster.price.reserved]``: a node that is rented for a term, and paid for at all of its hours."""
+    """``[cluster.price.reserved]``: a node rented for a term and paid for all of its hours."""
 
     years: Annotated[Moderate, Field(gt=0, le=50), Usual(1 / 12, 10.0)] = Field(description="the term")
     upfront_usd: Annotated[Dollars, _PURCHASE] = Field(default=0.0, description="US dollars per node, paid at the start")
@@ -120,22 +120,22 @@ class Reserved(Terse):
 
 
 class Costs(NamedTuple):
-    """What a node costs, in whichever way it is paid for."""
+    """Cost of a node, in any way to pay."""
 
     capital_usd: float
-    """US dollars  at the start, whatever the node then does."""
+    """US dollars at the start, used or not."""
     residual_usd: float = 0.0
-    """US dollars that it is worth when its years are over."""
+    """US dollars that it is worth at the end."""
     years: float | None = None
-    """For which the capital is paid; None where there is none, or that is not said."""
+    """Years for which the capital is paid; None without capital, or if not given."""
     standing_usd_per_hour: float = 0.0
     """US dollars for every hour, whether the node works or not."""
     running_usd_per_hour: float = 0.0
-    """US dollars for an hour in which the node works: electricity, or the rent; 0 where a purchase says nothing of it."""
+    """US dollars for an hour in use: electricity, or the rent; 0 if a purchase does not give it."""
 
 
 def _costs(purchase_usd: float | None, owned: Owned | None, reserved: Reserved | None) -> Costs | None:
-    """Costs of which the price of an hour is worked out; None where it does not follow from these."""
+    """Costs from which the price of an hour is computed; None if it does not follow from these."""
     if owned is not None and purchase_usd is not None:
         standing = owned.hosting_usd_per_month / HOURS_PER_MONTH + owned.overhead_per_year * purchase_usd / HOURS_PER_YEAR
         return Costs(purchase_usd, owned.residual_usd, owned.years, standing, owned.electricity_usd_per_hour)
@@ -143,7 +143,7 @@ def _costs(purchase_usd: float | None, owned: Owned | None, reserved: Reserved |
 
 
 def _worked_out(known: dict[str, Any]) -> float:
-    """Price of an hour in use, of the keys before it; NaN where it does not follow from them."""
+    """Price of an hour in use from the keys before it; NaN if it does not follow from them."""
     costs, share = _costs(*(known.get(name) for name in ("purchase_usd", "owned", "reserved"))), known.get("share_in_use") or 1.0
     if costs is None or costs.years is None:
         return math.nan
@@ -156,7 +156,7 @@ def _dollars(usd: float) -> str:
 
 
 def sets_of_nodes(hours_per_month: float) -> int:
-    """Return how many sets of nodes it takes to work so many hours a month, each at most all hours of a month."""
+    """Return the number of sets of nodes needed to work this number of hours per month."""
     return max(math.ceil(hours_per_month / HOURS_PER_MONTH * (1 - _ROUNDING)), 1)
 
 
@@ -165,7 +165,7 @@ class Price(
     Terse,
     only=("name", "purchase_usd", "owned", "reserved", "share_in_use", "preemption", "billing_minimum_s", "billing_step_s", "startup_s"),
 ):
-    """What an hour of a node costs, rented, reserved, or as a share of its purchase, and who says so."""
+    """Price of a node per hour (rented, reserved, or as a share of its purchase), with its source."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("usd_per_node_hour", "owned", "reserved")]}
@@ -209,7 +209,7 @@ class Price(
 
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Leave out what is not set, and what was worked out, so that it is worked out anew where another key is changed."""
+        """Leave out what is not set, and what was computed, so that it is computed again if another key changes."""
         written = super()._terse(handler, info)
         if self.is_worked_out:
             written.pop("usd_per_node_hour", None)
@@ -257,7 +257,7 @@ class Price(
 
     @property
     def costs(self) -> Costs:
-        """Return what a node costs  at the start, each hour, and each hour in which it works."""
+        """Return the cost of a node at the start, per hour, and per hour in use."""
         worked_out = _costs(self.purchase_usd, self.owned, self.reserved)
         return worked_out or (
             Costs(0.0, running_usd_per_hour=self.usd_per_node_hour) if self.purchase_usd is None else Costs(self.purchase_usd)
@@ -265,23 +265,23 @@ class Price(
 
     @property
     def committed_usd(self) -> float | None:
-        """US dollars that a node takes in any case: its purchase, or all of its term; None where it can be given back at any time."""
+        """Committed US dollars of a node: its purchase, or its whole term; None if it can be given back at any time."""
         if self.reserved is not None:
             return self.reserved.upfront_usd + self.reserved.usd_per_hour * self.reserved.years * HOURS_PER_YEAR
         return self.purchase_usd
 
     @property
     def running_usd_per_hour_in_use(self) -> float | None:
-        """US dollars for an hour in use without the share of the capital; None where a purchase does not say which part that is."""
+        """US dollars for an hour in use without the share of the capital; None if a purchase does not give that part."""
         if self.purchase_usd is not None and self.owned is None:
             return None
         return self.costs.standing_usd_per_hour / (self.share_in_use or 1.0) + self.costs.running_usd_per_hour
 
     def usd_of_training(self, time_s: float, per_month: float) -> float:
-        """Return what a training costs on one node that is paid for in advance, where it is trained so often a month.
+        """Return the cost of a training on one node that is paid for in advance, with this number of trainings per month.
 
-        The node's capital and standing costs of a month are spread over that month's trainings, whatever else it could do. Work beyond
-        all hours of a month takes further sets of nodes (:func:`sets_of_nodes`).
+        A month's capital and standing costs of the node are spread over that month's trainings, even if it is idle otherwise. Work beyond
+        all hours of a month needs further sets of nodes (:func:`sets_of_nodes`).
 
         Parameters
         ----------
@@ -299,11 +299,11 @@ class Price(
 
     @property
     def bills_exactly(self) -> bool:
-        """Return whether the time of a training is what is billed."""
+        """Return whether the billed time is the time of the training."""
         return not (self.billing_minimum_s or self.billing_step_s or self.startup_s)
 
     def billed_s(self, time_s: float, startup_s: float = 0.0) -> float:
-        """Seconds that are billed of a node that trains for so long: start-up, whole steps, and no less than the minimum.
+        """Billed seconds of a node that trains for this time: start-up, whole billing steps, and at least the minimum.
 
         Parameters
         ----------
@@ -323,17 +323,17 @@ class Price(
 
     @property
     def worked_out_in_words(self) -> str:
-        """Say of what the price of an hour was worked out, assumptions included; empty where it was given."""
+        """Describe how the price of an hour was computed, assumptions included; empty if it was given."""
         return ", ".join(words for words, _ in self._worked_out_of if words)
 
     @property
     def formula(self) -> str:
-        """Write how the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
+        """Write the computation of the price of an hour as a sum that a reader can check; empty if it was given."""
         return " + ".join(term for _, term in self._worked_out_of if term)
 
     @property
     def _worked_out_of(self) -> Iterator[tuple[str, str]]:
-        """Yield what makes up the price of an hour that is worked out, in words and as a term of a sum, either of them perhaps empty."""
+        """Yield the parts of a computed price of an hour, in words and as a term of a sum; either may be empty."""
         paid, share = self.reserved or self.owned, self.share_in_use or 1.0
         if paid is None:
             return
@@ -382,7 +382,7 @@ class Price(
 
 
 class Upgrade(_Dated):
-    """``[[cluster.upgrades]]``: what better parts of each node cost, and what they change; a plan says what they gain and when they pay."""
+    """``[[cluster.upgrades]]``: cost and effect of better parts of each node; a plan says what they gain and when they pay off."""
 
     name: str = Field(min_length=1, max_length=60, description="name of the upgrade, such as: 100 Gbit/s NIC")
     usd_per_node: Annotated[Moderate, Field(gt=0), Usual(0.1, 1e8)] = Field(

@@ -1,10 +1,8 @@
 """Prices as a person gives them (``--price``), for one cluster or for all that have none: rented by the hour, or bought.
 
-``ethernet-1g=0.40/h`` is an hour of one of its nodes, ``lab=BUY:4000USD,years:4,power:0.5kW``
-a node that one owns, of which an hour is worked out (paying.py).
-
-Without a name, ``0.40/h`` holds for the clusters that have no price of their own, and for no other.
-They become ``cluster.price`` (``Price`` in paying.py). What a training costs is in ``simulator.results.cost``.
+``ethernet-1g=0.40/h`` is the price of one of its nodes per hour, ``lab=BUY:4000USD,years:4,power:0.5kW`` a purchase from which the price
+per hour is computed (paying.py). Without a name, ``0.40/h`` applies only to clusters without a price. They become ``cluster.price``
+(``Price`` in paying.py). ``simulator.results.cost`` computes the cost of a training.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.paying import Price
 
 ALL = "*"
-"""Stands for every cluster without a price, where prices are given as a mapping."""
+"""Key for every cluster without a price, if prices are given as a mapping."""
 
 _NUMBER = r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)"
 _HOURLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*([A-Za-z]+)", re.ASCII)
@@ -33,12 +31,12 @@ _MONTHLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*mont
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
 _UNNAMED = str(Cluster.model_fields["name"].default)
-"""What a cluster is called that nobody has named."""
+"""Name of a cluster without a name."""
 _LONGEST = 60
 
 
 class Prices:
-    """Prices of clusters by name, and one for those that have none; notes where each was used.
+    """Prices of clusters by name, and one for clusters without a price; records where each was used.
 
     Parameters
     ----------
@@ -57,7 +55,7 @@ class Prices:
         self._kept: dict[str, None] = {}
 
     def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
-        """A cluster's table with the price that holds for it.
+        """A cluster's table with the price that applies to it.
 
         Parameters
         ----------
@@ -91,7 +89,7 @@ class Prices:
         ScenarioError
             The table is no price.
         InputError
-            There is such a price already.
+            Such a price is given already.
         """
         general = _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`"))
         if self.general is not None:
@@ -102,13 +100,13 @@ class Prices:
         return Prices(self.named, general)
 
     def mention(self, name: str) -> None:
-        """A name that a cluster goes by, which could not be looked at."""
+        """The name of a cluster whose file could not be read."""
         self._names[name] = None
 
     def check(self) -> None:
-        """Check, when all clusters have been seen, that every name was one of theirs, and the price for those without one of use.
+        """Check, after all clusters, that every name matched a cluster and that the general price was used.
 
-        What is not plain from what was given is warned of (:class:`~simulator.base.errors.PriceWarning`): :meth:`notes`.
+        Prices that are not obvious give a warning (:class:`~simulator.base.errors.PriceWarning`): :meth:`notes`.
 
         Raises
         ------
@@ -134,7 +132,7 @@ class Prices:
         return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
     def notes(self) -> list[str]:
-        """Say where prices come from: what was worked out or replaced, for which clusters a general price was used and for which not."""
+        """Say where prices come from: which were computed or replaced, and which clusters use the general price."""
         texts = []
         for name, (price, before) in self._replaced.items():
             if before is None and not price.terms:
@@ -152,7 +150,7 @@ class Prices:
 
 
 def _shown(name: str, value: object) -> str:
-    """A price as the argument that gives it, which the command line writes as its option.
+    """A price as an argument of the library, which the command line shows as an option.
 
     >>> _shown("lab", "0.40/h"), _shown(ALL, "0.40/h")
     ("`prices={'lab': '0.40/h'}`", "`prices='0.40/h'`")
@@ -194,12 +192,12 @@ def _price_of(value: str | float | Price, where: str) -> Price:
 
 
 def _for_all(price: Price) -> Price:
-    """A price whose source says that it was given for no cluster in particular."""
+    """A price whose source says that it was given without a cluster's name."""
     return price.model_copy(update={"source": f"{price.source} for every cluster without a price"})
 
 
 def price_of_text(text: str, where: str = "`prices`") -> Price:
-    """A node's price for an hour: as it stands, or worked out from what a machine of one's own costs.
+    """A node's price per hour: as given, or computed from the costs of an owned machine.
 
     >>> price_of_text("0.40/h").usd_per_node_hour
     0.4
@@ -234,7 +232,7 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
 
 
 class _Part(NamedTuple):
-    """A part of what a machine that one buys costs: the key of a price or of its ``owned``, how it is written, and its bounds."""
+    """One part of the cost of a bought machine: the key of a price or of its ``owned``, its notation, and its bounds."""
 
     key: str
     rule: str = ""
@@ -243,7 +241,7 @@ class _Part(NamedTuple):
     most: float = math.inf
 
     def read(self, text: str, name: str, where: str) -> float:
-        """Read its value in US dollars, in watts or as a number; InputError where it is none."""
+        """Read its value in US dollars, in watts or as a number; raise InputError if it is invalid."""
         shown, match = f"{where}: {name} {quoted(text)}", self.pattern.fullmatch(text)
         value = float(match[1]) if match else math.nan
         if self.key == "power_w":
@@ -272,7 +270,7 @@ _BOUGHT = {
 
 
 def _bought(text: str, where: str) -> Price:
-    """An hour of a machine that was bought."""
+    """Price per hour of a bought machine."""
     parts: dict[str, str] = {}
     for part in text.split(","):
         key, colon, value = (word.strip() for word in part.partition(":"))

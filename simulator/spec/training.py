@@ -2,7 +2,7 @@
 
 ``simulator.resolve.resolve`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
 needs its number of slots in ``SLOTS``. :class:`NoiseScale` (``[workload.noise_scale]``) changes nothing that is simulated:
-``paceline.learning.planning`` tells from it how many samples a target takes, and ``calibrate.fit.noise_scale`` fits it.
+``paceline.learning.planning`` predicts from it the samples to a target, and ``calibrate.fit.noise_scale`` fits it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from simulator.base.spec import Moderate, Seconds, Share, Spec, Terse
 
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"]
-"""As Keras names its policies. ``bfloat16`` alone has everything in 16 bits: variables, gradients and slots, and no copy in 32."""
+"""Precision as Keras names its policies; only ``bfloat16`` has variables, gradients and slots in 16 bits, without a copy in 32."""
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
 
 GROWTH_STEPS = 2000
@@ -31,7 +31,7 @@ with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has be
 (Shazeer and Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 ASSUMED_OPTIMIZER: Optimizer = "adam"
-"""Where it is left out and memory is computed from layers."""
+"""Default if it is left out and memory is computed from layers."""
 
 
 class Training(Terse):
@@ -85,7 +85,7 @@ class Training(Terse):
 
     @property
     def skipped(self) -> float:
-        """Share of steps that are computed for nothing, since loss scaling skips their update.
+        """Share of steps computed in vain, because loss scaling skips their update.
 
         The scale is doubled after ``GROWTH_STEPS`` steps that went well; at the level that a
         model allows the next step then overflows, which halves it again: one in ``GROWTH_STEPS + 1``.
@@ -96,7 +96,7 @@ class Training(Terse):
 
 
 class Passes(Spec):
-    """The passes of a step that is made in parts (m ``micro_batches``, r ``recomputed``, e ``encoding_s``)."""
+    """The passes of a step made of micro-batches (m ``micro_batches``, r ``recomputed``, e ``encoding_s``)."""
 
     micro_batches: int = Field(
         default=1,
@@ -119,7 +119,7 @@ class Passes(Spec):
 
 
 class Recast(Spec):
-    """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
+    """Change of a workload's times to another precision than it was measured in; filled in when a scenario is resolved."""
 
     from_precision: Precision = Field(description="precision in which the times were measured")
     factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in the measured one: low, middle, high")
@@ -131,10 +131,10 @@ Samples = Annotated[Moderate, Field(ge=0)]
 
 
 class NoiseScale(Spec):
-    """Samples of the batch whose gradient has as much noise as signal, over a whole training, with its 90% interval.
+    """Gradient noise scale over a whole training, with its 90% interval: samples of the batch whose gradient has as much noise as signal.
 
-    A file may give ``samples`` alone, which is then taken as exact. Where the gradient cannot be told from its noise with certainty,
-    the interval has no upper end: there is ``low``, and no ``high``.
+    A file may give only ``samples``, which is then exact. If the gradient cannot be distinguished from its noise with certainty, the
+    interval has no upper end: there is ``low`` but no ``high``.
     """
 
     samples: Samples = Field(description="batch whose gradient has as much noise as signal, on average over training")

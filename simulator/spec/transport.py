@@ -1,16 +1,15 @@
-"""``cluster.transport`` and ``cluster.background``: what messages between nodes cost links and hosts, and what others send beside them.
+"""``cluster.transport`` and ``cluster.background``: costs of messages between nodes on links and hosts, and the traffic of others.
 
-Keys and their rules alone. Transport (TCP, gRPC, an RDMA stack) is simulated in ``simulator.engine.production``, where state.py reads
-it, and plainly in ``simulator.engine.textbook.messages``; ``HostWork`` of ``calibrate.fit.server`` has the costs of hosts in closed
-form, and ``simulator.resolve.measured_defaults`` fills in what gRPC costs where nothing is given.
+Only keys and their rules. Transport (TCP, gRPC, an RDMA stack) is simulated in ``simulator.engine.production``, where state.py reads it,
+and more simply in ``simulator.engine.textbook.messages``; ``HostWork`` of ``calibrate.fit.server`` has the costs of hosts in closed form,
+and ``simulator.resolve.measured_defaults`` fills in what gRPC costs where nothing is given.
 
-Neighbours share a link in two ways. Traffic whose rate does not depend on ours takes its part of the capacity, and leaves the rest: a
-stream at a given rate, a class of traffic that goes first, or many short transfers that come at a given rate. Flows that always have
-something to send, as another training's gradients or a backup, share a link fairly with ours instead (max-min, as long TCP flows with
-equal round trips do): beside k of them a flow gets 1 / (k + 1) of it. Short transfers count as load, since in an M/G/1 queue with
-processor sharing and load r, N of them are there with chance (N + 1) r^N (1 - r)^2, and a transfer that is always there gets
-E[1 / (N + 1)] = 1 - r of the link in the long run. ``simulator.resolve.drawing`` draws the load of a run,
-``simulator.program.neighbours`` draws loads of single links (``each_link``) and puts all on ports.
+Neighbours share a link in two ways. Traffic whose rate does not depend on ours takes its part of the capacity: a stream at a given rate, a
+class of traffic with priority, or many short transfers at a given rate. Flows that always send, such as another training's gradients or a
+backup, share a link fairly with ours (max-min, like long TCP flows with equal round trips): next to k of them a flow gets 1 / (k + 1) of
+it. Short transfers count as load, since in an M/G/1 queue with processor sharing and load r, N of them are there with chance (N + 1) r^N (1
+- r)^2, and a transfer that is always there gets E[1 / (N + 1)] = 1 - r of the link in the long run. ``simulator.resolve.drawing`` draws the
+load of a run, ``simulator.program.neighbours`` draws loads of single links (``each_link``) and puts all on ports.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from pydantic import Field
 from simulator.base.spec import DELAY, EACH_BYTE, Delay, Latency, Moderate, PositiveSeconds, Rate, Seconds, Share, Terse, one_or_two
 
 Carrier = Literal["grpc", "given"]
-"""What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
+"""Software that carries tensors between processes and sets their host costs; given: the scenario gives the costs."""
 
 
 class Transport(Terse, only=("software", "weights_of")):
     """Between nodes: how concurrent messages share a node's link, and their costs beyond their bytes.
 
-    By default messages share fairly. What they cost hosts is taken from practice where
-    TensorFlow's gRPC carries them (docs/numbers.md), and is nothing else.
+    By default messages share fairly. Their host costs are measured defaults if TensorFlow's gRPC carries them (docs/numbers.md), and
+    otherwise 0.
     """
 
     software: Carrier | None = Field(
@@ -111,17 +110,17 @@ class Transport(Terse, only=("software", "weights_of")):
 
     @property
     def has_hosts(self) -> bool:
-        """Return whether hosts spend time on messages, take them in turns or weigh them."""
+        """Return whether hosts spend time on messages, order them or weight them."""
         return self.at_a_time is not None or self.weight_sigma is not None or self.works_on_messages
 
     @property
     def works_on_messages(self) -> bool:
-        """Return whether hosts work on a message before it stands for the link, and after it has come."""
+        """Return whether hosts work on a message before it is sent and after it has arrived."""
         return self.cpu_per_message_s > 0 or self.copy_per_byte_s > 0
 
     @property
     def at_a_time(self) -> int | None:
-        """Messages that a direction of a node carries at a time; none if there is no such limit."""
+        """Number of messages at a time in one direction of a node; None: no limit."""
         return 1 if self.discipline == "in-order" else self.streams
 
 
@@ -132,7 +131,7 @@ _MOST_POINTS = 100_000
 
 
 class TracePoint(Terse):
-    """What others send from a time on."""
+    """Background traffic from a time on."""
 
     at_s: Seconds = Field(ge=0, le=1e9, description="time since the start of the run")
     load: Load = Field(default=0.0, description="share of the bandwidth that unresponsive traffic takes")
@@ -140,7 +139,7 @@ class TracePoint(Terse):
 
 
 class Background(Terse):
-    """What others send over some links, in both directions."""
+    """Background traffic on some links, in both directions."""
 
     on: Literal["inter-node", "fabric", "intra-node"] = Field(
         default="inter-node",
@@ -208,16 +207,16 @@ class Background(Terse):
 
     @property
     def nothing(self) -> bool:
-        """Return whether nobody sends anything, ever."""
+        """Return whether there is never any background traffic."""
         return self.between[1] == 0 and not self.flows and all(point.load == 0 and not point.flows for point in self.trace)
 
     @property
     def changes(self) -> bool:
-        """Return whether what others send changes during a run."""
+        """Return whether background traffic changes during a run."""
         return len({(point.load, point.flows) for point in self.trace}) > 1
 
     def changes_in(self, run_s: float) -> float:
-        """Estimate how often what others send changes in a time."""
+        """Estimate how often background traffic changes within a time."""
         if not self.changes:
             return 0.0
         if self.repeat_s is not None:
@@ -225,7 +224,7 @@ class Background(Terse):
         return float(bisect.bisect_right(self.trace, run_s, key=lambda point: point.at_s) - 1)
 
     def with_draw(self, rng: np.random.Generator) -> Background:
-        """The load of one run, where all links have the same."""
+        """The load of one run, if all links have the same."""
         if not self.drawn or self.each_link:
             return self
         return self.model_copy(update={"load": float(rng.uniform(*self.between))})

@@ -1,13 +1,13 @@
-"""What is not known of a prediction: joint draws of what a fit leaves open, and the discrepancy, what the model itself is off by.
+"""Uncertainty of a prediction: joint draws of fitted parameters, and the discrepancy, which is the error of the model itself.
 
 ``calibrate.fit`` writes the draws into workloads and clusters; ``simulator.resolve.drawing`` takes one for each replication.
-Parameters are named by dotted fields as text: files with draws of a field that is renamed are no longer read.
+Parameters are named by dotted fields as text: after a field is renamed, files with its draws are no longer read.
 
-Replications show chance, and what a fit leaves open. What the model leaves out shows only where predictions are compared with runs that
-took no part in any fit. This *discrepancy* (Kennedy and O'Hagan, "Bayesian calibration of computer models", JRSS B 2001, section 2:
-model inadequacy) is given as standard deviations of the logarithm of a time, of compute and of communication apart, that grow with how
-far a prediction reaches beyond what was calibrated. It is applied after the simulation: means and step times stay what they are.
-``evidence.discrepancy`` estimates the figures (``models/discrepancy.toml``), ``simulator.results.inadequacy`` applies them.
+Replications show chance and the uncertainty of a fit. Model error shows only in comparisons with runs outside any fit. This *discrepancy*
+(Kennedy and O'Hagan, "Bayesian calibration of computer models", JRSS B 2001, section 2: model inadequacy) is given as standard deviations
+of the logarithm of a time, of compute and of communication apart, that grow with how far a prediction reaches beyond what was calibrated.
+It is applied after the simulation: means and step times stay what they are. ``evidence.discrepancy`` estimates the figures
+(``models/discrepancy.toml``), ``simulator.results.inadequacy`` applies them.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def with_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
-    """The spec with some numbers, by their dotted names, times a factor each, and so every draw that a fit leaves them; None stays."""
+    """The spec with some numbers, by dotted name, multiplied by a factor each, including their draws; None stays None."""
     values = {name: spec.value_at(name) for name in factors}
     return with_draws_times(spec.replaced({name: value * factors[name] for name, value in values.items() if value is not None}), factors)
 
 
 def with_draws_times(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
-    """The same of draws alone."""
+    """The same for draws only."""
     drawn: Uncertainty | None = spec.value_at("uncertainty")
     if drawn is None or not factors.keys() & set(drawn.parameters):
         return spec
@@ -110,13 +110,13 @@ Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
 
 PRIOR_POINTS = 3.0
-"""How many of one's own runs the figures of a regime count as, where a refit scales them to one's own
+"""Weight of a regime's figures in a refit, as a number of own runs
 (``calibrate.validation.against_points.own_discrepancy``)."""
 
 
 @dataclass(frozen=True, order=True)
 class Regime:
-    """One kind of training on one kind of links, whose predictions are off by alike.
+    """One kind of training on one kind of links, whose predictions have similar errors.
 
     >>> Regime.of("all-reduce, measured, contended")
     Regime(kind='all-reduce', links='measured, contended')
@@ -127,7 +127,7 @@ class Regime:
 
     @classmethod
     def of(cls, text: str) -> Regime:
-        """The regime that files name so."""
+        """The regime with this name in files."""
         kind, _, links = text.partition(", ")
         return cls(kind, links)
 
@@ -142,7 +142,7 @@ RegimeText = Annotated[
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
-"""A regime, which files have as its text."""
+"""A regime, stored in files as text."""
 
 
 class RelativeError(NamedTuple):
@@ -167,7 +167,7 @@ class RelativeError(NamedTuple):
 
 
 CERTAIN = RelativeError()
-"""Nothing is off."""
+"""No error."""
 
 
 class Deviation(Spec):
@@ -182,12 +182,12 @@ class Deviation(Spec):
     )
 
     def __call__(self, reach: float) -> float:
-        """At a number of doublings beyond what was calibrated."""
+        """Value at a number of doublings beyond the calibrated range."""
         return math.hypot(self.at, self.per_doubling * reach)
 
 
 class LeftOutRows(Spec):
-    """How 90% intervals with this term did on runs that took no part in its estimate."""
+    """Coverage of 90% intervals with this term on runs outside its estimate."""
 
     inside: Share = Field(description="share of values inside the interval")
     rows: int = Field(ge=1, description="settings")
@@ -195,7 +195,7 @@ class LeftOutRows(Spec):
 
 
 class Discrepancy(Spec):
-    """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
+    """Errors of predictions of one regime: of compute, of communication, and of the mean staleness."""
 
     compute: Deviation = Field(default=Deviation(), description="error of the compute time")
     communication: Deviation = Field(default=Deviation(), description="error of the communication time")
@@ -207,12 +207,12 @@ class Discrepancy(Spec):
 
     @property
     def is_zero(self) -> bool:
-        """Return whether nothing is off."""
+        """Return whether all errors are zero."""
         return self.compute == self.communication == self.staleness == Deviation()
 
 
 class Part(Spec):
-    """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""
+    """Effect of one cause on a throughput, as logarithms for one standard deviation of the cause."""
 
     name: str = Field(description="name of the cause; if two results share a cause, its equal part cancels in their ratio")
     slower: float = Field(description="decrease if the cause takes one standard deviation more time")
@@ -220,13 +220,13 @@ class Part(Spec):
     ends: tuple[float, float] = Field(description="both changes at the ends of the cause's 90% interval")
 
     def times(self, factor: float) -> Part:
-        """Return what the cause does where it reaches a share of the time alone."""
+        """Return the effect if the cause affects only a share of the time."""
         ends = (self.ends[0] * factor, self.ends[1] * factor)
         return Part(name=self.name, slower=self.slower * factor, faster=self.faster * factor, ends=ends)
 
 
 class AppliedDiscrepancy(Spec):
-    """The discrepancy as it reaches one result."""
+    """Effect of the discrepancy on one result."""
 
     regime: RegimeText = Field(default=Regime(), description="regime of these figures")
     borrowed: bool = Field(
@@ -241,7 +241,7 @@ class AppliedDiscrepancy(Spec):
 
     @property
     def coverage_in_words(self) -> str:
-        """Say how intervals with such a discrepancy did on runs left out; no sentence's end."""
+        """Describe the coverage of such intervals on left-out runs, without a full stop."""
         checked = self.checked
         if self.borrowed:
             return f"no real run of this kind was compared; the interval is taken from {self.regime}"
@@ -257,7 +257,7 @@ class AppliedDiscrepancy(Spec):
 
 
 def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:
-    """Relative error of the throughput; none where there is no discrepancy."""
+    """Relative error of the throughput; zero without a discrepancy."""
     return CERTAIN if applied is None else applied.relative_error
 
 

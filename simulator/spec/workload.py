@@ -1,4 +1,4 @@
-"""A workload: what one training step costs on one device, measured or computed from dimensions (``[workload]``, ``models/workloads``).
+"""A workload: the cost of one training step on one device, measured or computed from dimensions (``[workload]``, ``models/workloads``).
 
 ``calibrate.fit`` writes measured ones; computed.py makes times of dimensions. Other modules name fields as text: those that hold for
 one device (``_OF_A_DEVICE`` of ``simulator.resolve.device_transfer``) and those that were measured (``_MEASURED_PARTS`` of
@@ -104,12 +104,12 @@ class Variable(Terse, only=("tensors", "columns")):
 
     @property
     def each(self) -> tuple[Variable, ...]:
-        """The tensors that it stands for, of equal size, one after the other; itself alone, if it is one."""
+        """The equal tensors that it represents; only itself if it is one."""
         return (self.single,) * self.tensors
 
     @property
     def single(self) -> Variable:
-        """One of the tensors that it stands for; itself, if it is one."""
+        """One of the tensors that it represents; itself if it is one."""
         if self.tensors == 1:
             return self
         sparse = None if self.sparse_bytes_per_sample is None else self.sparse_bytes_per_sample / self.tensors
@@ -123,7 +123,7 @@ class Variable(Terse, only=("tensors", "columns")):
         return self.sparse_bytes_per_sample * batch
 
     def pull_bytes(self, batch: int) -> float:
-        """Bytes that a worker reads of it: all, or of a sparse one no more than the rows it touches."""
+        """Bytes that a worker reads: the whole variable, or only the touched rows of a sparse one."""
         return min(float(self.size_bytes), self.gradient_bytes(batch))
 
 
@@ -139,7 +139,7 @@ class ServerCost(Spec):
 
 
 class WorkloadRange(Spec):
-    """Within what the workload was measured; beyond it a result warns."""
+    """Measured range of the workload; results warn outside it."""
 
     batch: Interval = Field(description="fewest and most samples per batch")
     tensor_bytes: Interval | None = Field(
@@ -165,14 +165,14 @@ class CalibrationPoint(Spec):
 
 
 class LawScore(Spec):
-    """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
+    """One candidate distribution of step times with its Bayesian information criterion (lower is better)."""
 
     kind: str = Field(description="name of the distribution, as under jitter")
     bic: float = Field(description="its Bayesian information criterion; lower is better")
 
 
 class CalibrationFit(Spec):
-    """How well the workload's curves describe what was measured."""
+    """How well the workload's curves describe the measurements."""
 
     points: tuple[CalibrationPoint, ...] = Field(default=(), description="measured times for each batch size")
     relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative error of the curve at a measured mean")
@@ -184,7 +184,7 @@ class CalibrationFit(Spec):
 
 
 class Counted(Spec):
-    """What a step asks of any device, counted from its graph: no measurement.
+    """Operations and bytes of a step on any device, counted from its graph, not measured.
 
     Floating-point operations are those of matrix products and convolutions, forward and
     backward, a multiplication and an addition being two. Bytes are what every operation
@@ -209,7 +209,7 @@ Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
 
 
 class DeviceTransfer(Spec):
-    """That a workload's compute times hold for another device than it was measured on, and by which rule.
+    """Change of a workload's compute times to another device than the measured one, and its rule.
 
     A scenario gives ``factor`` (time there over time here: low and high, or low, middle and
     high) and ``source``; all else is filled in when the scenario is resolved.
@@ -239,25 +239,25 @@ class DeviceTransfer(Spec):
 
     @property
     def applied(self) -> bool:
-        """Return whether the times of the workload are moved already."""
+        """Return whether the times of the workload are already scaled."""
         return bool(self.to_device)
 
     @property
     def low_mid_high(self) -> tuple[float, float, float]:
-        """The factor, with the geometric mean of low and high where no middle is given."""
+        """The factor; its middle defaults to the geometric mean of low and high."""
         low, high = self.factor[0], self.factor[-1]
         return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
 
 
 _LEAST_SHARE = 1e-6
-"""Of a device that a step keeps busy: however many share it then, none slows another down."""
+"""Share of a device below which replicas do not slow each other down."""
 
 _ANY = {
     "forward": {"base_s": 1.0, "per_sample_s": 0.0},
     "backward": {"base_s": 1.0, "per_sample_s": 0.0},
     "variables": ({"name": "any", "size_bytes": 4.0, "creation_index": 0, "ready": 1.0},),
 }
-"""What a workload must have, where it cannot be told."""
+"""Required parts of a workload, as placeholders."""
 
 
 DISTRIBUTION_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
@@ -265,12 +265,12 @@ DISTRIBUTION_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"),
 
 
 BY_DIMENSIONS: Mapping[str, type[Transformer] | type[Residual]] = {"transformer": Transformer, "residual": Residual}
-"""Tables of dimensions, from which all follows that a workload does not give itself."""
+"""Tables of dimensions, from which everything that a workload does not give is computed."""
 _MEASURED = ("forward", "backward", "variables")
 
 
 def _one_of(schema: dict[str, Any]) -> None:
-    """Let dimensions stand for what is measured otherwise."""
+    """Allow dimensions in place of measured keys."""
     required = [name for name in schema["required"] if name not in _MEASURED]
     schema["required"] = required
     schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
@@ -396,7 +396,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     @model_validator(mode="before")
     @classmethod
     def _of_dimensions(cls, data: Any) -> Any:
-        """Put in place what follows from dimensions, where the table does not give it."""
+        """Fill in what follows from dimensions, unless the table gives it."""
         given = [name for name in BY_DIMENSIONS if data.get(name) is not None] if isinstance(data, Mapping) else []
         if not given:
             return data
@@ -473,12 +473,12 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def dimensions(self) -> Transformer | Residual | None:
-        """Dimensions of the model, where it is described by them."""
+        """Dimensions of the model, if it is described by them."""
         return self.transformer or self.residual
 
     @property
     def is_computed(self) -> bool:
-        """Return whether its times follow from dimensions: nobody has measured them."""
+        """Return whether its times are computed from dimensions."""
         return self.computed is not None and self.computed.timed
 
     @property
@@ -509,7 +509,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def device(self) -> str:
-        """Device that its times are of, measured or computed; empty where it does not say."""
+        """Device of its times, measured or computed; empty if not given."""
         if self.moved is not None and self.moved.applied:
             return self.moved.to_device
         if self.computed is not None and self.computed.timed:
@@ -544,7 +544,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def moved_by_factor(self) -> bool:
-        """Return whether its times are another device's by a factor, so that nothing of them was seen there."""
+        """Return whether its times are scaled from another device by a factor."""
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
 
     @property
