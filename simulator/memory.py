@@ -1,10 +1,10 @@
-"""What devices hold in their memory while they train, and whether it fits.
+"""Memory of devices during training, and whether it fits.
 
-The parts of a device's need follow from what a strategy says that it holds (:class:`Held`). Parameters, gradients and optimizer
-slots follow Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, sections 3.1 and 5;
-activations, what tensor and sequence parallelism split of them and what recomputation saves follow Korthikanti et al., "Reducing
-Activation Recomputation in Large Transformer Models", MLSys 2023, sections 4 and 5. How many micro-batches are in flight and how
-many versions of weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, section 3.3) is the strategy's.
+The parts follow from the strategy's statement of what a device holds (:class:`Held`). Parameters, gradients and optimizer slots follow
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, sections 3.1 and 5; activations, what
+tensor and sequence parallelism split of them and what recomputation saves follow Korthikanti et al., "Reducing Activation Recomputation in
+Large Transformer Models", MLSys 2023, sections 4 and 5. The strategy gives the micro-batches in flight and the versions of weights
+(Narayanan et al., "PipeDream", SOSP 2019, section 3.3).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PARTS: Mapping[PartName, str] = {
     "workspace": "work space",
     "reserve": "framework reserve",
 }
-"""Every part with its name for a reader."""
+"""Name of every part for people."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
@@ -60,7 +60,7 @@ _MIB = 2.0**20
 
 
 class Part(Spec):
-    """One part of what a device holds."""
+    """One part of a device's memory."""
 
     name: PartName
     size_bytes: Bytes | None = Field(default=None, ge=0, description="bytes on the device; left out: unknown")
@@ -68,7 +68,7 @@ class Part(Spec):
 
 
 class DeviceMemory(Spec):
-    """What one kind of devices holds: of a pipeline those of a stage."""
+    """Memory of one kind of devices, such as those of a pipeline stage."""
 
     name: str = Field(description="device, or stage 0, stage 1 and so on; logical device: a device with a memory limit")
     layers: tuple[str, ...] = Field(default=(), description="first and last layer of each chunk of the model on it")
@@ -81,65 +81,64 @@ class DeviceMemory(Spec):
 
     @property
     def need_bytes(self) -> float:
-        """Sum of all parts that are known."""
+        """Sum of all known parts."""
         return math.fsum(part.size_bytes or 0.0 for part in self.parts)
 
     @property
     def interval_bytes(self) -> tuple[float, float]:
-        """90% interval of what is needed."""
+        """90% interval of the need."""
         kept_back = math.fsum(part.size_bytes or 0.0 for part in self.parts if part.name == "reserve")
         low, high = (kept_back + factor * (self.need_bytes - kept_back) for factor in self.error)
         return low, high
 
     @property
     def need_in_words(self) -> str:
-        """Return what is needed, with its interval where there is one."""
+        """Return the need, with its interval if there is one."""
         low, high = map(format_bytes, self.interval_bytes)
         return format_bytes(self.need_bytes) + (f" ({low} to {high})" if low != high else "")
 
     @property
     def free_bytes(self) -> float | None:
-        """What is left at the upper end of the interval, below 0 where it may not fit; none where the device's memory is not known."""
+        """Free memory at the upper end of the interval, negative if it may not fit; None if the device's memory is unknown."""
         return None if self.capacity_bytes is None else self.capacity_bytes - self.interval_bytes[1]
 
     @property
     def fits(self) -> bool:
-        """Tell whether what is known of its parts fits at the upper end of its interval, or the device's memory is not known."""
+        """Return whether the known parts fit at the upper end of the interval, or the device's memory is unknown."""
         return self.free_bytes is None or self.free_bytes >= 0
 
     @property
     def largest(self) -> Part:
-        """The part that takes most."""
+        """The largest part."""
         return max(self.parts, key=lambda part: part.size_bytes or 0.0)
 
     def part(self, name: PartName) -> Part | None:
-        """One of its parts; none where it has none of it."""
+        """One of its parts by name; None if absent."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 def memory_of(scenario: Resolved) -> tuple[DeviceMemory, ...]:
-    """Return what each kind of devices of a scenario holds at its peak.
+    """Return the peak memory of each kind of devices of a scenario.
 
-    A batch that is cut into micro-batches is held one micro-batch at a time, or as many as
-    the strategy has in flight. Where the workload has no layers, or is one whose peak memory
-    was measured and that nothing cuts, activations are what was measured beyond parameters
-    and gradients, linear between batch sizes; with neither they are not known.
+    A batch that is cut into micro-batches is held one micro-batch at a time, or as many as the strategy has in flight. For a workload
+    without layers, or with measured peak memory and no split, activations are the measured memory beyond parameters and gradients, linear
+    between batch sizes; with neither they are unknown.
 
     Returns
     -------
     tuple of DeviceMemory
-        In the order of the stages. Parts that are 0 whatever the batch are left out.
+        In the order of the stages. Parts that are 0 for every batch are left out.
 
     Raises
     ------
     ScenarioError
-        The workload cannot be moved to the cluster's device.
+        The workload cannot be scaled to the cluster's device.
     """
     return devices_of(scenario, device_of(scenario))
 
 
 def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
-    """The same on a device that was looked up, which takes longer than all else."""
+    """The same for a device that was looked up already, because the look-up is slow."""
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     limit = scenario.cluster.device_memory_limit_bytes  # of an allocator of its own, from which nothing is kept back
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
@@ -176,7 +175,7 @@ def _shared(parts: Iterable[Part], replicas: int) -> list[Part]:
 
 
 def _reserve(device: Accelerator) -> Part:
-    """Return what TensorFlow leaves of a GPU's memory to CUDA and its libraries, by compute capability.
+    """Return the GPU memory that TensorFlow reserves for CUDA and its libraries, by compute capability.
 
     ``MinSystemMemory`` in tensorflow/core/common_runtime/gpu/gpu_device.cc: 500 MiB up to
     capability 6, 1,050 MiB of 7, 1,536 MiB of 8, 1,800 MiB beyond. Fragmentation is not in it
@@ -200,7 +199,7 @@ class _Device:
         self.measured = _measured_at(self.load, self.micro_batch) if as_measured else None
 
     def parts(self) -> list[Part]:
-        """Return what is held, but for what the framework keeps to itself."""
+        """Return all parts except the framework's reserve."""
         parts = [self._parameters(), self._gradients(), self._slots()]
         if self.measured is not None:
             parts.append(self._beyond(self.measured))
@@ -214,7 +213,7 @@ class _Device:
     # -- parameters, gradients, slots --------------------------------------------------
 
     def _pieces(self, chunk: Held) -> Sequence[Sequence[Owned]]:
-        """Variables of a chunk by layer, of those that are on the device."""
+        """Variables of a chunk by layer, if on the device."""
         layers = layers_of(self.load, chunk)
         if not chunk.on_host:
             return layers
@@ -222,7 +221,7 @@ class _Device:
         return [layer for layer, name in zip(layers, names, strict=True) if name not in chunk.on_host]
 
     def _layers(self, chunk: Held) -> list[Layer]:
-        """Those that are on the device."""
+        """Layers that are on the device."""
         return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
@@ -358,7 +357,7 @@ class _Device:
             yield Part(name="workspace", size_bytes=size_bytes, text=f"for matrix products on {self.device.generation}, as measured")
 
     def _why_not_known(self) -> str:
-        """Why the activations of a workload without layers are not known."""
+        """Say why the activations of a workload without layers are unknown."""
         if self.load.recast is not None:
             return f"the workload {self.load.name!r} was measured in another precision and has no layers"
         if peaks := _peaks(self.load):
@@ -366,7 +365,7 @@ class _Device:
         return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
 
     def _beyond(self, peak_bytes: float) -> Part:
-        """Return what was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
+        """Return the measured memory of the whole model beyond its parameters and gradients, and slots if known."""
         sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
         known = math.fsum(size_of(variable) for size_of in sizes for variable in self.load.variables)
         batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
@@ -417,7 +416,7 @@ class _Device:
         return max(math.fsum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
 
     def _input(self) -> Part:
-        """The batch itself, where the model begins."""
+        """The input batch, on the first stage."""
         if self.load.layers and all(chunk.first for chunk in self.chunks):
             return Part(name="input", size_bytes=0.0, text="of the first stage")
         each = self.load.input_bytes_per_sample
@@ -427,7 +426,7 @@ class _Device:
 
 
 def _over(chunk: Held, shards: int) -> tuple[int, int]:
-    """Devices that share a variable, and one of experts, where ``shards`` copies share one state."""
+    """Devices that share a variable, and a variable of experts, if ``shards`` copies shard one state."""
     return max(chunk.sharing(shards).shards, 1), max(chunk.sharing(shards, experts=True).shards, 1)
 
 
@@ -435,12 +434,12 @@ def _over(chunk: Held, shards: int) -> tuple[int, int]:
 
 
 def state_bytes(scenario: Resolved) -> float:
-    """Bytes of what a checkpoint holds: variables and their slots, of the optimizer that most use where none is given."""
+    """Bytes of a checkpoint: variables and their slots, of the most common optimizer if none is given."""
     return float(math.fsum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
 
 
 def slot_bytes(scenario: Resolved, variable: Variable) -> float:
-    """Bytes of a variable's slots, of the optimizer that most use where none is given."""
+    """Bytes of a variable's slots, of the most common optimizer if none is given."""
     return _slots_of(variable, optimizer_of(scenario) or ASSUMED_OPTIMIZER, parameter_bytes_of(scenario.workload.precision))
 
 
@@ -509,13 +508,13 @@ def _measured_at(load: Workload, batch: float) -> float | None:
 
 
 _LARGEST_BATCH = 10**9
-"""Of a replica, as workloads have it."""
+"""Limit of a replica's batch, as in workloads."""
 _STATE: tuple[PartName, ...] = ("parameters", "gradients", "optimizer", "gathered", "reserve")
-"""Parts that a smaller batch does not make smaller."""
+"""Parts that do not shrink with the batch."""
 
 
 class Memory(Short, Spec):
-    """What the devices of a scenario hold, and what is left."""
+    """Memory of a scenario's devices, and the free part."""
 
     see: ClassVar[str] = "table() has every part in bytes, .refused and .not_checked have the reasons"
 
@@ -542,11 +541,11 @@ class Memory(Short, Spec):
 
     @property
     def tightest(self) -> DeviceMemory:
-        """The device that has least left, or where that is not known needs most."""
+        """The device with the least free memory, or if unknown with the largest need."""
         return _tightest(self.devices)
 
     def table(self) -> Table:
-        """A row for each device and a column for each part that any has, in bytes."""
+        """One row per device and one column per part, in bytes."""
         columns = [Column("name", "text", "devices"), Column("layers", "text")]
         columns += [Column(f"{name}_bytes", "bytes", heading) for name, heading in PARTS.items()]
         columns += [
@@ -559,7 +558,7 @@ class Memory(Short, Spec):
         return Table("Memory of a device", tuple(columns), rows, name="memory").without_empty_columns()
 
     def parts_table(self) -> Table:
-        """The parts of the tightest device, each with what it is made of."""
+        """The parts of the tightest device, each with its composition."""
         columns = Column("part", "text"), Column("size_bytes", "bytes", "size"), Column("text", "text", "made of")
         device = self.tightest
         rows = tuple((PARTS[part.name], part.size_bytes, part.text) for part in device.parts)
@@ -567,7 +566,7 @@ class Memory(Short, Spec):
 
     @classmethod
     def rows_of(cls, items: Iterable[Memory]) -> list[Row]:
-        """A row for each device, in bytes."""
+        """One row per device, in bytes."""
         return [row for item in items for row in item._rows()]
 
     def _rows(self) -> Iterator[Row]:
@@ -581,12 +580,12 @@ class Memory(Short, Spec):
 
 
 def memory(scenario: Scenario) -> Memory:
-    """Return what the devices of a scenario hold, whether it fits, and with which batch it does.
+    """Return the memory of a scenario's devices, whether it fits, and the largest batch that does.
 
     Raises
     ------
     ScenarioError
-        The workload cannot be moved to the cluster's device.
+        The workload cannot be scaled to the cluster's device.
 
     Examples
     --------
@@ -611,13 +610,10 @@ def memory(scenario: Scenario) -> Memory:
 
 
 def does_not_fit(scenario: Resolved) -> str | None:
-    """A sentence where a device may need more memory than it has; None where all fit, or it is not known.
+    """Message if a device may need more memory than it has; None if all fit or it is unknown.
 
-    The upper end of the 90% interval of what is needed decides.
-
-    What is known of its parts decides, so that a device which cannot hold parameters and
-    gradients is found whether its activations are known or not. The sentence says which
-    device, what it needs, what takes most of it, and what to try.
+    The upper end of the 90% interval of the known parts counts, so a device that cannot hold parameters and gradients is detected even if
+    its activations are unknown. The message gives the device, its need, the largest part, and what to try.
     """
     device, cluster = device_of(scenario), scenario.cluster
     limit = cluster.device_memory_limit_bytes
@@ -650,7 +646,7 @@ def does_not_fit(scenario: Resolved) -> str | None:
 
 
 def not_checked(scenario: Resolved) -> str | None:
-    """Why it could not be checked whether a scenario's devices hold what they need; None where it could."""
+    """Say why the memory of a scenario could not be checked; None if it was checked."""
     if device_of(scenario) is None and scenario.cluster.device_memory_limit_bytes is None:
         name = scenario.cluster.device
         return f"the memory of {name!r} is unknown" if name else f"the cluster {scenario.cluster.name!r} names no device"
@@ -661,13 +657,13 @@ def not_checked(scenario: Resolved) -> str | None:
 
 
 def largest_batch(scenario: Resolved) -> int | None:
-    """Samples of a replica with which every device fits at most, by bisection: a smaller batch never needs more.
+    """Largest batch of a replica with which every device fits, by bisection: a smaller batch never needs more.
 
     Returns
     -------
     int or None
-        A multiple of the scenario's micro-batches. 0 where no batch fits. None where it is
-        not known: the device's memory or activations are not, or nothing grows with the batch.
+        A multiple of the scenario's micro-batches. 0 if no batch fits. None if unknown: the device's memory or activations are unknown, or
+        nothing grows with the batch.
     """
     count, device = scenario.training.micro_batches, device_of(scenario)
 
@@ -695,7 +691,7 @@ def _tightest(devices: Sequence[DeviceMemory]) -> DeviceMemory:
 
 
 def _advice(scenario: Resolved, device: DeviceMemory) -> str:
-    """Return what would make it need less, as far as it would help; a device with more memory helps anyway."""
+    """Return changes that would reduce the need; a device with more memory always helps."""
     layers, training = scenario.workload.layers, scenario.training
     sizes: dict[PartName, float] = {part.name: part.size_bytes or 0.0 for part in device.parts}
     state_bytes = math.fsum(sizes.get(name, 0.0) for name in _STATE)

@@ -1,7 +1,7 @@
-"""Simulates one scenario: all replications, those of one replica alone for the speed-up, and the job around the steps.
+"""Simulates one scenario: all replications, the single-replica baseline for the speed-up, and the job around the steps.
 
-It says in which order; the parts are in ``simulator.engine``, ``simulator.results`` and ``simulator.job``. Steps that several scenarios
-have in common, such as those of jobs that differ in checkpoints alone, are simulated once in a process.
+It calls ``simulator.engine``, ``simulator.results`` and ``simulator.job`` in order. Steps shared by several scenarios, such as jobs that
+differ only in checkpoints, are simulated once per process.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
     Parameters
     ----------
     scenario
-        What to simulate; as it was written, or resolved already (elsewhere, with another catalogue at hand).
+        What to simulate: as written, or already resolved (elsewhere, with another catalogue).
     observer
         Receives every record of replication 0: a trace, an audit.
     progress
-        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
-        in long ones after each some thousand steps.
+        Called with the number of finished replications (with the share of the current one) and their total: after each replication, and in
+        long ones after every few thousand steps.
 
     Returns
     -------
     Result
-        Depends on the scenario alone.
+        Depends only on the scenario.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
         It does not fit into its devices' memory, or simulating it into this machine's, or ``run.engine`` asks for an engine that
         cannot run here.
     SimulationError
-        The engine found an impossible state, such as a dead-lock; or memory ran out.
+        The engine found an impossible state, such as a deadlock; or memory ran out.
 
     Examples
     --------
@@ -94,11 +94,11 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
 
 
 _NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.offers.", "cluster.upgrades.")
-"""Keys that a job's window has not."""
+"""Keys that a job's window does not have."""
 
 
 class _Alike:
-    """Key of what was asked for: equal to others of the same content."""
+    """Key of a scenario, equal for equal content."""
 
     def __init__(self, asked: Asked, progress: Progress | None = None) -> None:
         self.asked, self.progress = asked, progress
@@ -116,7 +116,7 @@ class _Alike:
 
 @lru_cache(maxsize=32)
 def _kept(window: _Alike) -> Result:
-    """The same steps of jobs that differ in what lies beside them alone."""
+    """The same steps for jobs that differ only outside steps."""
     return _of_steps(window.asked, None, window.progress)
 
 
@@ -159,13 +159,13 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
 
 
 def _tell(progress: Progress, done: int, count: int, share: float) -> None:
-    """Tell of progress within a replication."""
+    """Report progress within a replication."""
     if share < 1.0:
         progress(done + share, count)
 
 
 def _without_links(alone: Resolved) -> _Alike:
-    """One replica alone, whatever the links that it does not read over: it sends nothing."""
+    """The single-replica baseline, without links that it does not read over: it sends nothing."""
     storage = alone.cluster.storage
     reads = alone.input is not None and storage is not None and storage.over_network
     unused = ("intra_node",) if reads else ("inter_node", "intra_node")
@@ -175,7 +175,7 @@ def _without_links(alone: Resolved) -> _Alike:
 
 @lru_cache(maxsize=1024)
 def _windows(alone: _Alike, count: int, engine: Engine) -> tuple[Window, ...]:
-    """Windows of one replica alone: often the same for many scenarios of a sweep, whose workers or links differ."""
+    """Windows of the single-replica baseline, often shared by scenarios of a sweep that differ in workers or links."""
     shared = Shared()
     # the same streams as of all, so that what both have in common cancels in the speed-up
     return tuple(Window.of(replicate(alone.asked.resolved, replication, engine=engine, shared=shared)) for replication in range(count))
@@ -214,7 +214,7 @@ def preview(scenario: Scenario) -> Printed:
 
 
 def _reduced(scenario: Drawn, program: Program, streams: Streams) -> dict[float, Reduced]:
-    """By size, how it is reduced; nothing where several groups reduce, each in its own way."""
+    """All-reduce algorithm by buffer size; empty if several groups reduce in different ways."""
     if len(program.groups) > 1:
         return {}
     sizes = {operation.size_bytes for routine in program.routines for operation in routine.operations if operation.kind == "collective"}

@@ -379,7 +379,7 @@ def node_factors(distribution: SlowNodes, streams: Streams, nodes: NDArray[np.in
     variance = math.log1p(distribution.spread_cv**2)
     # each by a name of its own, so that none depends on the figures of the distribution
     slow = streams.once("slow node", nodes, np.random.Generator.random) < distribution.share
-    factors = np.where(slow, least + (most - least) * streams.once("slowdown of a node", nodes, np.random.Generator.random), 1.0)
+    factors = np.where(slow, least + (most - least) * streams.once("how slow a node", nodes, np.random.Generator.random), 1.0)
     deviations = streams.once("node-speed", nodes, np.random.Generator.standard_normal)
     # not numpy's exponential, whose last bit depends on the processor
     return factors * [math.exp(math.sqrt(variance) * deviation - variance / 2) for deviation in deviations.tolist()]

@@ -104,7 +104,7 @@ def _lives(preemption: Preemption, mean_s: float, count: int, shape: float, stre
     """Lives of each node, one after the other; the first begins with the job."""
     shape = preemption.shape if preemption.shape is not None else shape
     scale_s, most_s = mean_s / math.gamma(1.0 + 1.0 / shape), math.inf if preemption.most_s is None else preemption.most_s
-    lives = streams.rows("lifetimes of nodes", np.arange(count), lambda rng, size: rng.weibull(shape, size))
+    lives = streams.rows("lives of nodes", np.arange(count), lambda rng, size: rng.weibull(shape, size))
     waits = streams.rows("waits for nodes", np.arange(count), np.random.Generator.standard_exponential)
 
     def next_of(rows: Rows, *nodes: int) -> list[float]:

@@ -1,1 +1,1 @@
-"""Makes results of what replications measured: figures, intervals, what limits, what would help, warnings."""
+"""Makes results from measurements of replications: figures, intervals, limits, suggested changes and warnings."""

@@ -1,7 +1,6 @@
-"""What a training costs: nodes, their price, and how long it takes.
+"""Cost of a training: nodes, their price, and the time.
 
-A cost is shown only where the price has a source or was given by the user; else None, and
-:func:`why_no_cost` says why in a sentence.
+A cost is shown only if the price has a source or was given by the user; otherwise it is None, and :func:`why_no_cost` says why.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 _HOUR_S = 3600.0
 _BISECTED = 1e-9
 Away = tuple[int, float, float]
-"""A node that was taken away: which, and since when and until when, in seconds from the start of the job."""
+"""A preempted node: its number, and the start and end of its absence in seconds from the start of the job."""
 
 
 def placement_of(scenario: Scenario) -> Placement:
-    """How many machines the scenario takes, and what sits on them."""
+    """Machines of the scenario, and the processes on them."""
     cluster, servers = scenario.cluster, scenario.layout.server_nodes
     needed = scenario.nodes_needed
     nodes = max(needed, cluster.nodes or 0)
@@ -63,9 +62,9 @@ def _on_nodes(ranks: int, noun: str, nodes: int, each: int, devices: int) -> str
 
 
 def usd_per_hour(scenario: Scenario) -> float | None:
-    """US dollars an hour for all nodes that the scenario takes, whole nodes; None where the price is not known.
+    """US dollars per hour for all nodes of the scenario; None if the price is unknown.
 
-    A cluster with ``nodes`` is rented as a whole; of what is ``available`` only what the scenario takes is paid for.
+    A cluster with ``nodes`` is rented as a whole; with ``available``, only nodes in use are paid for.
     """
     return _of_all_nodes(scenario, lambda price: price.usd_per_node_hour)
 
@@ -81,7 +80,7 @@ def _of_all_nodes(scenario: Scenario, of_node: Callable[[Price], float | None]) 
 
 
 def usd_per_node_hour(scenario: Scenario, node: int) -> float | None:
-    """US dollars an hour for one of the nodes that the scenario takes, by its number; None where the price is not known."""
+    """US dollars per hour for one node of the scenario, by number; None if the price is unknown."""
     price = _price_of(scenario, node)
     return None if price is None else price.usd_per_node_hour
 
@@ -93,42 +92,41 @@ def _price_of(scenario: Scenario, node: int) -> Price | None:
 
 
 def committed_usd(scenario: Scenario) -> float | None:
-    """US dollars that all nodes take in any case, to buy them or for the term for which they are reserved.
+    """Committed US dollars of all nodes: purchases, or terms of reserved nodes.
 
-    None where one of them can be given back at any time, or its price is not known.
+    None if one of them can be given back at any time, or its price is unknown.
     """
     return _of_all_nodes(scenario, lambda price: price.committed_usd)
 
 
 def capital_usd(scenario: Scenario) -> float:
-    """US dollars that are paid for all nodes at the beginning: their purchase, or what a term costs up front; 0 where they are rented."""
+    """US dollars paid for all nodes at the start: purchases, or the upfront part of a term; 0 if rented."""
     return math.fsum(nodes * price.costs.capital_usd for nodes, price in paid_for(scenario) if price is not None)
 
 
 def running_usd_per_hour(scenario: Scenario) -> float | None:
-    """US dollars of an hour in use for all nodes, without the share of their capital; None where that part is not known."""
+    """US dollars per hour in use for all nodes, without the share of their capital; None if that part is unknown."""
     return _of_all_nodes(scenario, lambda price: price.running_usd_per_hour_in_use)
 
 
 def paid_for(scenario: Scenario) -> list[tuple[int, Price | None]]:
-    """How many nodes the scenario takes of each price: its workers' nodes, and those that hold parameter servers only."""
+    """Number of nodes at each price: workers' nodes, and nodes with parameter servers only."""
     cluster, nodes = scenario.cluster, max(scenario.nodes_needed, scenario.cluster.nodes or 0)
     servers = 0 if cluster.server_price is None else scenario.layout.server_nodes
     return [(count, price) for count, price in ((nodes - servers, cluster.price), (servers, cluster.server_price)) if count]
 
 
 def why_no_cost(scenario: Scenario) -> str:
-    """Why the scenario has no cost."""
+    """Say why the scenario has no cost."""
     return f"the cluster {scenario.cluster.name!r} has no price with a source, so no cost is shown"
 
 
 def time_of_samples_s(result: Result, samples: float) -> Estimate:
-    """Seconds in which ``samples`` are trained, start-up and checkpoints left out: samples / throughput.
+    """Seconds to train on ``samples``, without start-up and checkpoints: samples / throughput.
 
-    The mean is that over replications: where runs differ much, as those of a workload that
-    was moved to another device, the time at the mean throughput is shorter, and would make
-    a device look the cheaper the less is known of it. The ends of the interval are those
-    of the throughput, exchanged.
+    The mean is over replications. If runs differ much, as for a workload scaled to another device, the time at the mean throughput is
+    shorter, and would make a device look cheaper the less is known about it. The ends of the interval are those of the throughput,
+    exchanged.
     """
     rate = result.throughput_samples_per_s
     sample_s = statistics.fmean(1.0 / max(each, LEAST_PER_S) for each in _rates(result))
@@ -140,20 +138,20 @@ def _rates(result: Result) -> tuple[float, ...]:
 
 
 LEAST_PER_S = 1e-15
-"""Samples a second that stand for none at all, so that a time remains a number."""
+"""Lower limit of samples per second, so that a time remains finite."""
 
 
 def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = (), per_month: float | None = None) -> float | None:
-    """US dollars for all nodes for a training of that time, as their price bills it; None where the price is not known.
+    """US dollars for all nodes for a training of that time, as billed; None if the price is unknown.
 
     Parameters
     ----------
     time_s
         From start to end.
     away
-        Nodes that were taken away meanwhile, which nobody pays for; each that comes back is billed anew.
+        Preempted nodes, which cost nothing while they are away; each replacement is billed as a new node.
     per_month
-        Trainings a month, over which nodes that are paid for in advance are spread; None: over their ``share_in_use``.
+        Trainings per month, over which nodes paid in advance are spread; None: over their ``share_in_use``.
     """
     hourly = usd_per_hour(scenario)
     if hourly is None:
@@ -183,26 +181,26 @@ def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = (), per_mon
 
 
 def _billed_usd(price: Price, time_s: float, startup_s: float) -> float:
-    """US dollars for one node, as it is billed."""
+    """US dollars for one node, as billed."""
     return price.usd_per_node_hour * price.billed_s(time_s, startup_s) / _HOUR_S
 
 
 def is_paid_in_advance(scenario: Scenario) -> bool:
-    """Return whether some of its nodes are bought or reserved, at a price of an hour that follows from that."""
+    """Return whether some nodes are bought or reserved, at a price per hour that follows from that."""
     return any(price is not None and price.is_worked_out for _, price in paid_for(scenario))
 
 
 def with_trainings(scenario: Scenario, time_s: float, per_month: float) -> Scenario:
-    """Return the scenario with its nodes in use as long as so many trainings a month take.
+    """Return the scenario with its nodes in use for the time of this number of trainings per month.
 
     Parameters
     ----------
     scenario
-        Whose prices may be worked out of a purchase or a term; others stay.
+        Its prices may be computed from a purchase or a term; others stay.
     time_s
         Mean time of a training.
     per_month
-        Trainings a month.
+        Trainings per month.
     """
     hours = per_month * time_s / _HOUR_S
     share = min(hours / HOURS_PER_MONTH / sets_of_nodes(hours), 1.0)
@@ -217,7 +215,7 @@ def with_trainings(scenario: Scenario, time_s: float, per_month: float) -> Scena
 
 
 def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:
-    """How long a node was there, each time that it was."""
+    """Durations of each presence of a node."""
     leases, since_s = [], 0.0
     for left_s, back_s in sorted(away):
         leases.append(left_s - since_s)
@@ -226,16 +224,16 @@ def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:
 
 
 def _own_startup_s(scenario: Scenario) -> float:
-    """Mean time until a job's first step, of which its price's start-up is a part."""
+    """Mean time to a job's first step, which includes the price's start-up."""
     job, known = scenario.job, scenario.workload.overheads
     startup = None if job is None else job.startup or (known.startup if known is not None else None)
     return startup.value_s if startup is not None else 0.0
 
 
 def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float] = (), per_month: float | None = None) -> Estimate | None:
-    """US dollars for a training that no node leaves, of its time with its interval and of each run; None where the price is not known.
+    """US dollars for a training without preemption, from its time with its interval and from each run; None if the price is unknown.
 
-    Of nodes paid for in advance a month's trainings share the cost, whose mean so is that at the mean time, whatever each run takes.
+    A month's trainings share the cost of nodes paid in advance, so its mean is the cost at the mean time.
     """
     hourly = usd_per_hour(scenario)
     if hourly is None:
@@ -249,12 +247,12 @@ def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float
 
 
 def bills_exactly(scenario: Scenario) -> bool:
-    """Return whether the time of a training is billed as it is: without start-up, minimum and steps."""
+    """Return whether exactly the time of a training is billed: without start-up, minimum and billing steps."""
     return all(price is None or price.bills_exactly for _, price in paid_for(scenario))
 
 
 def affordable_s(scenario: Scenario, usd: float) -> float:
-    """The longest training that costs no more than a sum, in seconds; 0 where none does, or the price is not known."""
+    """The longest training within a budget, in seconds; 0 if there is none, or the price is unknown."""
     hourly = usd_per_hour(scenario)
     if hourly is None:
         return 0.0
@@ -269,13 +267,13 @@ def affordable_s(scenario: Scenario, usd: float) -> float:
 
 
 def cost_of_samples(result: Result, samples: float, per_month: float | None = None) -> Estimate | None:
-    """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None where the price is not known."""
+    """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None if the price is unknown."""
     of_each_s = [samples / max(rate, LEAST_PER_S) for rate in _rates(result)]
     return usd_estimate(result.scenario, time_of_samples_s(result, samples), of_each_s, per_month)
 
 
 def usd_per_million_samples(result: Result) -> Estimate | None:
-    """US dollars for a million samples among many: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
+    """US dollars per million samples of a long training: price of all nodes x :func:`time_of_samples_s`; None if the price is unknown."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
         return None

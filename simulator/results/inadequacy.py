@@ -1,14 +1,14 @@
-"""What speaks for a prediction, and what its kind was off by against real runs: its coverage, its regime and its discrepancy.
+"""Evidence for a prediction, and errors of its kind compared with real runs: its coverage, its regime and its discrepancy.
 
-A workload is measured on one worker, so a number of workers is never within what was calibrated. What can be known is whether
-predictions of that *kind* of training were compared with real runs of as many workers: ``models/evidence.toml`` lists them. Its
-keys are the fields of :class:`Checked`; kinds and modes are the words of strategies (``kind``, ``checked_as``).
+A workload is measured on one worker, so a larger number of workers is never within the calibrated range. But predictions of that *kind* of
+training may have been compared with real runs of as many workers: ``models/evidence.toml`` lists them. Its keys are the fields of
+:class:`Checked`; kinds and modes are the words of strategies (``kind``, ``checked_as``).
 
-How a discrepancy reaches the throughput of one scenario follows from the breakdown of its steps: with compute that takes e^c
-times as long and communication that takes e^m times as long they are known, nearly, without simulating again (:func:`factors`).
-The names of regimes made here are those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and in
-``models/validated/*.csv``; :mod:`simulator.spec.uncertainty` has the format. Kernels that are so small that the host, which
-launches them one by one, takes longer than the device are told of here too: times computed from dimensions are the device's.
+The effect of a discrepancy on the throughput of one scenario follows from the breakdown of its steps: step times with compute scaled by e^c
+and communication by e^m are approximated without another simulation (:func:`factors`). The names of regimes made here are those in
+``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and in ``models/validated/*.csv``; :mod:`simulator.spec.uncertainty` has
+the format. This module also detects kernels so small that launching takes longer than running them, because times computed from dimensions
+are those of the device.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from simulator.strategies.catalogue import Kind
 
 
 class Launching(NamedTuple):
-    """Where launching may decide.
+    """A scenario in which launching kernels may be the limit.
 
     Attributes
     ----------
     kernels
-        Of both passes of a micro-batch, on all stages together.
+        Number in both passes of a micro-batch, on all stages together.
     kernel_s
-        Seconds for which one keeps the device busy in the mean.
+        Mean seconds for which one kernel keeps the device busy.
     simulated_s
-        Seconds that one is simulated to take, its start included.
+        Simulated seconds per kernel, including its start.
     launch_s
-        Seconds that a framework's host takes for each.
+        Seconds of host time per kernel.
     """
 
     kernels: int
@@ -56,12 +56,12 @@ class Launching(NamedTuple):
 
     @property
     def slower(self) -> tuple[float, float]:
-        """By how many times compute may take longer than is simulated: usually, and at the end of a 90% interval."""
+        """Factors by which compute may take longer than simulated: usually, and at the end of a 90% interval."""
         return max(self.launch_s.value / self.simulated_s, 1.0), max(self.launch_s.high / self.simulated_s, 1.0)
 
 
 def launching(scenario: Resolved) -> Launching | None:
-    """How kernels are launched where those of a computed workload are shorter than ``kernel_start_s`` at most; else none."""
+    """Launching of kernels if those of a computed workload may be shorter than ``kernel_start_s``; else None."""
     load = scenario.workload
     if not load.is_computed or load.counted is None or not load.counted.kernels:
         return None
@@ -75,7 +75,7 @@ def launching(scenario: Resolved) -> Launching | None:
 
 
 def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bottleneck:
-    """The host in place of another limit, where launching takes longer than each other part of a step."""
+    """The host as the limit, if launching takes longer than every other part of a step."""
     launched = launching(scenario)
     if launched is None or launched.slower[0] * parts.compute < max(parts.input, parts.exposed_communication, parts.apply):
         return limit
@@ -92,17 +92,17 @@ def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bo
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
 CUT = "cut models"
-"""Stages, split tensors, experts, shared state."""
+"""Strategies that split a model: stages, split tensors, experts, sharded state."""
 MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
 ONE_NODE, BETWEEN, GRPC, HOSTS = "inside one node", "between nodes", "over gRPC", "where hosts compute"
-"""Links of a catalogue, by what errors were found to differ with; of models that are cut, all are :data:`CATALOGUE`."""
+"""Links of the catalogue, by the properties with which errors vary; for split models, all are :data:`CATALOGUE`."""
 KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
     ALL_REDUCE: (MEASURED, CONTENDED, ONE_NODE, BETWEEN),
     SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
     ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
     CUT: (MEASURED, CONTENDED, CATALOGUE),
 }
-"""Of each kind of training those that there are; each pair is a regime."""
+"""Kinds of links for each kind of training; each pair is a regime."""
 
 
 class _OfRegime(Discrepancy):
@@ -110,7 +110,7 @@ class _OfRegime(Discrepancy):
 
 
 class Bias(Spec):
-    """Runs that came out slower, or faster, than predicted throughout."""
+    """Runs that were consistently slower, or faster, than predicted."""
 
     regime: RegimeText
     device: str = Field(default="", description="sort of network of the runs; left out: all runs of the regime used one sort")
@@ -138,7 +138,7 @@ def regimes() -> Mapping[Regime, Discrepancy]:
 
 
 def bias_of(scenario: Scenario) -> Bias | None:
-    """The bias that predictions of its regime had on its device; None where there is none, or it was compared with runs of its own."""
+    """The bias of predictions of its regime on its device; None if there is none, or if it was compared with own runs."""
     regime = regime_of(scenario)
     if regime is None or scenario.discrepancy is not None:
         return None
@@ -150,15 +150,14 @@ def bias_of(scenario: Scenario) -> Bias | None:
 
 
 _FROM_DIMENSIONS = Regime(CUT, "from dimensions")
-"""Runs whose predictions took nothing from any of them, as that of a user who names a model by its dimensions."""
+"""Runs whose predictions used no measurement of theirs, like those of a user who gives a model by its dimensions."""
 
 
 def regime_of(scenario: Scenario) -> Regime | None:
-    """The kind of training and what is known of its links; None for one replica alone.
+    """The kind of training and of its links; None for a single replica.
 
-    Links of a catalogue, by where they lead and what carries tensors over them; measured ones;
-    and measured ones where transport decides who gets how much of them, or all hosts share cores.
-    A kind that was never held against runs is taken to be off by as much as the nearest that was (:func:`is_borrowed`).
+    Kinds of links: of the catalogue, by their ends and the software that carries tensors; measured ones; and measured ones with contention
+    by transport or shared cores. A kind without compared runs takes the errors of the nearest kind with runs (:func:`is_borrowed`).
     """
     strategy = scenario.strategy
     if scenario.ranks == 1 and not scenario.servers:
@@ -177,7 +176,7 @@ def regime_of(scenario: Scenario) -> Regime | None:
 
 
 def _known_by_sort(scenario: Scenario, kind: str) -> str:
-    """Kind of links that nobody measured; servers beside workers that compute on the hosts' own processors are another matter."""
+    """Kind of unmeasured links; servers next to workers that compute on the hosts' CPUs are a separate kind."""
     if kind == CUT:
         return CATALOGUE
     if scenario.servers and scenario.cluster.device_is_host:
@@ -188,19 +187,18 @@ def _known_by_sort(scenario: Scenario, kind: str) -> str:
 
 
 def is_borrowed(scenario: Scenario) -> bool:
-    """Return whether nothing of its kind was ever compared with runs, so that its regime is that of the nearest kind.
+    """Return whether its kind was never compared with runs, so that its regime is taken from the nearest kind.
 
-    Workers without servers that reduce nothing among all of them exchange over
-    the same links as those of an all-reduce.
+    Workers that exchange only with some others use the same links as an all-reduce.
     """
     strategy = scenario.strategy
     return scenario.ranks > 1 and not scenario.servers and not strategy.cuts_batches and strategy.reduction is None
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
-    """Discrepancy of predictions of this scenario: its own, or that of its regime; None where there is none.
+    """Discrepancy of predictions of this scenario: its own, or that of its regime; None if there is none.
 
-    A link that was measured says nothing of compute, which is no better known than with links of a catalogue.
+    Measuring a link does not improve the error of compute, which is the same as with links of the catalogue.
     """
     if scenario.discrepancy is not None:
         return scenario.discrepancy
@@ -214,14 +212,14 @@ def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
 
 
 def reach_of(scenario: Scenario) -> float:
-    """Doublings of replicas beyond what was calibrated: one replica, or as many workers as a refit had runs of."""
+    """Doublings of replicas beyond the calibrated number: one replica, or the workers of a refit's runs."""
     known = scenario.workload.calibrated
     most = max(known.workers[1], 1.0) if known is not None else 1.0
     return max(math.log2(scenario.ranks / most), 0.0)
 
 
 def factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Callable[[float, float], float]:
-    """Gives the time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
+    """Return a function that gives the relative time of a step with compute and communication scaled by e^compute and e^communication.
 
     Communication that compute hides comes out as far as the links are what is waited for: of
     x s exposed and h s hidden, x e^m + x / (x + h) h (e^m - e^c) s. Where little is exposed
@@ -292,13 +290,13 @@ _LEAST_POWER, _MOST_POWER = 0.1, 500.0
 
 
 _STEP = 0.05
-"""Of the logarithms of factors, to see by how much a step's time rises with each."""
+"""Steps in the logarithms of factors, for derivatives of a step's time."""
 
 
 def applied_discrepancy(
     scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Resolved | None = None
 ) -> AppliedDiscrepancy | None:
-    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
+    """Effect of the discrepancy on the throughput of a scenario with these steps; None if there is none.
 
     ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
     """
@@ -354,7 +352,7 @@ Counts = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
 class Checked(Spec):
-    """One kind of training that was held against real runs."""
+    """One kind of training that was compared with real runs."""
 
     what: str
     kind: Kind
@@ -375,17 +373,17 @@ class _Evidence(Spec):
 
 @lru_cache(maxsize=1)
 def checked_kinds() -> tuple[Checked, ...]:
-    """Every kind of training that was held against real runs."""
+    """Every kind of training that was compared with real runs."""
     path = own_file("evidence.toml")
     return validated(_Evidence, read_toml(path), str(path)).checked
 
 
 _Graded = tuple[Literal["checked", "interpolation", "uncovered"], str]
-"""A grade, and what it rests on."""
+"""A grade and its basis."""
 
 
 def coverage(scenario: Resolved) -> tuple[Coverage, ...]:
-    """Return what supports a prediction of this scenario, resolved, aspect by aspect."""
+    """Return the evidence for a prediction of this resolved scenario, aspect by aspect."""
     grade, text = _of_the_batch(scenario)
     aspects = [Coverage(about="batch", grade=grade, text=text)]
     aspects += [Coverage(about="device", grade="uncovered", text=text) for text in _of_the_device(scenario)]
@@ -440,13 +438,13 @@ def _of_the_workers(scenario: Resolved) -> _Graded | None:
 
 
 def validated_workers(scenario: Resolved) -> tuple[int, int] | None:
-    """Fewest and most workers of the real runs of this kind that predictions were compared with; None where there are none."""
+    """Fewest and most workers of real runs of this kind compared with predictions; None if there are none."""
     kind = _checked_like(scenario)
     return None if kind is None else kind.workers
 
 
 def _by_the_regime(scenario: Resolved) -> str:
-    """Sentence on what its intervals rest on, where no listed kind has all that a scenario has."""
+    """Sentence on the basis of its intervals, if no listed kind has every feature of a scenario."""
     regime = regime_of(scenario)
     known = None if regime is None or is_borrowed(scenario) else regimes().get(regime)
     if known is None or known.checked is None:
@@ -459,7 +457,7 @@ def _by_the_regime(scenario: Resolved) -> str:
 
 
 def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
-    """As many workers were run; whether also with links like these, or what the links are counts for little."""
+    """Evidence on links, given runs with as many workers: runs with similar links, or links that matter little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
     if _within(rate, alike.bandwidth_bytes_per_s):
         return "checked", runs
@@ -474,7 +472,7 @@ def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
 
 
 _LITTLE = 0.1
-"""Share of a lone step that messages may take for their links to count for little: no link is then what limits."""
+"""Share of a step without contention that messages may take while links still matter little: no link is then the limit."""
 
 
 def _within(value: float, limits: tuple[float, float]) -> bool:
@@ -482,7 +480,7 @@ def _within(value: float, limits: tuple[float, float]) -> bool:
 
 
 def _checked_like(scenario: Resolved) -> Checked | None:
-    """The kind of training that was run and is simulated the same way; none if something in it never was."""
+    """The kind of real training that is simulated the same way; None if some feature was never run."""
     strategy, cluster, transport = scenario.strategy, scenario.cluster, scenario.cluster.transport
     never = (
         cluster.fabric is not None

@@ -1,4 +1,4 @@
-"""Prediction intervals from replications, and how what the model is off by widens them."""
+"""Prediction intervals from replications, and their widening by model error."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _STUDENT_95 = (
 
 
 def prediction_interval(values: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
-    """Mean, and where the next value of the same kind falls with probability 90%.
+    """Mean, and the interval that contains the next value of the same kind with probability 90%.
 
-    With what the model itself is off by, ``relative_error``, it is :func:`widened`; else it is that of the values alone.
+    With model error ``relative_error`` it is :func:`widened`; otherwise it follows from the values only.
 
     With 19 or more values the ends are the order statistics of rank 0.05 (n + 1) and
     0.95 (n + 1): the next of n + 1 exchangeable values falls between those ranks with
@@ -39,13 +39,13 @@ def prediction_interval(values: Sequence[float], relative_error: RelativeError =
 
 
 def around(mean: float, values: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
-    """The same about another mean, that of all that the values are means of; the interval holds it."""
+    """The same around another mean, that of everything that the values are means of; the interval contains it."""
     _, low, high = _spread(values)
     return _estimate(mean, low, high, relative_error)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of the interval of the values alone."""
+    """Mean, and the ends of the interval from the values only."""
     sample = np.asarray(values, dtype=float)
     count = len(sample)
     mean = float(np.add.reduce(sample) / count)
@@ -59,13 +59,14 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _deviation(sample: NDArray[np.float64], mean: float) -> float:
-    """Standard deviation of values with this mean, as numpy has it with ``ddof=1``, which takes four times as long for a few."""
+    """Standard deviation of values with this mean, as numpy's with ``ddof=1``, but four times faster for a few values."""
     left = sample - mean
     return math.sqrt(float(np.add.reduce(left * left)) / (len(sample) - 1))
 
 
 def widened(estimate: Estimate, relative_error: RelativeError) -> Estimate:
-    """An interval of chance with what the model is off by: on each side the distances from the mean, in logarithms, by :func:`combined`.
+    """An interval of chance widened by model error: on each side the distances from the mean, in logarithms, are combined by
+    :func:`combined`.
 
     An end at 0, as of few replications that scatter much, stays there.
     """
@@ -73,7 +74,7 @@ def widened(estimate: Estimate, relative_error: RelativeError) -> Estimate:
 
 
 def _estimate(mean: float, low: float, high: float, relative_error: RelativeError) -> Estimate:
-    """A mean and its interval, widened to hold the mean and what the model is off by."""
+    """A mean and its interval, widened to include the mean and model error."""
     low, high = min(low, mean), max(high, mean)
     if relative_error != CERTAIN and mean > 0:
         if low > 0:
@@ -98,13 +99,13 @@ def combined(distance: float, other: float) -> float:
 
 
 _POINTS, _GENERATOR = 10946, 6765
-"""Of a lattice that fills a square evenly, which neighbouring Fibonacci numbers give: Niederreiter, "Random Number Generation and
+"""Size of a lattice that fills a square evenly, from neighbouring Fibonacci numbers: Niederreiter, "Random Number Generation and
 Quasi-Monte Carlo Methods", 1992, section 5.1."""
 
 
 @cache
 def _lattice() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two independent causes: chances of the one, and standard normal values of the other."""
+    """Two independent causes: probabilities of one, and standard normal values of the other."""
     numbers = np.arange(_POINTS)
     chances = (numbers * _GENERATOR % _POINTS + 0.5) / _POINTS
     return (numbers + 0.5) / _POINTS, np.array([NormalDist().inv_cdf(chance) for chance in chances.tolist()])
@@ -113,13 +114,12 @@ def _lattice() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def interval_of_jobs(
     values: Sequence[float], shares: Sequence[float], relative_error: RelativeError, power: Literal[1, -1] = 1
 ) -> Estimate:
-    """Mean, and where the time of the next job of a kind falls with probability 90%, where faults make jobs differ much.
+    """Mean, and the 90% interval of the next job's time, if faults make jobs differ much.
 
-    What the model is off by is of steps, which have another share of each job's time: one that waited long is as long as it waited,
-    one that did not is as uncertain as its steps. So the next job takes T ((1 - s) + s exp(o Z)): a time T that falls as likely
-    between any two neighbours of those seen, the share s that steps have of it, Z normal, and o what the model is off by. Where
-    that is nothing, the ends are those of :func:`prediction_interval`. With fewer than 19 jobs nothing is known of those that are
-    rare, and their mean share stands for all.
+    Model error applies to steps, whose share of a job's time varies: a job that waited long has a nearly certain time, one that did not is
+    as uncertain as its steps. So the next job takes T ((1 - s) + s exp(o Z)): a time T that falls as likely between any two neighbours of
+    those seen, the share s of steps in it, Z normal, and o the model error. Without model error, the ends are those of
+    :func:`prediction_interval`. With fewer than 19 jobs nothing is known about rare ones, and their mean share is used for all.
 
     Parameters
     ----------
@@ -154,9 +154,9 @@ def normal_half_width(count: int) -> float:
 
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
-    """Ours over theirs, run by run: the mean of the ratios and where the ratio of the next pair falls with probability 90%.
+    """Ratio of ours to theirs, run by run: the mean of the ratios and the 90% interval of the ratio of the next pair.
 
-    What both runs of a pair have in common, such as a draw of the fitted parameters, cancels.
+    Common parts of both runs of a pair, such as a draw of the fitted parameters, cancel.
 
     Parameters
     ----------
@@ -168,17 +168,17 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float], relative_error:
     Raises
     ------
     ValueError
-        They are not equally many.
+        Their numbers differ.
     """
     return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)], relative_error)
 
 
 def wins(ours: Sequence[float], theirs: Sequence[float]) -> int:
-    """In how many pairs of runs ours is the larger; equal is no win.
+    """Number of pairs of runs in which ours is larger; equal values do not count.
 
     Raises
     ------
     ValueError
-        They are not equally many.
+        Their numbers differ.
     """
     return sum(our > their for our, their in zip(ours, theirs, strict=True))

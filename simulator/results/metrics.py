@@ -1,6 +1,6 @@
-"""Makes a result of what replications measured; docs/metrics.md has each formula, and changes with it.
+"""Makes a result from measurements of replications; docs/metrics.md has each formula, so change both together.
 
-What is measured is decided in ``simulator.engine.recorder``. Keys of a result are in results.py and ``simulator.spec.figures``.
+``simulator.engine.recorder`` decides what is measured. Keys of a result are in results.py and ``simulator.spec.figures``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
 
 class Window(NamedTuple):
-    """How many steps a replication measured, in how many seconds."""
+    """Number of steps that a replication measured, and their seconds."""
 
     steps: int
     window_s: float
@@ -71,16 +71,14 @@ def summarise(
     runs
         Its replications.
     alone
-        Of as many replications of one replica alone with the same random streams, for the
-        speed-up.
+        The same replications of the single-replica baseline with the same random streams, for the speed-up.
     again
-        Simulates the replication of this number of a scenario, resolved, to tell what limits where several parts may;
-        None: shares of a step tell.
+        Simulates a replication of a resolved scenario, by number, to find the limit among several parts; None: use shares of a step.
 
     Raises
     ------
     SimulationError
-        The steps took so little time, or so much, that numbers lose their meaning.
+        The steps took too little or too much time for meaningful numbers.
     """
     for run in (*map(Window.of, runs), *alone):
         if not _SHORTEST_S <= run.window_s <= _LONGEST_S:
@@ -149,24 +147,24 @@ def summarise(
 
 
 def _rate(run: Measured) -> float:
-    """Accepted steps a second."""
+    """Accepted steps per second."""
     return run.accepted_steps / run.window_s
 
 
 def _at_most(linear: float, values: Sequence[float], relative_error: RelativeError) -> Estimate:
-    """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
+    """A speed-up or an efficiency with its interval, which model error does not extend beyond linear scaling.
 
-    Where runs themselves come out so, by the luck of drawn speeds, it may be more.
+    It may exceed linear scaling if runs themselves do, by the luck of drawn speeds.
     """
     estimate = prediction_interval(values, relative_error)
     return Estimate(mean=estimate.mean, low=estimate.low, high=max(min(estimate.high, linear), *values))
 
 
 def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
-    """Most that all devices together can do, in throughputs of the single-replica baseline.
+    """Upper limit of all devices together, in throughputs of the single-replica baseline.
 
     Devices that do the same work each can lose time together and gain none, for as long as any of them may be slow: their speeds
-    are added. Parameter servers take the update from the step, which one replica alone makes itself.
+    are added. Parameter servers take over the update, which the single-replica baseline makes itself.
     """
     cluster, load = scenario.cluster, scenario.workload
     speeds = float(scenario.ranks)
@@ -179,7 +177,7 @@ def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
 
 
 def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDiscrepancy | None:
-    """Discrepancy as it reaches the throughput of these replications; None where there is none."""
+    """Effect of the discrepancy on the throughput of these replications; None if there is none."""
     return applied_discrepancy(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
 
 
@@ -205,9 +203,9 @@ def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, a
 
 
 def _scatter(scenario: Resolved, rates: Sequence[float], relative_error: RelativeError) -> Scatter:
-    """Return what the throughput's interval is made of.
+    """Return the contributions to the throughput's interval.
 
-    Parameters can be told from luck by how the replications' throughputs follow what each of them drew
+    The effect of parameters is separated from luck by how the replications' throughputs follow their draws
     (:func:`simulator.results.variance.decomposed`).
     """
     logs = np.array([math.log(rate) for rate in rates])

@@ -1,8 +1,8 @@
-"""What a scenario says and may not mean, and what its figures leave out.
+"""Likely mistakes in a scenario, and what its figures leave out.
 
-Nothing is refused: keys without effect, multiples that look like percentages and figures beyond all that is in use become
-warnings of the result. Keys stand here as text (``_of_the_cluster``, ``_of_the_strategy``, ``_of_the_rest``); a key that other
-keys can make useless is added there. Ranges of figures stand beside them (``Usual``).
+Nothing is refused: keys without effect, multiples that look like percentages and figures outside the usual range become warnings of the
+result. Keys are listed here as text (``_of_the_cluster``, ``_of_the_strategy``, ``_of_the_rest``); add a key there if other keys can make
+it useless. Ranges of figures are in their types (``Usual``).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from simulator.spec.figures import Warned
 
 
 class LeftOut(Spec):
-    """One thing that the figures do not hold."""
+    """One thing that the figures do not include."""
 
     name: str
     text: str
 
 
 def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
-    """List what throughput, time and cost of a scenario do not hold, each with the reason.
+    """List what throughput, time and cost of a scenario do not include, each with the reason.
 
     >>> from simulator.catalogue.loading import load_scenario
     >>> [each.name for each in left_out(load_scenario("ring"))]
@@ -59,18 +59,18 @@ def left_out_in_words(things: Iterable[LeftOut]) -> str:
 
 
 _TIMES = 5.0
-"""From here on a factor is more likely a percentage: nodes that go on at all are seldom five times slower than others."""
+"""Above this a factor is more likely a percentage: working nodes are seldom five times slower than others."""
 _SPEED = 10.0
-"""From here on a relative speed is more likely a percentage."""
+"""Above this a relative speed is more likely a percentage."""
 _WIRE = 3.0
-"""Above this more than two bytes of headers and encoding go with each byte of data: LL, the most wasteful protocol, has one."""
+"""Above this there are more than two bytes of headers and encoding per byte of data; LL, the most wasteful protocol, has one."""
 _OF_TIME, _OF_SPEED, _OF_BYTES = "the time of a step", "the speed of the measured device", "the bytes that are sent"
-"""What such factors multiply."""
+"""Quantities that such factors multiply."""
 _IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
 
 
 def misread(scenario: Scenario) -> Iterator[Warned]:
-    """Warn of keys that may say something else than was meant."""
+    """Warn about keys whose meaning may differ from the intention."""
     for path, value, why in (*_of_the_cluster(scenario), *_of_the_strategy(scenario), *_of_the_rest(scenario)):
         yield Warned.of("no-effect", _plain(value), f"{path} = {_shown(value)} has no effect: {why}", path)
     for path, times, of_what, meant in _multiples(scenario):
@@ -83,7 +83,7 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
 
 
 Unfelt = tuple[str, Any, str]
-"""Dotted path of a key, its value, and why it changes nothing."""
+"""Dotted path of a key, its value, and why it has no effect."""
 
 
 def _of_the_cluster(scenario: Scenario) -> Iterator[Unfelt]:
@@ -162,7 +162,7 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
 
 
 def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
-    """Dotted path of a factor, the factor, what it multiplies, and what it were if it had been meant as a percentage."""
+    """Dotted path of a factor, the factor, what it multiplies, and its value if a percentage was meant."""
     cluster, times = scenario.cluster, list[tuple[str, float]]()
     slow = cluster.slow_nodes
     if slow is not None and slow.share:
@@ -184,12 +184,12 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
 
 
 def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
-    """The largest of a list with its place; nothing of an empty one."""
+    """The largest of a list with its index; nothing if empty."""
     return [max(enumerate(values), key=lambda pair: pair[1])] if values else []
 
 
 def _idle_or_joined(scenario: Scenario) -> Iterator[Warned]:
-    """Replicas that share devices while machines stand idle; rails of which nothing says that each has leaves of its own."""
+    """Replicas that share devices while machines are idle; rails without separate leaves."""
     cluster, needed, sharing = scenario.cluster, scenario.nodes_needed, min(scenario.ranks, scenario.cluster.replicas_per_device)
     if sharing > 1 and cluster.nodes is not None and cluster.nodes > needed:
         yield Warned.of(
@@ -211,7 +211,7 @@ def _plain(value: Any) -> float | str:
 
 
 def _shown(value: Any) -> str:
-    """As a file would have it; of a table its kind."""
+    """The value as in a file; for a table its kind."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

@@ -1,8 +1,8 @@
-"""What to measure next: which command would narrow the interval of the throughput, and how wide it is expected to be afterwards.
+"""What to measure next: commands that would narrow the interval of the throughput, and its expected width afterwards.
 
-What the interval is made of comes from :mod:`simulator.results.variance` and the discrepancy. A command narrows quantities that were
-drawn, and with links that are measured also model error, to what measurements of that kind left open
-(``models/measuring.toml``, written by ``evidence.measuring``; ``models/discrepancy.toml``). docs/intervals.md has every rule.
+The contributions to the interval come from :mod:`simulator.results.variance` and the discrepancy. A command narrows drawn quantities, and
+with measured links also model error, to the uncertainty after earlier measurements of that kind (``models/measuring.toml``, written by
+``evidence.measuring``; ``models/discrepancy.toml``). docs/intervals.md has every rule.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, AppliedDiscrepancy, D
 from simulator.spec.workload import WorkloadRange
 
 BANDWIDTH = "bandwidth of links"
-"""Of what a measured link leaves open."""
+"""Uncertainty after measuring a link."""
 _ETHERNET = OF_CONSTANTS["ethernet_share"]
 _RDMA = OF_CONSTANTS["rdma_share"]
 _INSIDE = tuple(dict.fromkeys(OF_CONSTANTS[name] for name in ("nvlink_share", "pcie_share", "host_memory_share")))
 _NOTHING = 0.95
-"""A command that leaves more of the width is not named."""
+"""A command that leaves more of the width than this is not listed."""
 _OWN_RUNS = 9
-"""Runs of one's own with which a refit at best halves model error: :data:`PRIOR_POINTS` of the regime beside them."""
+"""Number of own runs with which a refit at best halves model error, in addition to :data:`PRIOR_POINTS` of the regime."""
 _TIMES = 4
-"""As many times as many measurements halve a standard error."""
+"""Factor on the number of measurements that halves a standard error."""
 _RUNS, _ROUNDS = 3, 7
-"""Of ``paceline calibrate`` and ``paceline calibrate-link`` where nothing else is asked for."""
+"""Defaults of ``paceline calibrate`` and ``paceline calibrate-link``."""
 
 
 class _Left(Spec):
@@ -70,14 +70,14 @@ def _measured() -> Mapping[str, _Left]:
 
 
 class Width(NamedTuple):
-    """Parts of the interval of a result's throughput, and measurements that would narrow it.
+    """Contributions to the interval of a result's throughput, and measurements that would narrow it.
 
     Attributes
     ----------
     contributions
-        Shares of the variance by quantity, the largest first; none where nothing varies.
+        Shares of the variance by quantity, largest first; empty if nothing varies.
     measure_next
-        Commands that would narrow the interval, the one that narrows it most first; best cases come last.
+        Commands that would narrow the interval, the most effective first; best cases come last.
     """
 
     contributions: tuple[Contribution, ...]
@@ -89,9 +89,8 @@ class Width(NamedTuple):
 
 
 def width_of(result: Result) -> Width:
-    """Return the width of a result, worked out from its runs and what they drew; nothing where its single runs are not known.
-
-    It is no part of the result, since it takes longer than a short simulation.
+    """Return the contributions to a result's interval, from its runs and their draws; empty if single runs are unknown. It is not part of
+    the result, because it takes longer than a short simulation.
     """
     return _width_of(Itself(result))
 
@@ -105,7 +104,7 @@ def _width_of(this: Itself[Result]) -> Width:
     achieved = as_workers(with_nominal_defaults(scenario))
 
     def applying(changed: Resolved) -> AppliedDiscrepancy | None:
-        """Discrepancy, were the scenario another one."""
+        """Discrepancy of a changed scenario."""
         return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
 
     logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
@@ -139,18 +138,18 @@ def _share(share: float, of: float = 1.0, error: float = 0.0) -> Share:
 
 
 class Command(NamedTuple):
-    """A command that measures something of a scenario.
+    """A command that measures a part of a scenario.
 
     Attributes
     ----------
     line
         The command line.
     left
-        What it leaves of each quantity's standard deviation, as a share.
+        Remaining share of each quantity's standard deviation.
     scenario
-        What is simulated with what it finds, but for draws: on links that are measured, say.
+        Scenario after the measurement, except for draws: for example on measured links.
     rests_on, at_best
-        As of a :class:`~simulator.spec.figures.Measurement`.
+        As in a :class:`~simulator.spec.figures.Measurement`.
     """
 
     line: str
@@ -167,7 +166,7 @@ def _measurements(
     decomposition: Decomposition,
     applied: Callable[[Resolved], AppliedDiscrepancy | None],
 ) -> Iterator[Measurement]:
-    """Commands that would narrow the interval of the throughput, with what is expected then.
+    """Commands that would narrow the interval of the throughput, with the expected interval.
 
     Where a command leaves the share r of a quantity's standard deviation, 1 - r^2 of its first-order share of the variance goes. The
     ends of the interval of the replications come nearer, in logarithms, by the root of what is left of the variance, and what the model
@@ -200,7 +199,7 @@ def spreads_of(quantities: Mapping[str, NDArray[np.float64]]) -> dict[str, float
 
 
 def _narrowed(estimate: Estimate, factor: float) -> Estimate:
-    """The ends of an interval so many times as far from its mean, in logarithms; an end at 0 stays there."""
+    """Scale the distances of an interval's ends from its mean, in logarithms; an end at 0 stays there."""
     mean = estimate.mean
     low, high = (mean * (end / mean) ** factor if end else 0.0 for end in (estimate.low, estimate.high))
     return Estimate(mean=mean, low=low, high=high)
@@ -211,7 +210,7 @@ def _width(estimate: Estimate) -> float:
 
 
 def commands_of(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """Every command of Paceline that measures something of this scenario.
+    """Every command of Paceline that measures a part of this scenario.
 
     Parameters
     ----------
@@ -227,9 +226,9 @@ def commands_of(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Co
 
 
 def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """A step on one device: of what was never measured there, or once more with more processes.
+    """Measuring a step on one device: for the first time, or again with more processes.
 
-    Of a model that one device does not hold whole there is none; runs of a training that cuts it are what can be measured.
+    There is none for a model that does not fit on one device; only training runs can be measured then.
     """
     load, batch = scenario.workload, scenario.batch
     most = largest_batch(alone_scenario(scenario))
@@ -254,7 +253,7 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
 
 
 def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """The link between nodes or, on one node, between its devices; the command measures what goes over gRPC or gloo, no RDMA."""
+    """Measuring the link between nodes or, on one node, between its devices; the command measures gRPC or gloo, not RDMA."""
     cluster = scenario.cluster
     between = scenario.nodes_needed > 1
     if (scenario.ranks == 1 and not scenario.servers) or (between and (cluster.inter_node.sort == "rdma" or cluster.replicas_per_node > 1)):
@@ -280,7 +279,7 @@ def _regime_about(scenario: Resolved) -> str | None:
 
 
 def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """Costs of tensors and bytes on hosts, where measured defaults alone say so."""
+    """Measuring host costs per tensor and byte, if only measured defaults are known."""
     names = [name for name in HOSTS if name in spreads]
     if names and scenario.servers and is_carried(scenario):
         line = f"paceline calibrate-server --peer HOST:PORT --name {_name(scenario.cluster.name)} --cluster {_file(scenario.cluster.name)}"
@@ -288,7 +287,7 @@ def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Itera
 
 
 def _refit(scenario: Resolved) -> Iterator[Command]:
-    """Runs of one's own, at this number of workers: a refit fits compute, links and hosts, and scales model error."""
+    """Own runs at this number of workers: a refit fits compute, links and hosts, and scales model error."""
     own = discrepancy_of(scenario)
     if own is None or own.is_zero:
         return
@@ -313,7 +312,7 @@ def _times(deviation: Deviation, factor: float) -> Deviation:
 
 
 def _from_fits(names: Sequence[str], spreads: Mapping[str, float]) -> dict[str, float]:
-    """Share of the standard deviation of each that a measurement leaves."""
+    """Remaining share of each standard deviation after a measurement."""
     return {name: _measured()[name].sd / spreads[name] for name in names if spreads.get(name)}
 
 
@@ -328,5 +327,5 @@ def _name(name: str) -> str:
 
 
 def _file(name: str) -> str:
-    """A name as files and commands have it."""
+    """A name for files and commands."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-") or "mine"

@@ -1,6 +1,6 @@
 """The result of a simulation, or its failure: frozen, versioned, and the same bytes for the same scenario.
 
-Fields are the keys of results files and of ``--json``; rows.py names columns by them as text. The order of the first ones counts:
+Fields are the keys of results files and of ``--json``; rows.py names columns by them as text. Keep the order of the first ones:
 ``paceline.sweeping.results_file`` finds hash and scenario in the bytes of a line. metrics.py fills a result in; its parts are in
 ``simulator.spec.figures``.
 """
@@ -49,7 +49,7 @@ class Outcome(Short, Checksummed):
 
     @classmethod
     def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
-        """A row each of :data:`simulator.results.rows.COLUMNS`, after the settings that differ among them."""
+        """One row per result with :data:`simulator.results.rows.COLUMNS`, after the settings that differ between them."""
         rows, settings = [], []
         for outcome in items:
             rows.append(outcome.row())
@@ -58,12 +58,12 @@ class Outcome(Short, Checksummed):
         return [{name: own.get(name) for name in swept} | row for own, row in zip(settings, rows, strict=True)]
 
     def row(self) -> Row:
-        """All of :data:`simulator.results.rows.COLUMNS`; None where there is no such figure."""
+        """All of :data:`simulator.results.rows.COLUMNS`; None for a missing figure."""
         facts = self._facts()
         return {name: column.read(self, facts) for name, column in COLUMNS.items()}
 
     def _facts(self) -> dict[str, Any]:
-        """Values that columns show besides attributes, by the first part of ``Column.of``."""
+        """Values of columns that are not attributes, by the first part of ``Column.of``."""
         scenario = self.scenario
         strategy, run = scenario.strategy, scenario.run
         return {
@@ -77,12 +77,12 @@ class Outcome(Short, Checksummed):
 
     @property
     def ranks(self) -> int:
-        """Who makes steps: copies of the model, or the parts that these are cut into."""
+        """Number of ranks: replicas, or the parts into which they are split."""
         return self.scenario.ranks
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
-        """All of one row; of several the settings that differ and the most important figures."""
+        """All figures of one row; for several, the settings that differ and the most important figures."""
         if len(rows) <= 1:
             return [name for row in rows for name in row]
         unsaid = {name for name in OF_JOB if all(row.get(name) is None for row in rows)}
@@ -96,7 +96,7 @@ class Outcome(Short, Checksummed):
 
 
 class Result(Outcome):
-    """The answer to one scenario; it depends on the scenario alone."""
+    """The answer to one scenario; it depends only on the scenario."""
 
     see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings have the sentences, paceline.report(result) draws it"
 
@@ -146,7 +146,7 @@ class Result(Outcome):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what only some scenarios have."""
+        """Leave out fields that only some scenarios have."""
         written: dict[str, Any] = handler(self)
         for name in ("stages", "exchanges", "job"):
             if not getattr(self, name):
@@ -172,7 +172,7 @@ class Result(Outcome):
 
     @property
     def extrapolated(self) -> bool:
-        """Return whether any aspect of it is covered by nothing that was measured."""
+        """Return whether some aspect is not covered by any measurement."""
         moved = any(part.about == "device" and part.grade == "uncovered" for part in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
@@ -195,7 +195,7 @@ class Failed(Spec):
 
 
 class Failure(Outcome):
-    """Line that a sweep writes in place of the result of a scenario that could not be simulated."""
+    """Line of a sweep for a scenario that could not be simulated."""
 
     see: ClassVar[str] = ".failed has the reason, .scenario the scenario"
 
@@ -212,7 +212,7 @@ class Failure(Outcome):
 
 
 def _that_differ(settings: Sequence[Row]) -> list[str]:
-    """Keys with several values; one that only some strategies have counts among those."""
+    """Keys with several values; a key of only some strategies is compared between those."""
     values: dict[str, set[Cell]] = {}
     for own in settings:
         for name, value in own.items():

@@ -1,4 +1,4 @@
-"""Columns of a table of results: the figures that one compares, under plain names with their units.
+"""Columns of a table of results: figures to compare, under plain names with their units.
 
 :data:`COLUMNS` is the one list of them; frames, CSV files, the terminal, the report and tables of plans choose from it. Users know
 columns by their names. ``of`` is the path of an attribute of a :class:`~simulator.results.results.Result`, as text.
@@ -164,15 +164,15 @@ _ALL = (
 )  # fmt: skip
 
 COLUMNS: dict[str, Column] = {column.name: column for column in _ALL}
-"""Every column by its name: what it means, how it is written, what it is of; docs/metrics.md has the formulas."""
+"""Every column by name: meaning, format and source; docs/metrics.md has the formulas."""
 
 OF_JOB = (
     "job_time_s", "job_time_low_s", "job_time_high_s", "job_cost_usd", "goodput",
 )  # fmt: skip
-"""Columns that a small table shows where any result is of a whole job."""
+"""Columns of a small table if any result has a whole job."""
 
 BRIEF = (
     "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",
     "scaling_efficiency", "staleness_mean", "usd_per_million_samples", *OF_JOB, "limit", "bottleneck", "balance", "warnings", "failed",
 )  # fmt: skip
-"""Of those, the columns that a small table shows."""
+"""Columns of a small table."""

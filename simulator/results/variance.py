@@ -1,7 +1,7 @@
-"""Which uncertain quantity contributes how much to the variance of an answer, by the draws that its runs took.
+"""Contribution of each uncertain quantity to the variance of an answer, from the draws of its runs.
 
-Sobol' indices from given runs, by a sparse polynomial expansion, with no further simulation; which quantities there are is said in
-``drawn_quantities`` of :mod:`simulator.resolve.drawing`, what is made of them in :mod:`simulator.results.next_measurement`.
+Sobol' indices from given runs, by a sparse polynomial expansion, with no further simulation; ``drawn_quantities`` of
+:mod:`simulator.resolve.drawing` lists the quantities, :mod:`simulator.results.next_measurement` uses the shares.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _EQUAL = 1e-9
-"""Logarithms no further apart than this come of rounding."""
+"""Logarithms closer than this differ only by rounding."""
 _DEGREE = 2
-"""Of polynomials in few runs: with 19 a third power cannot be told from chance."""
+"""Largest degree of polynomials in few runs: with 19, a third power cannot be distinguished from chance."""
 _RUNS_A_DEGREE = 8
 """Terms of a degree d above that take at least this times 2**d runs: a third power 64."""
 
 
 class Contributed(NamedTuple):
-    """Shares of the variance over runs that one quantity has.
+    """Shares of the variance over runs due to one quantity.
 
     Attributes
     ----------
     first
-        By itself: of what is expected to go if it alone became known (Sobol', "Sensitivity estimates for nonlinear mathematical models",
+        Share expected to vanish if only this quantity were known (Sobol', "Sensitivity estimates for nonlinear mathematical models",
         1993).
     total
-        With all that it does together with others: what would stay if all others became known (Homma and Saltelli, "Importance
+        Share left if all others were known, interactions included (Homma and Saltelli, "Importance
         measures in global sensitivity analysis of nonlinear models", 1996).
     """
 
@@ -51,9 +51,9 @@ class Decomposition(NamedTuple):
     shares
         Of each quantity.
     chance
-        What no quantity explains: chance between runs, and what a low polynomial leaves out.
+        Share that no quantity explains: chance between runs, and the remainder of a low polynomial.
     errors
-        Standard errors of the shares, by the jackknife; empty where they were not asked for, or there are no quantities.
+        Standard errors of the shares by the jackknife; empty if not requested, or without quantities.
     """
 
     shares: Mapping[str, Contributed]
@@ -62,7 +62,7 @@ class Decomposition(NamedTuple):
 
 
 def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool = True) -> Decomposition:
-    """First-order and total shares of the variance of values that each of some independent quantities has.
+    """First-order and total shares of the variance of values due to each of some independent quantities.
 
     The values are expanded in products of polynomials that are orthonormal over the draws of each quantity (arbitrary polynomial chaos:
     Oladyshkin and Nowak, Reliability Engineering and System Safety 106, 2012), up to the second degree in few runs. Terms enter one at a
@@ -78,11 +78,11 @@ def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool =
     Parameters
     ----------
     values
-        Of each run, such as the logarithm of its throughput, shape (n,).
+        Value of each run, such as the logarithm of its throughput, shape (n,).
     quantities
-        What each run drew, shape (n, numbers), best so transformed that it is nearly normal.
+        Draws of each run, shape (n, numbers), preferably transformed to be nearly normal.
     errors
-        Whether standard errors are wanted as well.
+        Whether to compute standard errors too.
     """
     shares, chance = _shares(values, quantities)
     if not errors or not quantities:
@@ -97,7 +97,7 @@ def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool =
 
 
 def _error(share: float, without: tuple[float, ...], chance: float) -> float:
-    """Standard error of a share, from what it is without each run."""
+    """Standard error of a share, from its values without each run."""
     sample, count = np.array(without), len(without)
     away = sample - np.add.reduce(sample) / count
     of_regression = math.sqrt(4.0 * share * chance / count + 2.0 * (chance / count) ** 2)
@@ -105,7 +105,7 @@ def _error(share: float, without: tuple[float, ...], chance: float) -> float:
 
 
 def _degree(count: int) -> int:
-    """Largest degree of terms in so many runs."""
+    """Largest degree of terms for a number of runs."""
     return max(_DEGREE, int(math.log2(max(count / _RUNS_A_DEGREE, 1.0))))
 
 
@@ -121,7 +121,7 @@ _PRODUCT = 3
 
 
 def _terms(count: int, quantities: Mapping[str, Array]) -> list[_Term]:
-    """All that may enter."""
+    """All candidate terms."""
     degree = _degree(count)
     pure: list[tuple[_Term, int]] = []
     for name, draws in quantities.items():
@@ -142,7 +142,7 @@ def _terms(count: int, quantities: Mapping[str, Array]) -> list[_Term]:
 
 
 def _standardised(column: Array, basis: list[Array] | None = None) -> Array | None:
-    """With mean 0 and variance 1, and without what is along a basis; None where nothing is left."""
+    """Values with mean 0 and variance 1, orthogonal to a basis; None if nothing is left."""
     left: Array = column - np.add.reduce(column) / len(column)
     whole = _square(left)
     for other in basis or ():
@@ -202,7 +202,7 @@ class _Expansion:
     basis: tuple[Array, ...] = ()  # of these, orthonormal
 
     def next(self, open_: NDArray[np.bool_]) -> _Expansion | None:
-        """With the open term that explains most of what is left; None where none explains anything."""
+        """Add the candidate term that explains most of the remainder; None if none explains anything."""
         squares = np.add.reduce(self.columns * self.columns, axis=1)
         along = np.add.reduce(self.columns * self.left, axis=1)
         can = open_ & (squares > _ALIKE * self.alone)

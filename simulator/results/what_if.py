@@ -1,16 +1,15 @@
-"""Makes a copy of a scenario with one part changed, and tells what the next change would bring.
+"""Changes one part of a scenario, and finds which change would bring most.
 
 Mind which way a factor goes. It multiplies speed (2 is faster) for links and ``with_communication``, but time (2 is slower) for
-``with_compute``, ``with_service``, ``with_latency`` and ``with_input_times``; for batches it multiplies how many there are.
-Keys stand here as text (``forward.base_s``, ``transport.cpu_per_message_s``); draws that a fit left are scaled by the same names. A
-new key that is a time or a rate must be added here, or changes miss it; ``COMPUTE`` of ``simulator.resolve.device_transfer`` lists
-device times too.
+``with_compute``, ``with_service``, ``with_latency`` and ``with_input_times``; for batches it multiplies how many there are. Keys are listed
+here as text (``forward.base_s``, ``transport.cpu_per_message_s``); draws of a fit are scaled by the same names. A new key that is a time or
+a rate must be added here; ``COMPUTE`` of ``simulator.resolve.device_transfer`` lists device times too.
 
-A part that takes most of a step is its limit only as far as nothing else takes nearly as long at the same time. Where compute
-hides communication that lasts as long, twice the device waits for the links at once, and devices that compute for 91% of a step
-bring a tenth. Which part limits is what changes the throughput when it is made twice as fast. That is simulated with the same
-draws, once for each part, where two parts last long enough that halving one leaves the other (:func:`contested`); and where three
-may limit and none brings much alone, with two of them twice as fast.
+The largest part of a step is its limit only if nothing else takes almost as long at the same time. If compute hides communication of equal
+length, a device twice as fast soon waits for the links, and devices that compute for 91% of a step may bring only a tenth. The limit is the
+part that changes the throughput when it is twice as fast. This is simulated with the same draws, once per part, if two parts are long
+enough that halving one leaves the other (:func:`contested`); and with two parts twice as fast, if three may limit and none brings much
+alone.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from simulator.strategies.strategy import Strategy
 
 
 def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Any]) -> Scenario:
-    """The scenario with other sections, validated anew; a workload that was measured with servers keeps what it was measured in.
+    """The scenario with other sections, validated again; a workload measured with servers keeps the scenario of its measurement.
 
     Raises
     ------
@@ -49,7 +48,7 @@ def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[
 
 
 def with_network(scenario: Scenario, factor: float) -> Scenario:
-    """Every link between nodes with ``factor`` times the bandwidth; latency, and what one connection gets at most, stay."""
+    """Every link between nodes with ``factor`` times the bandwidth; latency and the limit of one connection stay."""
     return changed(scenario, cluster=_with_links(scenario.cluster, "nodes", bandwidth=factor))
 
 
@@ -71,7 +70,7 @@ def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
 
 
 def with_links(scenario: Scenario, factor: float) -> Scenario:
-    """Every link, between nodes and inside them, with ``factor`` times the bandwidth; one connection gets as many times as much."""
+    """Every link, between and inside nodes, with ``factor`` times the bandwidth; the limit of one connection scales too."""
     cluster = scenario.cluster
     for joins in _JOINED:
         cluster = _with_links(cluster, joins, bandwidth=factor)
@@ -90,24 +89,24 @@ _JOINED = ("nodes", "devices", "host", "replicas")
 
 
 def with_communication(scenario: Scenario, factor: float) -> Scenario:
-    """All that is between devices ``factor`` times as fast: every link, every latency, and what hosts do for a message."""
+    """All communication ``factor`` times as fast: every link, every latency, and host work on messages."""
     return with_hosts(with_latencies(with_links(scenario, factor), 1.0 / factor), factor)
 
 
 def with_hosts(scenario: Scenario, factor: float) -> Scenario:
-    """Hosts that work ``factor`` times as fast on what is sent; servers, and what they do for a gradient, stay."""
+    """Host work on messages ``factor`` times as fast; servers and their work on gradients stay."""
     costs = ("transport.cpu_per_message_s", "transport.cpu_per_byte_s", "transport.copy_per_byte_s")
     cluster = with_times(scenario.cluster, dict.fromkeys(costs, 1.0 / factor))
     return changed(scenario, cluster=cluster, practice=faster_hosts(scenario, factor))
 
 
 def with_service(scenario: Scenario, factor: float) -> Scenario:
-    """Parameter servers that take ``factor`` times as long for a gradient."""
+    """Parameter servers with ``factor`` times the time per gradient."""
     return changed(scenario, workload=with_times(scenario.workload, {"server.base_s": factor, "server.per_byte_s": factor}))
 
 
 def with_input_times(scenario: Scenario, factor: float) -> Scenario:
-    """Input that takes ``factor`` times as long to prepare, and has ``factor`` times the bytes to read."""
+    """Input with ``factor`` times the preparation time and bytes to read."""
     parts: dict[str, Any] = {"workload": with_times(scenario.workload, {"input.base_s": factor, "input.per_sample_s": factor})}
     if scenario.input is not None:
         works = {name: work.times(factor) for name in ("work", "cached") if (work := getattr(scenario.input, name)) is not None}
@@ -121,13 +120,13 @@ def with_host_link(scenario: Scenario, factor: float) -> Scenario:
 
 
 def with_compute(scenario: Scenario, factor: float) -> Scenario:
-    """Devices that take ``factor`` times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
+    """Devices with ``factor`` times the time of forward pass, backward pass and update; hosts and servers stay."""
     scenario = resolve(scenario)  # whose times they are that change: those on the device
     return changed(scenario, workload=with_times(scenario.workload, dict.fromkeys(COMPUTE, factor)))
 
 
 def with_even_workers(scenario: Scenario) -> Scenario:
-    """Workers that all take as long for each step: without jitter, slow nodes and slowdowns; kinds of nodes stay."""
+    """Workers of equal speed: without jitter, slow nodes and slowdowns; classes of nodes stay."""
     load = {"jitter": Constant(), "jitter_draws": (), "jitter_least": None, "run_to_run_cv": 0.0, "run_to_run_shared": None}
     kinds = tuple(kind.replaced({"slowdown": None}) for kind in scenario.cluster.node_classes)
     cluster = {"slow_nodes": None, "slowdown": None, "node_speed": (), "node_classes": kinds}
@@ -135,7 +134,7 @@ def with_even_workers(scenario: Scenario) -> Scenario:
 
 
 def with_batch(scenario: Scenario, factor: int) -> Scenario:
-    """The batch times a factor: that of each replica or that of all together, whichever the scenario gives."""
+    """The batch times a factor: per replica or global, as given in the scenario."""
     load = scenario.workload
     if load.global_batch is None:
         return changed(scenario, workload=load.replaced({"batch_per_replica": scenario.batch * factor}))
@@ -143,25 +142,25 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
 
 
 def with_micro_batches(scenario: Scenario, factor: int) -> Scenario:
-    """So many times the micro-batches a step."""
+    """The number of micro-batches per step times a factor."""
     training = scenario.training
     return changed(scenario, training=training.replaced({"micro_batches": training.micro_batches * factor}))
 
 
 def with_one_more_server(scenario: Scenario) -> Scenario:
-    """One parameter server more, beside as many workers."""
+    """One more parameter server with the same number of workers."""
     assert scenario.servers, "the strategy must have servers"
     return with_strategy(scenario, scenario.strategy.with_count(scenario.workers).with_servers(scenario.servers + 1))
 
 
 def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
-    """Another strategy; a cluster of a fixed number of nodes gets those that the strategy needs besides."""
+    """Another strategy; a cluster of fixed size grows by the nodes that it needs in addition."""
     cluster = scenario.cluster
     return changed(scenario, strategy=strategy, cluster=cluster.with_room_for(strategy.layout(cluster).nodes))
 
 
 def _with_links(cluster: Cluster, joins: str, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
-    """All links that join the same, with their bandwidth and latency times a factor each, and so their draws."""
+    """All links that join the same things, with bandwidth and latency times a factor each, including their draws."""
 
     def faster(link: ClusterLink) -> Link:
         if link.joins != joins:
@@ -180,20 +179,20 @@ def _with_links(cluster: Cluster, joins: str, bandwidth: float = 1.0, latency: f
 
 Part = Literal["compute", "communication", "server", "input", "waiting"]
 Component = Literal["links", "latency", "hosts"]
-"""What communication consists of."""
+"""Components of communication."""
 
 
 class Gains(NamedTuple):
-    """Throughput over what it is, less 1, the mean over replications; below 0 where a change does harm, as earlier messages that collide.
+    """Relative change of throughput, mean over replications; negative if a change does harm, such as earlier messages that collide.
 
     Attributes
     ----------
     alone
-        With one part twice as fast, or without what makes workers wait for each other.
+        With one part twice as fast, or without the causes of waiting for each other.
     together
-        With two of them, where several parts could be what keeps the best from bringing more; else empty.
+        With two of them, if several parts could limit the best gain; else empty.
     within
-        With one component of communication, where communication may be the limit; else empty.
+        With one component of communication, if communication may be the limit; else empty.
     """
 
     alone: Mapping[Part, float]
@@ -215,34 +214,34 @@ CHANGES: Mapping[Part, _Change] = {
     "input": _Change("input twice as fast", lambda scenario: with_input_times(scenario, 0.5)),
     "waiting": _Change("workers of even speed", with_even_workers),
 }
-"""The change that each part is tried with."""
+"""The change tried for each part."""
 WITHIN: Mapping[Component, _Change] = {
     "links": _Change("links twice as fast", lambda scenario: with_links(scenario, 2.0)),
     "latency": _Change("half the latency", lambda scenario: with_latencies(scenario, 0.5)),
     "hosts": _Change("half the host CPU per message", lambda scenario: with_hosts(scenario, 2.0)),
 }
-"""The same of components of communication, which together are what communication is tried with."""
+"""The same for components of communication, which together are the change of communication."""
 
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
 _MUCH = 0.5
-"""What brings as much is a limit by itself: half of what it would if nothing else lasted."""
+"""Share of the gain without overlap that makes a part the only limit."""
 CLOSE = 1.25
-"""A part that brings this many times less than the best one may limit as well."""
+"""A part whose gain is this many times smaller than the best may also be a limit."""
 _NOISE = 0.05
-"""What brings less may be first by chance."""
+"""A smaller gain may be the largest by chance."""
 _FEWEST_STEPS, _FEWEST_APART = 10, 20
 """Of a replication in which a change is tried; the second where workers do not wait for each other and drift apart."""
 _TRIES_ARE_ONE_OF = 20
 """A change is tried for this part of all steps of all replications, so that trying four parts, and what communication consists of, costs a
 third more."""
 _MOST_RANKS = 10_000
-"""Beyond it another replication takes long, and shares are all there is."""
+"""Above this another replication takes too long, and only shares are used."""
 
 
 def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
-    """All parts of a step, where several of them may be its limit; empty where there is one alone.
+    """All parts of a step if several may be its limit; empty if only one may be.
 
     How long a part lasts counts what others hide of it: of communication what is exposed and
     what is hidden, and the busiest link of workers that do not wait for each other.
@@ -252,7 +251,7 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
     scenario
         What was simulated, resolved.
     parts, hidden_s, use
-        Of its mean step.
+        Parts of its mean step.
     """
     if scenario.ranks > _MOST_RANKS:
         return []
@@ -275,7 +274,7 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
 
 
 def tried(scenario: Resolved) -> tuple[int, Resolved]:
-    """In how many replications changes are tried, and the scenario with the steps of each.
+    """Number of replications in which changes are tried, and the scenario with the steps of each.
 
     In as many as there are steps for, since what limits one draw of what is uncertain need not limit others: many short runs come
     nearer to what whole runs show than a few long ones.
@@ -292,7 +291,7 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
 
 
 def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
-    """Numbers of the replications in which changes are tried, by the throughput of each: evenly from slow to fast."""
+    """Numbers of the replications in which changes are tried: evenly from slow to fast by throughput."""
     count, _ = tried(scenario)
     ordered = sorted(range(len(rates)), key=lambda number: rates[number])
     return [ordered[(2 * place + 1) * len(ordered) // (2 * count)] for place in range(count)]
@@ -301,14 +300,14 @@ def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
 def gains_of(
     scenario: Resolved, parts: list[Part], waited: float, replications: Sequence[int], simulated: Callable[[Resolved, int], float]
 ) -> Gains | None:
-    """Gain of each part if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
+    """Gain of each part if twice as fast, in a shorter run with the same draws.
 
     Parameters
     ----------
     scenario
         What was simulated, resolved.
     parts
-        Those to try.
+        Parts to try.
     waited
         Share of a step that workers wait for the slowest: even ones save no more, the rest is that what was drawn slow no longer is.
     replications
@@ -319,7 +318,7 @@ def gains_of(
     Returns
     -------
     Gains or None
-        None where one of the changes breaks a rule, or cannot be simulated.
+        None if one of the changes breaks a rule or cannot be simulated.
     """
     _, scenario = tried(scenario)
     rates = [simulated(scenario, number) for number in replications]
@@ -345,7 +344,7 @@ def gains_of(
 
 
 def _differs(scenario: Scenario, change: _Change) -> bool:
-    """Return whether a scenario has what a change of communication makes better."""
+    """Return whether a change of communication affects the scenario."""
     other = change.made(scenario)
     return other.cluster != scenario.cluster or other.practice != scenario.practice
 
