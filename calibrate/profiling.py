@@ -145,14 +145,14 @@ def _step_arguments(target: str, options: StepOptions) -> list[str]:
         if bad := [batch for batch in batches if batch < 1]:
             raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
         if not _different(batches):
-            raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
+            raise InputError(f"`batches={list(batches)}`: must list at least two different batch sizes, better three, such as 16,32,64")
     if asked.get("steps", FEWEST_STEPS) < FEWEST_STEPS:
         raise InputError(f"`steps={asked['steps']}`: must be at least 5, better 50")
     if custom and asked.get("layers"):
-        raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
+        raise InputError(f"`layers`: the layers of your own training step ({target}) are not visible: give a model instead of `step`")
     if backend not in BACKENDS:
         hint = did_you_mean(backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
-        raise InputError(f"`keras_backend` {quoted(backend)}: is no backend of Keras that is measured; {hint}")
+        raise InputError(f"`keras_backend` {quoted(backend)}: is not a supported Keras backend; {hint}")
     return ["--step" if custom else "--model", target, *_flags(**asked, backend=backend)]
 
 
@@ -277,7 +277,7 @@ class Remarks:
 
     def _disturbed(self, *, when: str, why: str, **_: Any) -> str:
         then = "" if self._accept else "; disturbed rounds are repeated within the budget"
-        return f"{when} is disturbed: {why}; stop what else runs here{then}"
+        return f"{when} is disturbed: {why}; stop other programs here{then}"
 
 
 def _first(name: str, options: StepOptions) -> Path:
@@ -288,11 +288,11 @@ def _first(name: str, options: StepOptions) -> Path:
 def obstacle_to_at_once(processes: int, device_kind: str) -> str:
     """Why that number of processes cannot be measured at once on this machine without sharing a device; "" if they can."""
     if device_kind != "CPU":
-        return "processes at once are measured on CPUs alone"
+        return "simultaneous processes are measured only on CPUs"
     if not hasattr(os, "sched_getaffinity"):
-        return "this system does not let processes be kept to cores of their own"
+        return "this system cannot pin processes to cores"
     cores = len(os.sched_getaffinity(0))
-    return f"{processes} processes at once need as many cores, and there are {cores}" if cores < processes else ""
+    return f"{processes} simultaneous processes need as many cores, and there are {cores}" if cores < processes else ""
 
 
 def profile_at_once(target: str, name: str, *, processes: int = 2, launches: int = 5, **options: Unpack[StepOptions]) -> list[Path]:
@@ -370,11 +370,11 @@ def profile_link(
     if peer is not None:
         check_address(peer, "`peer`")
     if sizes is not None and (not _different(sizes) or min(sizes) < 4):
-        raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
+        raise InputError("`sizes` must list at least two different sizes of at least 4 bytes")
     if logical_devices == 1 or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
     if carrier == "gloo" and logical_devices:
-        raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
+        raise InputError(f"`logical_devices={logical_devices}`: need TensorFlow, not `carrier='gloo'`: leave it out")
     flags = _flags(sizes=sizes, rounds=rounds, peer=peer, logical_devices=logical_devices or None)
     return _measured("links", "links", ["--carrier", carrier, "links", *flags], name, **running)
 
@@ -402,13 +402,13 @@ def profile_server(
     if peer is not None:
         check_address(peer, "`peer`")
     if not _different(tensors) or min(tensors) < 1 or max(tensors) > 1000:
-        raise InputError("`tensors` must name at least two different numbers of variables from 1 to 1000")
+        raise InputError("`tensors` must list at least two different numbers of variables from 1 to 1000")
     if not _different(sizes) or min(sizes) < 4 or any(size % 4 for size in sizes):
-        raise InputError("`sizes` must name at least two different sizes of 4 bytes or more, each a multiple of 4")
+        raise InputError("`sizes` must list at least two different sizes of at least 4 bytes, each a multiple of 4")
     if max(tensors) * math.fsum(sizes) > _MOST_BYTES:
         raise InputError(
-            f"`tensors`, `sizes`: {max(tensors)} variables of each size are {format_bytes(max(tensors) * math.fsum(sizes))}, "
-            f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
+            f"`tensors`, `sizes`: {max(tensors)} variables of each size need {format_bytes(max(tensors) * math.fsum(sizes))}, more than "
+            f"{format_bytes(_MOST_BYTES)}: use fewer or smaller ones"
         )
     arguments = ["servers", *_flags(tensors=tensors, sizes=sizes, rounds=rounds, peer=peer)]
     return _measured("links", "server", arguments, name, **running)
@@ -441,7 +441,7 @@ def profile_input(
     check_target(target, "`input`", "models/input_examples.py:images")
     for option, values in (("batches", batches), ("calls", calls)):
         if values is not None and (not values or min(values) < 1 or len(set(values)) != len(values)):
-            raise InputError(f"`{option}={list(values)}`: must be different numbers from 1 on, such as 1,2,4")
+            raise InputError(f"`{option}={list(values)}`: must be different numbers of at least 1, such as 1,2,4")
     arguments = _flags(input=target, rounds=rounds, count=count, batches=batches, calls=calls)
     return _measured("input_pipeline", "input", arguments, name, **running)
 
@@ -526,7 +526,7 @@ def _made(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path.parent}: measurements cannot be kept there: {error.strerror or error}") from None
+        raise InputError(f"{path.parent}: measurements cannot be stored there: {error.strerror or error}") from None
     if path.exists():
         raise InputError(f"{path}: exists; measurements are never overwritten")
     return path

@@ -1,8 +1,8 @@
-"""What limits the throughput of a scenario: a group such as communication, what of it, and two sentences.
+"""Limit of a scenario's throughput: a group such as communication, the part of it, and two sentences.
 
-Groups are compared by their shares of a step, or by what each brings where what_if.py has tried several; a tried gain beats a share.
-The name of what limits inside a group is a ``Limit`` of ``simulator.spec.figures``, by which results are sorted and compared. Exchanges
-of models that are cut are distinguished by the names of its ``Exchange``, which ``simulator.strategies.hybrid.laid`` gives them.
+Groups are compared by their shares of a step, or by the gain of changing each where what_if.py has tried several; a tried gain has
+priority. The name of the limit within a group is a ``Limit`` of ``simulator.spec.figures``, by which results are sorted and compared.
+Exchanges of models that are cut are distinguished by the names of its ``Exchange``, which ``simulator.strategies.hybrid.laid`` gives them.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ from simulator.strategies.assembling import crowding
 from simulator.strategies.pipelines import batch_s, pipelines
 
 _SLOW = 1.15
-"""A stage that computes this many times as long as the mean of all holds the others up."""
+"""A stage whose compute time is this many times the mean delays the others."""
 _SLOWER = 0.95
-"""A node below this part of the median speed is called slow."""
+"""A node below this share of the median speed is called slow."""
 _LARGE = 0.2
-"""A bubble of this share of a step is worth a word where it is not the limit."""
+"""A bubble of this share of a step is mentioned even if it is not the limit."""
 _UNEVEN = 1.25
-"""A server that holds this many times its part of the bytes is more than evenly filled."""
+"""A server with this many times its equal part of the bytes is overloaded."""
 _SATURATED = 0.85
-"""In use for this share of the time, a resource counts as the limit."""
+"""A resource with this utilisation counts as the limit."""
 _LITTLE = 0.01
-"""A change that brings less is next to nothing, and a part that takes less of a step is not seen."""
+"""A smaller gain is negligible, and a smaller share of a step is not mentioned."""
 _HALF = 0.5
 _TOGETHER = 2.0
-"""Two parts that bring more than this many times what each does alone hold each other up."""
+"""Two parts limit together if changing both brings more than this many times the gain of each."""
 _TRIALS = 3
-"""So many trials are told in the sentence."""
+"""Number of trials in the sentence."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 _BETWEEN_GRAPH = "let each worker read its own input (between-graph)"
 _HOST_WORK = PortKind.CPU, PortKind.MESSAGES
 _SHARDS = "shards", "shards of experts"
 _OF = {
     "tensor": "devices that split tensors",
-    "experts": "devices that experts are spread over",
-    "tensor and experts": "devices that split tensors and have experts",
-    "shards": "copies that share one state",
-    "alike shards": "copies that have the same part of the state",
-    "alike experts": "copies that have the same experts",
-    "shards of experts": "copies that share one state of their experts",
-    "tied stages": "stages that have copies of the same variables",
+    "experts": "devices that hold experts",
+    "tensor and experts": "devices that split tensors and hold experts",
+    "shards": "copies that shard one state",
+    "alike shards": "copies with the same shard of the state",
+    "alike experts": "copies with the same experts",
+    "shards of experts": "copies that shard the state of their experts",
+    "tied stages": "stages with copies of the same variables",
     "copies": "copies of the model",
 }
 
 
 class Why(NamedTuple):
-    """What of a group limits.
+    """The limit within a group.
 
     Attributes
     ----------
     name
-        To sort by.
+        Code for sorting.
     detail
-        In words; empty where the group says it all.
+        In words; empty if the group is enough.
     remedy
-        What would help, as a clause.
+        Suggested change, as a clause.
     evidence
-        What shows it besides the share of a step, as a few words in brackets.
+        Further evidence besides the share of a step, in a few words.
     share
-        Share of a step, where it is not that of one part.
+        Share of a step, if it differs from the share of one part.
     waits
         Whether what makes it faster shortens waiting for the slowest worker as well.
     """
@@ -99,7 +99,7 @@ class Why(NamedTuple):
 
 
 def limit_of_exchanges(exposed_s: float, exchanges: Sequence[Exchange]) -> Why | None:
-    """Name the communication that nothing hides: the longest of those exchanges that can make it up.
+    """Name the exposed communication: the longest exchange that can be part of it.
 
     Parameters
     ----------
@@ -118,19 +118,19 @@ def limit_of_exchanges(exposed_s: float, exchanges: Sequence[Exchange]) -> Why |
     match longest.among:
         case "stages":
             which = f"{longest.does} between stages, {longest.links}"
-            less = "fewer stages, or stages of one copy next to each other (order), or a faster network would help"
+            less = "fewer stages, stages of one copy next to each other (order) or a faster network would help"
         case "host":
             which = "copies between a device and its host"
-            less = "fewer layers on the host, or a faster link to it, would help"
+            less = "fewer layers on the host or a faster link to it would help"
         case among:
             which = f"the {longest.does} among {longest.devices} {_OF[among]}, {longest.links}"
-            less = "smaller buckets that passes hide (bucket_size), more micro-batches a step, or a faster network would help"
+            less = "smaller buckets that overlap with passes (bucket_size), more micro-batches per step or a faster network would help"
             if among == "tensor" and longest.links == "between nodes":
-                less = "splitting tensors inside nodes only would help most"
+                less = "splitting tensors only inside nodes would help most"
             elif among in ("tensor", "tensor and experts"):
-                less = "splitting tensors over fewer devices, or faster links between them, would help"
+                less = "splitting tensors over fewer devices or faster links between them would help"
             elif among == "experts":
-                less = "experts spread over fewer devices, a capacity, or a faster network would help"
+                less = "experts on fewer devices, a capacity limit or a faster network would help"
             elif gathers:
                 less = 'shard = "gradients", fewer micro-batches, a larger prefetch or a shard_group inside a node would help'
     return Why("exchange" if longest.amid or gathers else "network", which, less)
@@ -146,7 +146,7 @@ def bottleneck(
     gains: Gains | None = None,
     all_reduces: Sequence[Reduced] = (),
 ) -> Bottleneck:
-    """Name the group that brings most if it is made faster; where only one can be that, that of the saturated resource or the largest.
+    """Name the group with the largest gain if made faster; with only one candidate, the saturated resource or the largest part.
 
     Parameters
     ----------
@@ -157,13 +157,13 @@ def bottleneck(
     use
         Of its resources.
     busiest
-        What the busiest link is; none: there is no link.
+        The busiest link; None: there is no link.
     stages
         Of its pipeline.
     exchanges
         Of devices that hold one model, or its state, together.
     gains
-        What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.results.what_if`).
+        Gain of each part if twice as fast, if several may be the limit (:mod:`simulator.results.what_if`).
     all_reduces
         How each size of bucket was all-reduced.
     """
@@ -183,7 +183,7 @@ def first_of_all(scenario: Scenario, speedup: float) -> tuple[str, ...]:
     """
     said: list[str] = []
     if scenario.ranks > 1 and speedup < 1.0:
-        said.append(f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: do not distribute this as it is")
+        said.append(f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: distributing does not pay here")
     nodes = scenario.worker_nodes
     speeds = scenario.cluster.speeds_of(np.arange(nodes))
     slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
@@ -203,7 +203,7 @@ FAMILY: Mapping[Part, frozenset[Limit]] = {
     "input": frozenset({"input", "client"}),
     "waiting": frozenset({"stragglers"}),
 }
-"""Limits that a part which is made faster does away with."""
+"""Limits that disappear when a part is made faster."""
 _OF_COMPONENT: Mapping[Component, frozenset[Limit]] = {
     "links": frozenset({"network", "server-network", "fabric", "host-link", "client", "exchange"}),
     "latency": frozenset({"latency"}),
@@ -219,7 +219,7 @@ _TAKES: Mapping[LimitGroup, str] = {
     "pipeline": "waiting between stages",
     "coordinator": "waiting for the coordinator",
 }
-"""What takes a group's share of a step."""
+"""What a group's share of a step is spent on."""
 
 
 def _capital(text: str) -> str:
@@ -240,7 +240,7 @@ class _Simulated:
 
     @cached_property
     def shares(self) -> Mapping[Part, float]:
-        """Share of a step that each part takes and nothing hides; without servers, devices update."""
+        """Exposed share of a step of each part; without servers, devices update."""
         parts, servers = self.parts, bool(self.scenario.servers)
         seconds: dict[Part, float] = {
             "compute": parts.compute + (0.0 if servers else parts.apply),
@@ -253,7 +253,7 @@ class _Simulated:
 
     @cached_property
     def taken(self) -> float:
-        """Share of the busiest link that others take while one flow of ours uses it."""
+        """Share of the busiest link that background traffic takes while one flow of ours uses it."""
         background = self.scenario.cluster.background
         if background is None or self.busiest is None or self.busiest.kind not in PORTS_OF[background.on]:
             return 0.0
@@ -262,12 +262,11 @@ class _Simulated:
     # -- which group ---------------------------------------------------------------------
 
     def by_gains(self, gains: Gains) -> Bottleneck:
-        """The limit whose change brings most, and the one that limits as well.
+        """The limit with the largest gain, and a second limit of equal weight.
 
-        Two limit together where the second brings nearly as much as the first, or where the first brings less than half of what its
-        share of a step would if nothing else lasted as long: s / (2 - s) for a share s that is made twice as fast. Trials with two
-        changes at once tell which of several others it is. A limit that none of the changes is about, such as waiting for each other,
-        stays what it is.
+        Two limit together if the second brings almost as much as the first, or if the first brings less than half of what its share of a
+        step would bring without overlap: s / (2 - s) for a share s made twice as fast. Trials with two changes at once show which of
+        several others it is. A limit that no change addresses, such as waiting for each other, stays as it is.
         """
         limit, *_ = self._largest()
         own = next((part for part, names in FAMILY.items() if limit.name in names), None)
@@ -287,7 +286,7 @@ class _Simulated:
         return self._one(first, why._replace(waits=waits), gains)
 
     def by_shares(self) -> Bottleneck:
-        """The limit of the saturated resource, or else that of the largest part of a step."""
+        """The limit of the saturated resource, or of the largest part of a step."""
         limit, part, saturated = self._largest()
         largest, second = sorted(self.shares, key=lambda part: -self.shares[part])[:2]
         if saturated or self.shares[largest] > CLOSE * self.shares[second]:
@@ -296,11 +295,11 @@ class _Simulated:
         return self._one(part, limit) if other.group == limit.group else self._both((part, limit), (second, other))
 
     def _largest(self) -> tuple[Why, Part, bool]:
-        """What limits, its part, and whether that is saturated; else it is the largest part of a step."""
+        """The limit, its part, and whether the part is saturated or only the largest of a step."""
         scenario, use = self.scenario, self.use
         cores = scenario.cluster.shared_cores
         if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
-            remedy = "more cores, or less work on messages, servers and compute, would help"
+            remedy = "more cores or less work on messages, servers and compute would help"
             detail, busy = f"contention for the {cores:g} cores that all nodes share", f"they are {format_share(use.cores)} busy"
             return Why("shared-cores", detail, remedy, busy), "compute", True
         if use.busiest_server >= _SATURATED:
@@ -318,13 +317,13 @@ class _Simulated:
     # -- how it is said ------------------------------------------------------------------
 
     def _one(self, part: Part, why: Why, gains: Gains | None = None) -> Bottleneck:
-        """One limit: its share of a step, or where another group takes more of it, both shares."""
+        """Describe one limit: its share of a step, or both shares if another group takes more."""
         share = why.share if why.share is not None else self.shares[part] + (self.shares["waiting"] if why.waits else 0.0)
         largest, rival = max(self.shares, key=lambda each: self.shares[each]), None
         larger: dict[str, object] = {}
         most, takes = self.shares[largest], _TAKES[why.group]
         if why.group == "communication" and share < _LITTLE:
-            text = f"Communication limits, though compute hides it{why.mostly}"
+            text = f"Communication is the limit, although compute hides it{why.mostly}"
         elif why.name == "shared-cores":
             text = f"Compute limits, mostly {why.detail}: {why.evidence}"
         elif most > share and why.share is None and (other := self._why(largest)).group != why.group:
@@ -349,7 +348,7 @@ class _Simulated:
         return f", {listed(included)} included" if included else ""
 
     def _both(self, first: tuple[Part, Why], second: tuple[Part, Why], gains: Gains | None = None, both: float | None = None) -> Bottleneck:
-        """Two limits, of which neither alone is the limit."""
+        """Describe two limits that limit together."""
         (part, why), (other_part, other) = first, second
         shares = self.shares[part], self.shares[other_part]
         told_shares = " and ".join(map(format_share, shares))
@@ -357,7 +356,7 @@ class _Simulated:
         detailed = next((each for each in (why, other) if each.group == "communication" and each.detail), None)
         if detailed is not None:
             text += f"; communication is mostly {detailed.detail}"
-        remedy = f"neither alone helps much: {why.remedy}; {other.remedy}".replace(" would help most", " would help")
+        remedy = f"changing only one helps little: {why.remedy}; {other.remedy}".replace(" would help most", " would help")
         tried = _trials(gains, why.group, together=True)
         told = [trial for trial in tried if trial.change in (CHANGES[part].words, CHANGES[other_part].words)]
         if both is not None:
@@ -368,7 +367,7 @@ class _Simulated:
     # -- what of a group -----------------------------------------------------------------
 
     def _why(self, part: Part, within: Mapping[Component, float] | None = None) -> Why:
-        """What of a part limits: by trials of components of communication, where there are any."""
+        """The limit within a part, from trials of components of communication if there are any."""
         scenario = self.scenario
         match part:
             case "compute":
@@ -378,9 +377,9 @@ class _Simulated:
             case "input":
                 return Why("input", *_of_input(scenario, self.parts.total * (1.0 - self.shares["input"])))
             case "waiting" if scenario.strategy.pace.coordinated:
-                return Why("coordinator", "handing out the next step", "let workers drive themselves, or give each a longer step")
+                return Why("coordinator", "handing out the next step", "let workers drive themselves, or make steps longer")
             case "waiting":
-                remedy = "workers of even speed, or an asynchronous mode, would help"
+                remedy = "workers of equal speed or an asynchronous mode would help"
                 return self._of_stages() or Why("stragglers", "", remedy)
             case "server":
                 busy = self.use.busiest_server
@@ -391,23 +390,26 @@ class _Simulated:
         return why or self._of_messages(within or {})
 
     def _computing(self) -> Why:
-        """Compute, also on devices that several replicas share; the update is part of it."""
+        """Compute, including devices shared by several replicas; the update is part of it."""
         scenario, parts = self.scenario, self.parts
         each, faster = scenario.cluster.replicas_per_device, "a faster device or a smaller model would help most"
         if not scenario.servers and parts.apply > parts.compute:
             return Why("apply", "the optimizer's update", "a cheaper optimizer or fewer updates would help")
         if each == 1:
             return Why("compute", "", faster)
-        detail = f"contention among the {each} replicas of each device"
+        detail = f"contention between the {each} replicas of each device"
         if scenario.cluster.device_sharing == "saturated":
             return Why("compute", detail, faster)
         share, slower = scenario.workload.busy_share(scenario.batch), crowding(scenario)
-        alone = f"one alone keeps the device busy for {format_share(share)} of its time, so each takes {slower:.3g} times as long as alone"
+        alone = (
+            f"a single replica keeps the device busy for {format_share(share)} of its time, so each takes {slower:.3g} times as long as "
+            "it would alone"
+        )
         idle = each * share < 1
         return Why("compute", "" if idle else detail, f"{alone}: {'more of them' if idle else 'a faster device'} would help most")
 
     def _of_stages(self) -> Why | None:
-        """What waiting of stages for each other comes of; None where copies wait for the slowest instead."""
+        """Cause of stages waiting for each other; None if copies wait for the slowest instead."""
         share, stages, bubble = self.shares["waiting"], self.stages, self.scenario.strategy.model_parallel(self.scenario).bubble
         if not stages or bubble is None:
             return None
@@ -421,7 +423,8 @@ class _Simulated:
         return Why("pipeline-bubble", "the bubble of the pipeline", f"stages wait {bubble.because}: {bubble.fuller} would help")
 
     def _of_messages(self, within: Mapping[Component, float]) -> Why:
-        """What of communication limits: the component that brings most, unless the use of links tells one that brings nearly as much."""
+        """The limit within communication: the component with the largest gain, unless the use of links points to one with almost the same
+        gain."""
         guess = self._by_use()
         if not within:
             return guess
@@ -436,7 +439,7 @@ class _Simulated:
         return self._links()
 
     def _by_use(self) -> Why:
-        """What of communication limits, by how long the busiest link carries bytes."""
+        """The limit within communication, from the utilisation of the busiest link."""
         scenario, used, free = self.scenario, self.use.busiest_link, 1.0 - self.taken
         share = self.shares["communication"]
         if share < _LITTLE or used >= _SATURATED * free:
@@ -444,22 +447,22 @@ class _Simulated:
         cap = scenario.cluster.transport.flow_cap_bytes_per_s
         link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
         if cap is not None and cap < 0.9 * link_bytes_per_s and scenario.nodes_needed > 1 and used < _SATURATED / 2 * free:
-            detail = f"the {format_rate(cap)} that one connection gets of a link of {format_rate(link_bytes_per_s)}"
-            return Why("network", detail, "more connections at a time would help")
+            detail = f"the rate of one connection ({format_rate(cap)} on a link of {format_rate(link_bytes_per_s)})"
+            return Why("network", detail, "more simultaneous connections would help")
         # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
         by_turns = scenario.servers or (self.busiest is not None and self.busiest.kind in _HOST_LINKS)
         in_use = min(used * (2 if by_turns else 1) / share / free, 1.0)
         return self._latency() if in_use < _HALF else self._network()
 
     def _latency(self) -> Why:
-        """Latency, with the number of messages that follow one another where that is known."""
+        """Latency, with the number of messages in sequence if known."""
         messages = self._messages
         of = f"latency of {messages:,} messages" if messages else "latency"
-        return Why("latency", of, "fewer and larger messages, or lower latency, would help")
+        return Why("latency", of, "fewer and larger messages or lower latency would help")
 
     @property
     def _messages(self) -> int:
-        """Messages of a worker's step: those of rings one after the other; 0 where that is not known."""
+        """Messages in sequence of a worker's step with rings; 0 if unknown."""
         scenario = self.scenario
         if messages := scenario.strategy.messages_a_step(scenario):
             return messages
@@ -468,13 +471,13 @@ class _Simulated:
         return buckets_a_step(scenario) * 2 * (scenario.replicas - 1)
 
     def _hosts(self) -> Why:
-        """Work of hosts on what is sent."""
+        """Work of hosts on messages."""
         if self.busiest is not None and self.busiest.kind in _HOST_WORK:
             return self._network(saturated=True)
         return Why("host-cpu", "host CPU per message", "fewer and larger messages or faster cores would help")
 
     def _links(self) -> Why:
-        """Bandwidth of links, where another component of communication is busiest."""
+        """Bandwidth of links, unless another component of communication is busiest."""
         if self.busiest is not None and self.busiest.kind not in _HOST_WORK:
             return self._network()
         if self.scenario.servers:
@@ -482,11 +485,11 @@ class _Simulated:
         return Why("network", "link bandwidth", "a faster network or smaller gradients would help")
 
     def _network(self, *, saturated: bool = False) -> Why:
-        """What the busiest link stands for."""
+        """The limit that the busiest link shows."""
         scenario, busiest = self.scenario, self.busiest
         busy = f"{busiest} is {format_share(self.use.busiest_link)} busy" if saturated and busiest is not None else ""
         if self.taken:
-            busy = f"others leave {format_share(1.0 - self.taken)} of the busiest link"
+            busy = f"background traffic leaves {format_share(1.0 - self.taken)} of the busiest link"
         if busiest is None:
             return Why("network", "link bandwidth", "a faster network or smaller gradients would help", busy)
         if busiest.kind in _HOST_WORK:
@@ -497,7 +500,7 @@ class _Simulated:
         if _holds_server(scenario, busiest):
             return Why("server-network", "the servers' links", f"{_lighter(scenario)} would help", busy)
         if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
-            return Why("fabric", "links between switches", "less oversubscription, or workers under fewer leaves, would help", busy)
+            return Why("fabric", "links between switches", "less oversubscription or workers under fewer leaves would help", busy)
         if busiest.kind in _HOST_LINKS:
             return Why("host-link", "links between device and host", "direct transfers between devices would help", busy)
         if busiest.owner.kind in ("client node", "client"):
@@ -506,7 +509,7 @@ class _Simulated:
 
 
 def _limit(why: Why, text: str, remedy: str, tried: Sequence[Trial], told: Sequence[Trial], **more: object) -> Bottleneck:
-    """The limit, its trials, and those of them that its text tells."""
+    """The limit, its trials, and the trials in its text."""
     text = f"{text}."
     if told:
         text += " " + sentence("; ".join(f"{trial.change}: {format_change(trial.gain)}" for trial in told))
@@ -515,7 +518,7 @@ def _limit(why: Why, text: str, remedy: str, tried: Sequence[Trial], told: Seque
 
 
 def _trials(gains: Gains | None, group: LimitGroup, *, together: bool) -> list[Trial]:
-    """All that was tried, the best first; components of communication in its place where it limits by itself."""
+    """All trials, best first; components of communication replace it if it is the only limit."""
     if gains is None:
         return []
     alone, parts = [(CHANGES[part].words, gain) for part, gain in gains.alone.items()], []
@@ -526,7 +529,7 @@ def _trials(gains: Gains | None, group: LimitGroup, *, together: bool) -> list[T
 
 
 def _holds_server(scenario: Scenario, link: PortName) -> bool:
-    """Return whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
+    """Return whether a link belongs to a node with a parameter server, but not to every worker's node."""
     if link.owner.kind in ("server node", "server"):
         return True
     if not scenario.layout.servers_beside:
@@ -535,32 +538,36 @@ def _holds_server(scenario: Scenario, link: PortName) -> bool:
 
 
 def _lighter(scenario: Scenario) -> str:
-    """How the fullest server could be relieved."""
+    """How to relieve the fullest server."""
     held = [0.0] * scenario.servers
     for variable in scenario.strategy.tensors(scenario).variables:
         held[variable.server] += variable.size_bytes
     share = max(held) / math.fsum(held)
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:
         return "more servers or faster links"
-    fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"
+    fullest = f"1 of {scenario.servers} servers holds {format_share(share)} of the bytes"
     return f'{fullest}, so a partitioner, variable_placement = "traffic" or faster links'
 
 
 def _of_input(scenario: Scenario, rest_s: float) -> tuple[str, str]:
-    """Which part of a pipeline is waited for, in words, and what would help; ``rest_s``: mean seconds of a step without it."""
+    """The limiting part of an input pipeline in words, and what would help; ``rest_s``: mean seconds of a step without it."""
     pipeline, prepared = scenario.input, pipelines(scenario)
     if pipeline is None or prepared is None:
         return "", "prepare batches faster or in parallel"
     batch_s = float(prepared.fair_s.max())
     takes = f"a pipeline needs {format_seconds(batch_s)} for a batch"
     if batch_s < rest_s:
-        ahead = "none is prepared ahead" if not pipeline.prefetch else f"times vary, and at most {pipeline.prefetch:,} are ready ahead"
+        ahead = (
+            "no batch is prepared ahead"
+            if not pipeline.prefetch
+            else (f"times vary, and at most {pipeline.prefetch:,} batches are ready ahead")
+        )
         remedy = (
-            f"{takes} on average, less than the rest of a step, but {ahead}: "
-            f"more prefetch (input.prefetch = {max(2 * pipeline.prefetch, 1):,}) would hide it"
+            f"{takes} on average, less than the rest of a step, but {ahead}: more prefetch (input.prefetch = "
+            f"{max(2 * pipeline.prefetch, 1):,}) would hide it"
         )
         return "too little prefetch", remedy
-    cache = "" if pipeline.cached is not None else ", or a cache of what was prepared (input.cached)"
+    cache = "" if pipeline.cached is not None else " or a cache of prepared data (input.cached)"
     cluster, storage = scenario.cluster, scenario.cluster.storage
     match prepared.limit:
         case "serial part":
@@ -576,5 +583,5 @@ def _of_input(scenario: Scenario, rest_s: float) -> tuple[str, str]:
             rate = storage.bandwidth_bytes_per_s if limit == "storage" else storage.node_bandwidth_bytes_per_s
             assert rate is not None
             whom = "all pipelines" if limit == "storage" else "a node"
-            detail, less = f"storage, which gives {whom} {format_rate(rate)}", "faster storage, smaller records"
+            detail, less = f"storage, which delivers {format_rate(rate)} to {whom}", "faster storage, smaller records"
     return detail, f"{takes}: {less}{cache} would help"

@@ -1,7 +1,7 @@
-"""The warnings that a result carries: what a reader must know before trusting it, such as assumptions and the edge of what was measured.
+"""Warnings of a result, to read before trusting it, such as assumptions and extrapolation.
 
-Title and path of each kind are in ``WARNINGS`` of ``simulator.spec.figures``, and docs/reference.md explains it. Some warnings
-are made elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
+Title and path of each kind are in ``WARNINGS`` of ``simulator.spec.figures``, and docs/reference.md explains it. Some warnings come from
+elsewhere: misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from simulator.strategies.strategy import outside_fit
 def warnings_of(
     asked: Asked, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
 ) -> tuple[Warned, ...]:
-    """All warnings that a result of a scenario carries.
+    """All warnings of a result.
 
     Parameters
     ----------
     asked
-        As it was written, which is read for keys that change nothing, and as it is simulated.
+        The scenario as written, to find keys without effect, and as simulated.
     phase
-        What its runs showed of the workers' phases.
+        Workers' phases in its runs.
     aligned
         Whether ranks entered collectives together, ready or not.
     exchanges
         Of devices that hold one model, or its state, together.
     exposed
-        Share of a step that was communication which nothing hid.
+        Share of exposed communication in a step.
     """
     scenario = asked.resolved
     return (
@@ -60,7 +60,7 @@ def warnings_of(
 
 
 def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
-    """Aspects that no measurement supports, and how far predictions of this kind were from the nearest runs."""
+    """Aspects without a supporting measurement, and errors of predictions of this kind on the nearest runs."""
     load = scenario.workload
     paths: dict[str, tuple[str, float]] = {"workers": ("strategy.workers", scenario.replicas)}
     if load.calibrated is not None:  # else that is warned about; a device is where the workload was moved to it
@@ -138,7 +138,7 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _on_the_spread(load: Workload) -> str:
-    """Words on the measured spread of steps whose times the scenario sets."""
+    """Clause on the measured jitter if the scenario sets the times of steps."""
     parts = {name.partition(".")[0] for name in load.overridden}
     passes = parts & {"forward", "backward"}
     if not passes or "jitter" in parts:
@@ -150,7 +150,7 @@ def _on_the_spread(load: Workload) -> str:
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
-    """A smaller batch than the only one that was timed, or told of."""
+    """Warn about a batch smaller than the only timed or given one."""
     load, batch = scenario.workload, scenario.batch / scenario.training.micro_batches
     timed = load.timed_batch or load.told_batch
     if timed is None or batch >= timed:
@@ -188,11 +188,11 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
         )  # fmt: skip
     if moved is not None and moved.applied:
         low, mid, high = moved.low_mid_high
-        taken = "" if device else " (assumed, since the cluster names no device)"
+        taken = "" if device else " (assumed, because the cluster names no device)"
         yield Warned.of(
             "moved-device", moved.to_device, f"the workload was {'computed for' if load.is_computed else 'measured on'} "
-                                             f"{moved.from_device!r}; compute on {moved.to_device!r} takes {format_number(mid)} times as "
-                                             f"long ({format_number(low)} to {format_number(high)}){taken}, {moved.text}",
+                                             f"{moved.from_device!r}; compute on {moved.to_device!r}{taken} takes {format_number(mid)} "
+                                             f"times as long ({format_number(low)} to {format_number(high)}), {moved.text}",
             within=(low, high),
         )  # fmt: skip
         if scenario.servers and load.server(load.parameter_bytes):
@@ -255,7 +255,7 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
-    """A measured step in which no time is left for compute."""
+    """Warn about a measured step with no time left for compute."""
     achieved = with_nominal_defaults(scenario)
     step_s = achieved.workload.compute_s(scenario.batch)
     exchange_s = achieved.lone_step_s - step_s
@@ -268,7 +268,7 @@ def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
-    """A link between nodes that nobody measured, whose bandwidth may be that of the port."""
+    """Warn about an unmeasured link between nodes whose bandwidth may be the port's rate."""
     cluster = scenario.cluster
     link = cluster.inter_node
     if scenario.nodes_needed == 1 or link.sort != "given" or cluster.shared_cores is not None or cluster.fit is not None:
@@ -283,7 +283,7 @@ def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _without_effect(scenario: Resolved) -> Iterator[Warned]:
-    """Keys of the cluster that this scenario does not feel."""
+    """Warn about keys of the cluster without effect on this scenario."""
     cluster, transport, reduction = scenario.cluster, scenario.cluster.transport, scenario.strategy.reduction
     at_once = reduction is not None and scenario.run.detail != "messages" and scenario.worker_nodes > 1
     if at_once and transport.discipline != "fair":
@@ -331,7 +331,7 @@ def _on_the_run(scenario: Resolved) -> Iterator[Warned]:
 
 
 _LATE = 0.25
-"""Phases that take this share of a run to mix colour the rest of it."""
+"""If phases take this share of a run to mix, they affect the rest of it."""
 
 
 def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
@@ -352,11 +352,11 @@ def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
 
 
 _EXPOSED = 0.1
-"""Communication of this share of a step is worth a warning where there are means to hide it."""
+"""Share of exposed communication above which means to hide it are suggested."""
 
 
 def _on_the_collective(scenario: Resolved, exposed: float, *, aligned: bool) -> Iterator[Warned]:
-    """An all-reduce that all enter together; all gradients in one bucket, after the backward pass that could hide a part of it."""
+    """Warn about an all-reduce that all ranks enter together, and about one bucket after the backward pass that could hide part of it."""
     strategy, load, replicas = scenario.strategy, scenario.workload, scenario.replicas
     reduction = strategy.reduction
     if reduction is None:
@@ -386,7 +386,7 @@ def _on_the_collective(scenario: Resolved, exposed: float, *, aligned: bool) -> 
 
 
 def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
-    """Parameters that come later than passes need them."""
+    """Warn about parameters that arrive later than passes need them."""
     longest = max(exchanges, key=lambda exchange: exchange.seconds, default=None)
     if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
         return

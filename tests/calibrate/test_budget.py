@@ -87,7 +87,7 @@ class Machine:
     def judge(self, _: Any) -> Any:
         def end(turn: int, means: dict[int, float]) -> str:
             self.rounds += 1
-            return "others took 48% of the processor's time" if self.disturbed(turn) else ""
+            return "other load took 48% of CPU time" if self.disturbed(turn) else ""
 
         return SimpleNamespace(begin=lambda: None, end=end, all_rounds=lambda: None)
 
@@ -108,7 +108,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, disturbed: Callable[[int], bool], lef
 def test_disturbed_rounds_are_repeated_while_the_budget_lasts_and_said_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = timed(monkeypatch, lambda _: True, 200.0)
     assert 200.0 - 16.0 - 5.0 < busy.now_s <= 200.0 + 5.0
-    assert busy.told == [{"event": "disturbed", "when": "round 1", "why": "others took 48% of the processor's time"}]
+    assert busy.told == [{"event": "disturbed", "when": "round 1", "why": "other load took 48% of CPU time"}]
     passing = timed(monkeypatch, lambda turn: turn < 5, 200.0)
     assert (passing.rounds, passing.now_s <= 200.0) == (9, True)  # five that count for nothing, and the four that were wanted
 
@@ -143,12 +143,12 @@ class Probes:
         records = step_records(Truth(rounds=3, steps_a_round=3), gamma_of(0.05), seed=number)
         if self.planned is not None:
             records.insert(2, {"kind": "plan", **self.planned})
-        why = "others took 48% of the processor's time" if self.disturbed else ""
+        why = "other load took 48% of CPU time" if self.disturbed else ""
         records[-1:-1] = [{"kind": "load", "stage": "round", "round": turn, "why": why, **LOOK} for turn in range(3)]
         if heard is not None:
             heard({"event": "begun"})
         if heard is not None and number == 1:
-            heard({"event": "disturbed", "when": "round 1", "why": "others took 48% of the processor's time"})
+            heard({"event": "disturbed", "when": "round 1", "why": "other load took 48% of CPU time"})
         write_lines(out, records)
         self.now_s += self.seconds[number]
 
@@ -164,7 +164,7 @@ def test_later_processes_have_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_
     ]
     assert said[0] == f"measuring {TARGET} for up to 3 min (`budget`): 3 batch sizes, 3 runs of 10 rounds"
     assert len(said) == 2
-    assert said[1].startswith("round 1 is disturbed: others took 48% of the processor's time; stop what else runs here")
+    assert said[1].startswith("round 1 is disturbed: other load took 48% of CPU time; stop other programs here")
 
 
 def test_a_third_process_is_left_out_where_no_time_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_a_disturbance_is_said_once_and_what_follows_from_it() -> None:
     for accept in (False, True):
         remarks = Remarks(said.append, accept=accept)
         for when in ("the warm-up", "round 1"):
-            remarks({"event": "disturbed", "when": when, "why": "others took 48% of the processor's time"})
-    disturbed = "the warm-up is disturbed: others took 48% of the processor's time; stop what else runs here"
+            remarks({"event": "disturbed", "when": when, "why": "other load took 48% of CPU time"})
+    disturbed = "the warm-up is disturbed: other load took 48% of CPU time; stop other programs here"
     assert said == [f"{disturbed}; disturbed rounds are repeated within the budget", disturbed]
 
 

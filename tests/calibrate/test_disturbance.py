@@ -45,7 +45,7 @@ def _disturbed(synthetic: Any, bad: set[int], name: str = "step.ndjson", seed: i
     for row in rows:
         if row["kind"] == "step" and row["round"] in bad:
             row["seconds"] *= factor
-    why = "others took 45% of the processor's time"
+    why = "other load took 45% of CPU time"
     looks = [
         {"kind": "load", "stage": "round", "round": turn, "why": why if turn in bad else "", **(BUSY if turn in bad else CALM)}
         for turn in range(10)
@@ -64,7 +64,7 @@ def test_disturbed_rounds_are_left_out(synthetic: Any) -> None:
 
 def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: Any) -> None:
     path = _disturbed(synthetic, set(range(8)))
-    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*; stop what") as refusal:
+    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(other load took .*; stop other") as refusal:
         fit_workload(path, "refused")
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 1
@@ -75,7 +75,7 @@ def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: An
 
 def test_a_load_seen_in_all_rounds_together_counts_for_each(synthetic: Any) -> None:
     rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05))
-    look = {"kind": "load", "stage": "rounds", "why": "others took 9% of the processor's time in all rounds together", **CALM}
+    look = {"kind": "load", "stage": "rounds", "why": "other load took 9% of CPU time in all rounds together", **CALM}
     with pytest.raises(CalibrationError, match="10 of 10 rounds were disturbed"):
         fit_workload(synthetic.lines([*rows[:-1], look, rows[-1]]), "together")
 
@@ -136,8 +136,8 @@ def test_a_file_of_an_older_version_has_no_load_and_is_fitted(synthetic: Any) ->
 def test_a_quiet_round_counts_and_a_busy_one_does_not(load: ModuleType) -> None:
     judge = load.Judge()
     assert judge.round(CALM, 1.0) == ""
-    assert "others took 45% of the processor's time" in judge.round(BUSY, 1.4)
-    assert "others took 20%" in judge.round({**CALM, "own_s": 0.7, "stolen_s": 0.19, "others_s": 0.01}, 1.0)
+    assert "other load took 45% of CPU time" in judge.round(BUSY, 1.4)
+    assert "other load took 20%" in judge.round({**CALM, "own_s": 0.7, "stolen_s": 0.19, "others_s": 0.01}, 1.0)
     assert judge.round({**CALM, "others_s": None}, 1.0) == ""
 
 
@@ -241,7 +241,7 @@ def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> 
     looks = [one for one in measured.of(Load) if one.stage == "round"]
     assert len(looks) == 6  # four, and half as many again
     assert {step.round for step in measured.of(StepTime)} == set(range(6))
-    assert all("others took" in one.why for one in looks)
+    assert all("other load took" in one.why for one in looks)
     assert [load.stage for load in measured.of(Load)].count("before") == 1
     with pytest.raises(CalibrationError, match="6 of 6 rounds were disturbed"):
         fit_workload(path, "busy")

@@ -404,7 +404,7 @@ def test_names_are_escaped_in_the_report(tmp_path) -> None:
             [],
             ("cluster.price.owned.overhead_per_year: 8", "at most 1"),
         ),
-        ({**DEMAND, "date": "01/02/2026"}, [], ("cluster.price.date: ", "has 01/02/2026", "either way")),
+        ({**DEMAND, "date": "01/02/2026"}, [], ("cluster.price.date: ", "has 01/02/2026", "ambiguous")),
         ({**DEMAND, "date": "1.2.26"}, [], ("cluster.price.date: ", "has 1.2.26")),
         ({**DEMAND, "date": "as of 2026/02/01"}, [], ("cluster.price.date: ", "has 2026/02/01")),
         ({**DEMAND, "date": "soon"}, [], ("cluster.price.date: 'soon'", "1990", "2100")),

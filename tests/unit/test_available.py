@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused_at_once_and_says_what_to_try(monkeypatch):
     monkeypatch.setattr(effort, "available_bytes", lambda: 2e9)
 
     def refused() -> None:
-        with pytest.raises(InputError, match=r"10,000,000 replicas takes about .* of memory .* are available"):
+        with pytest.raises(InputError, match=r"10,000,000 replicas takes about .* of memory .* is available"):
             simulate(scenario(MOST, ASYNC))
 
     assert calls_of(refused) < MOST / 100

@@ -216,7 +216,7 @@ def test_tables_and_plans_say_it():
     [
         ({"kind": "top-k"}, {}, "needs ratio"),
         ({"kind": "powersgd"}, {}, "needs rank"),
-        ({"kind": "fp16", "ratio": 0.1}, {}, 'ratio .* is of kind = "top-k"'),
+        ({"kind": "fp16", "ratio": 0.1}, {}, 'ratio .* applies to kind = "top-k"'),
         ({"kind": "zip"}, {}, "kind"),
         ({"kind": "top-k", "ratio": 0.0}, {}, "ratio"),
         ({"kind": "1-bit"}, {"algorithm": "halving-doubling"}, 'strategy.algorithm = "halving-doubling" cannot: give ring'),

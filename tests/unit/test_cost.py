@@ -74,8 +74,8 @@ BOUGHT = {**PRICE, "purchase_usd": 9000.0}
         ({"available": 8}, ""),
         ({"nodes": 6, "available": 8}, ", 2 nodes of the cluster idle"),
         ({"available": 4, "price": BOUGHT}, ""),
-        ({"available": 5, "price": BOUGHT}, ", 1 more node idle and in no cost"),
-        ({"nodes": 6, "available": 8, "price": BOUGHT}, ", 2 nodes of the cluster idle, 2 more nodes idle and in no cost"),
+        ({"available": 5, "price": BOUGHT}, ", 1 more node idle, not charged"),
+        ({"nodes": 6, "available": 8, "price": BOUGHT}, ", 2 nodes of the cluster idle, 2 more nodes idle, not charged"),
     ],
 )
 def test_idle_machines_are_told_where_they_cost_somebody(scenario, its, said):
@@ -103,7 +103,7 @@ def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario)
 
 @pytest.mark.parametrize(
     ("servers", "said"),
-    [(1, "1 parameter server on 1 node of its own"), (2, "2 parameter servers on 2 nodes of their own")],
+    [(1, "1 parameter server on 1 separate node"), (2, "2 parameter servers on 2 separate nodes")],
 )
 def test_one_server_has_a_node_of_its_own_and_several_of_their_own(scenario, servers, said):
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": servers, "partitioner": CUT}

@@ -29,7 +29,7 @@ def test_what_is_wrong_is_said_in_a_line(path, value, said):
 @pytest.mark.parametrize(
     ("sharing", "work", "said"),
     [
-        ("saturated", "1 ms", "contention among the 4 replicas of each device"),
+        ("saturated", "1 ms", "contention between the 4 replicas of each device"),
         ("concurrent", "0.1 ms", "more of them would help most"),
         ("concurrent", "8 ms", "a faster device would help most"),
     ],

@@ -371,7 +371,7 @@ def test_a_refusal_names_the_file():
         ({"factor": [0.2], "source": "x"}, "workload.moved.factor: must have 2"),
         ({"factor": [0.0, 0.5], "source": "x"}, "must be above 0"),
         ({"factor": ["0.1", 0.5], "source": "x"}, "must be a number"),
-        ({"factor": [0.1, 0.5], "rule": "roofline"}, "rule is found by Paceline"),
+        ({"factor": [0.1, 0.5], "rule": "roofline"}, "rule is set by Paceline"),
         ({"source": "x"}, "workload.moved.factor: is missing"),
         (0.3, "workload.moved: 0.3 must"),
     ],

@@ -304,7 +304,7 @@ def test_the_users_own_devices_come_first_and_are_read_anew_when_changed(own):
         ('"us, 2025", memory_bandwidth', '"", memory_bandwidth', "provenance.memory: ''"),
         ("float32 = 1e12", "float32 = 0", "peak_flops_per_s.float32: 0 must"),
         ("float32 = 1e12", "flaot32 = 1e12", "peak_flops_per_s.flaot32: "),
-        ("float32 = 1e12", "", "states no peak"),
+        ("float32 = 1e12", "", "has no peak rate"),
         ("year = 2025", "year = 25", "year: 25 must"),
         ("year = 2025", 'year = "2025"', "year: '2025' must"),
         ("year = 2025", "year = 2025\ncores = {count = 4, clock_hz = 3e9, float32_flops_per_cycle = 32}", "both cores and"),

@@ -219,9 +219,9 @@ def test_intervals_that_no_run_tested_quote_no_coverage(scenario) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "told"),
     [
-        ("fsdp", [("cluster.use", "nd96isr_h100_v5")], "32% too fast in the mean over 4 real runs on H100"),
+        ("fsdp", [("cluster.use", "nd96isr_h100_v5")], "32% too fast on average over 4 real runs on H100"),
         ("fsdp", [], ""),
-        ("ring", [("cluster.device", "Tesla V100-SXM2")], "19% too fast in the mean over 108 real runs on Tesla V100-SXM2"),
+        ("ring", [("cluster.device", "Tesla V100-SXM2")], "19% too fast on average over 108 real runs on Tesla V100-SXM2"),
     ],
 )
 def test_the_bias_of_the_nearest_runs_is_told(name: str, settings: list[tuple[str, Any]], told: str) -> None:

@@ -128,7 +128,7 @@ def test_selective_recomputation_weighs_layers_with_their_work():
         ({"precision": "mixed_float16"}, r"training.precision: .*neither cluster nor workload names a device.*precision_factor"),
         ({"precision": "mixed_float16", "precision_factor": [0.5, 0.4], "precision_source": "x"}, "low and high"),
         ({"precision": "mixed_float16", "precision_factor": [0.4, 0.5]}, "precision_source is missing"),
-        ({"precision_factor": [0.4, 0.5], "precision_source": "x"}, "give precision too"),
+        ({"precision_factor": [0.4, 0.5], "precision_source": "x"}, "needs precision"),
         ({"precision": "float8"}, "precision"),
         ({"skipped_share": 1.0}, "skipped_share"),
     ],

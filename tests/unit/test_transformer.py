@@ -354,7 +354,7 @@ def test_a_result_says_what_nobody_measured():
     scenario = load_scenario(SCENARIO, [("run.memory", "ignore")])  # it does not fit into 40 GB
     result = simulate(scenario)
     warned = {warning.code: warning.text for warning in result.warnings}
-    assert "nobody measured" in warned["computed"]
+    assert "was not measured" in warned["computed"]
     assert "A100-SXM4-40GB" in warned["computed"]
     assert "not-calibrated" not in warned
     assert {each.grade for each in coverage(resolve(scenario))} == {"uncovered"}
@@ -373,7 +373,7 @@ def test_a_result_says_what_nobody_measured():
         ({**GPT, "hiden": 1}, "transformer.hiden: "),
         ({**GPT, "layers": 0}, "transformer.layers: 0 must be at least 1"),
         ({**GPT, "device": "A100-SXM4-8GB"}, "did you mean a100-sxm4-80gb?"),
-        ({**GPT, "device": "Tesla K80"}, "must state a peak for mixed_float16"),
+        ({**GPT, "device": "Tesla K80"}, "needs a peak rate for mixed_float16"),
         ({**GPT, "experts": {"count": 2, "used": 3}}, "used (3) must be at most count (2)"),
         ({key: value for key, value in GPT.items() if key != "hidden"}, "transformer.hidden: is missing"),
     ],

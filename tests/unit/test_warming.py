@@ -52,7 +52,7 @@ BREAKS = {
 SAYS = {
     "types": "TypingError: Failed in nopython mode pipeline (step: nopython frontend)",
     "LLVM": "the compiler was ended by SIGABRT: LLVM ERROR: Cannot select",
-    "crash": "the compiler was ended by SIGSEGV: it said nothing",
+    "crash": "the compiler ended with SIGSEGV: no output",
     "symbol": "AttributeError: llvmlite has no symbol LLVMPY_Nothing",
 }
 
@@ -81,7 +81,7 @@ def refused(told: dict[str, object], why: str) -> None:
     reason = f"its machine code cannot be made or loaded ({why})"
     assert told["unavailable"] is None
     assert told["auto"] == "simpy"
-    assert told["warned"] == [f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer"]
+    assert told["warned"] == [f"the compiled engine cannot run here: {reason}; SimPy runs instead, which takes longer"]
     sentence = f'InputError: run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must'
     assert told["choose"] == told["check"] == sentence
 

@@ -175,8 +175,8 @@ RING = {"kind": "multi-worker-mirrored", "workers": 4}
     ("strategy", "said"),
     [
         ({}, "because strategy.bucket_size is left out, TensorFlow's default (bytes_per_pack = 0): communication that"),
-        ({"bucket_size": "25 MB"}, "since they fill one bucket of 23.8 MiB alone: communication that nothing hides takes"),
-        ({"bucket_size": "4 MB"}, "since they fill one bucket of 3.81 MiB alone: "),
+        ({"bucket_size": "25 MB"}, "because they fit into one bucket (23.8 MiB): exposed communication takes"),
+        ({"bucket_size": "4 MB"}, "because they fit into one bucket (3.81 MiB): "),
         ({"bucket_size": "3 MB"}, ""),  # the fourth follows in a bucket of its own
         ({"bucket_size": "1 MB"}, ""),
         ({"bucket_size": "25 MB", "fusion_cycle": "1 ms"}, ""),  # whatever is ready goes at each cycle
@@ -220,4 +220,4 @@ def test_times_that_the_scenario_sets_do_not_keep_the_spread_of_measured_ones():
     assert (kept.workload.jitter.kind, kept.workload.run_to_run_cv) == ("gamma", 0.0)
     part = scenario(forward=forward)
     assert part.workload.jitter.kind == "empirical"
-    assert "keep the spread" in said(part)
+    assert "keep the measured jitter" in said(part)

@@ -96,10 +96,10 @@ def test_one_kind_of_batch_replaces_the_other(file):
         (["inter_node.bandwidth_bytes_per_s"], [[0.0]], "the value 0, which must be greater than 0"),
         (["inter_node.latency_s"], [[-1.0]], "must be greater than or equal to 0"),
         (["inter_node.latency_s"], [[float("inf")]], "finite"),
-        (["devices_per_node"], [[2.5]], "no fitted number"),
-        (["schema_version"], [[7.0]], "no fitted number"),
+        (["devices_per_node"], [[2.5]], "not a fitted number"),
+        (["schema_version"], [[7.0]], "not a fitted number"),
         (["inter_node.latency_s", "inter_node.latency_s"], [[1.0, 1.0]], "twice"),
-        (["nothing.at_all"], [[1.0]], "no fitted number"),
+        (["nothing.at_all"], [[1.0]], "not a fitted number"),
     ],
 )
 def test_draws_obey_the_rules_of_what_they_replace(parameters, draws, rule):

@@ -255,7 +255,7 @@ def test_a_length_that_is_set_takes_the_place_of_the_one_that_is_there() -> None
         (load_scenario(table(samples=9e4), {"job.epochs": 2, "job.dataset_size": 5}).job, 10.0),
     ]
     assert all(job is not None and job.total_samples == total for job, total in totals)
-    with pytest.raises(ScenarioError, match="dataset_size is missing"):
+    with pytest.raises(ScenarioError, match="missing: dataset_size"):
         load_scenario(table(samples=9e4), {"job.epochs": 2})
     with pytest.raises(ScenarioError, match="leave one out"):
         load_scenario(base, {"job.epochs": 2, "job.samples": 5})
