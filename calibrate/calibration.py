@@ -1,4 +1,4 @@
-"""Measures and fits in one call: a training step, with what else is measured beside it, and gradients.
+"""Measures and fits in one call: a training step with related measurements, and gradients.
 
 Only the order of the calls is here, for ``paceline.api.calibrating`` and studies. Measuring is in :mod:`calibrate.profiling`, to which
 ``options`` go on unchanged, and fitting in ``calibrate/fit``.

@@ -38,7 +38,7 @@ _VERSION = 2
 
 
 class Phase(NamedTuple):
-    """A stretch of a run that goes by one schedule.
+    """A part of a run with one schedule.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayedRun:
-    """What is to be replayed: with a seed of its own for first values and the order of the data, phase after phase."""
+    """A run to replay, with its own seed for initial values and order of data, phase by phase."""
 
     seed: int
     phases: tuple[Phase, ...]
@@ -74,7 +74,7 @@ class ReplayedRun:
 
 @dataclass(frozen=True)
 class Curve:
-    """What was learned in one run.
+    """Learning curve of one run.
 
     Attributes
     ----------

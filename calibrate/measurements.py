@@ -30,7 +30,7 @@ FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "ker
 """What a probe may need of the user's Python, by the names that records have, each with its name for readers."""
 
 _MOST = 1e100
-"""What is larger cannot be summed or squared, and nothing that a probe measures is."""
+"""Larger values could not be summed or squared, and no probe measures them."""
 Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 _MOST_COUNTED = 10**15
@@ -162,7 +162,7 @@ class IteratorEnd(Record, kind="iterator"):
 
 
 class Unmeasured(Record, kind="unmeasured"):
-    """Something beside the steps could not be measured."""
+    """Something outside the steps could not be measured."""
 
     what: Literal["evaluation", "checkpoint", "iterators"]
     why: str
@@ -178,7 +178,7 @@ class StepTime(Record, kind="step", timed=True):
 
 
 class Plan(Record, kind="plan"):
-    """What the budget of a calibration had time for: processes from this one on, rounds of each, steps of a batch size.
+    """Plan of a calibration within its budget: processes from this one on, rounds of each, steps of a batch size.
 
     ``whole``: everything that was asked for.
     """
@@ -190,7 +190,7 @@ class Plan(Record, kind="plan"):
 
 
 class Load(Record, kind="load"):
-    """What else the machine did in a stretch of time: before the first step, in a round, or in all rounds that count.
+    """Other load of the machine in a period: before the first step, in a round, or in all valid rounds.
 
     ``others_s`` are seconds of the cores at hand that other processes took, ``stolen_s``
     those that the hypervisor gave to other machines. ``why`` says what disturbed the steps;
@@ -271,7 +271,7 @@ class LayerTimes(_OfStep, kind="layers"):
 
 
 class CountedStep(Record, kind="counted"):
-    """What one step asks of a device, counted from its graph; nothing where ``why`` says that it could not be."""
+    """Work of one step on a device, counted from its graph; nothing where ``why`` says that it could not be."""
 
     batch: Batch
     flops: NotNegative | None = None
@@ -323,7 +323,7 @@ class Updated(OfRepeat, kind="update"):
 
 
 class JobEvent(OfRepeat, kind="event"):
-    """Something that happened to a job of the testbed beside its steps; times are seconds since the first common start.
+    """An event of a testbed job outside its steps; times are seconds since the first common start.
 
     ``launched`` and ``started`` are of all tasks of an attempt; ``killed``, ``missed`` (it was
     dead already), ``restarted``, ``back`` of the ``task`` itself; ``noticed`` and ``recovered``
@@ -342,7 +342,7 @@ class JobEvent(OfRepeat, kind="event"):
 
 
 class Used(OfRepeat, kind="used"):
-    """What one task of the testbed has sent, received and computed between the common start and its end."""
+    """Data sent and received, and compute, of one task of the testbed between the common start and its end."""
 
     task: str
     sent_bytes: NotNegative
@@ -359,7 +359,7 @@ class LinkCheck(OfRepeat, kind="link"):
 
 
 class Repeat(OfRepeat, kind="repeat", timed=True):
-    """A repeat of the testbed came to its end; all of its records stand before this one."""
+    """A repeat of the testbed came to its end; all of its records come before this one."""
 
     clock_drift_s: float
     others_share: float | None = Field(
@@ -368,7 +368,7 @@ class Repeat(OfRepeat, kind="repeat", timed=True):
 
 
 class PipelineRecord(Record, kind="pipeline"):
-    """A tf.data pipeline as its graph tells it; -1 stands for AUTOTUNE, and for what is not known."""
+    """A tf.data pipeline as its graph tells it; -1 means AUTOTUNE or unknown."""
 
     takes: list[str]
     stages: list[dict[str, Any]]
@@ -498,7 +498,7 @@ _PROBES = {
     "replay": ("a model that learns", ""),
     "noise_scale": ("gradient norms", "files made by `paceline calibrate --noise-scale`"),
 }
-"""What probes measure, and what makes such files."""
+"""What probes measure, and the commands that write such files."""
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
@@ -635,7 +635,7 @@ def _refused(path: Path, number: int, fault: str) -> MeasurementsError:
 
 
 def _hint(number: int) -> str:
-    """Return what to try about a faulty line: without the first, which is the header, a file says nothing."""
+    """Return what to try about a faulty line; without the first line, the header, a file is useless."""
     return _OTHER_FILE if number == 1 else "delete the line, or measure again"
 
 

@@ -56,7 +56,7 @@ class Observed(Spec):
 
     @property
     def alone(self) -> bool:
-        """Return whether it is one device by itself."""
+        """Return whether it is a single device."""
         return self.devices == 1
 
     @property
@@ -105,7 +105,7 @@ class Observed(Spec):
 
 
 def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Observed:
-    """Return what a count stands for: ``8`` or ``8 workers``, as the scenario counts them, ``16 devices``; ``1`` is one device alone.
+    """Parse a count: ``8`` or ``8 workers``, as the scenario counts them, or ``16 devices``; ``1`` is a single device.
 
     A plain number that is more than the workers that the scenario's nodes have room for counts devices, where workers have several.
 
@@ -134,7 +134,7 @@ def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Ob
 
 
 def samples_of_step(observed: Observed, told: Scenario) -> int:
-    """Samples of a step of all workers together, or of one device alone: which with a global batch are those of all."""
+    """Samples per step of all workers together, or of a single device; with a global batch, those of all."""
     load = told.workload
     if load.global_batch is not None:
         return observed.batch or load.global_batch
@@ -165,7 +165,7 @@ def throughput_of(quantity: Quantity, value: float, observed: Observed, told: Sc
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure beside its prediction.
+    """One figure next to its prediction.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ def another_model(run: RecordedRun, load: Workload) -> str | None:
 
 
 def alone_step_of(result: Result) -> float:
-    """Seconds of a step of one device alone as predicted: of the replica's batch, or of the whole global batch."""
+    """Predicted seconds of a step on a single device: for the replica's batch, or for the whole global batch."""
     scenario = result.scenario
     samples = scenario.batch if scenario.workload.global_batch is None else scenario.batch * scenario.replicas
     return samples * result.speedup.mean / result.throughput_samples_per_s.mean
@@ -366,5 +366,5 @@ class Predicted:
         return "inside" if self.low_s - rounded_s <= mean_s <= self.high_s + rounded_s else "beyond"
 
     def stands(self, state: State) -> str:
-        """A state in words, as a clause behind the measured figure."""
+        """A state in words, as a clause after the measured figure."""
         return _STANDS[state].format(wide=format_share(self.coverage))

@@ -243,7 +243,7 @@ def _relay(stream: IO[bytes], progress: Progress | None, heard: Heard | None) ->
 
 
 def stop(child: subprocess.Popen[Any]) -> None:
-    """End the child with all that it has started: they share a process group of their own."""
+    """End the child with everything that it started: they share a separate process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
@@ -299,7 +299,7 @@ def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> st
 _AROUND = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node \S+\}\} | \[Op:\w+\]( name:)?")
 """Colours, and the names of TensorFlow's own functions."""
 _LOGGED = re.compile(r"[IWE]\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d \S+ [IWE] |WARNING")
-"""What TensorFlow logs, whatever happens."""
+"""Lines that TensorFlow always logs."""
 _OF_A_GRAPH = re.compile(r'(?:Detected at node|File "|\[\[|<stack traces|\.\.\.$|The above|Original stack)')
 """Lines around what went wrong in a function of TensorFlow."""
 

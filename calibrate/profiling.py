@@ -68,7 +68,7 @@ class Running(TypedDict, total=False):
 class StepOptions(Running, total=False):
     """How steps are measured: keywords of :func:`profile_step`, :func:`profile_runs` and :func:`profile_at_once`.
 
-    What is left out, ``calibrate/probes/step.py`` takes by default.
+    Defaults of what is left out are in ``calibrate/probes/step.py``.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ def _any_calm(path: Path) -> bool:
 
 
 def plan_in(path: Path) -> Plan | None:
-    """What the budget had time for, by the file of a first process; None where it had none."""
+    """The plan within the budget, by the file of a first process; None where it had none."""
     return next(iter(read_measurements(path, "step").of(Plan)), None)
 
 

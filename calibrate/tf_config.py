@@ -1,9 +1,8 @@
 """Reads a cluster from ``TF_CONFIG`` or the JSON of a ``ClusterSpec``, and writes the text of a scenario for it.
 
-In ``ParameterServerStrategy`` the chief is the coordinator, which trains nothing; in
-``MultiWorkerMirroredStrategy`` it is worker 0, which trains like the others. Evaluators stand
-beside the training (TensorFlow's guides "Parameter server training" and "Multi-worker
-training with Keras").
+In ``ParameterServerStrategy`` the chief is the coordinator, which trains nothing; in ``MultiWorkerMirroredStrategy`` it is worker 0, which
+trains like the others. Evaluators do not take part in training (TensorFlow's guides "Parameter server training" and "Multi-worker training
+with Keras").
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def read_tf_config(text: str) -> TfCluster:
     ----------
     text
         ``env`` for the environment variable ``TF_CONFIG``, or JSON that begins with a brace,
-        or the path of a file with such JSON: a TF_CONFIG, or a ClusterSpec alone.
+        or the path of a file with such JSON: a TF_CONFIG, or only a ClusterSpec.
 
     Raises
     ------
@@ -123,7 +122,7 @@ def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "et
     Raises
     ------
     InputError
-        A number is below 1, or workers with several devices are asked for beside parameter servers.
+        A number is below 1, or workers with several devices are combined with parameter servers.
     """
     if batch < 1:
         raise InputError(f"`batch={batch}`: must be at least 1")

@@ -5,7 +5,7 @@ of all ranks at once, or their messages one by one, and what others send. Its co
 server processor; within a factor of about three it holds for every way of training (benchmarks/effort.py measures that; an engine
 that becomes faster or smaller needs other constants). Where
 the answer matters, :func:`timed_effort_s` brings it to the machine at hand with a run of
-some steps. What does not fit into memory is refused here; whether a person is asked first is decided in ``paceline.lengthy``.
+some steps. Scenarios that do not fit into memory are refused here; whether a person is asked first is decided in ``paceline.lengthy``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from simulator.scenario import Resolved
 _REPLICATION_S = 2.5e-3
 """Draws of a replication, its and its baseline's beginning and end."""
 _TRIES = 4
-"""Runs that tell what limits, on average: none where one part alone can, else one for each part and one without a change."""
+"""Average number of runs to find the limit: none if only one part can limit, else one per part and one without a change."""
 _LONE_STEP_S = 1.5e-6
-"""A step of one replica alone."""
+"""A step of the single-replica baseline."""
 _STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 14e-6, 24e-6, 0.2e-6, 5e-6
 """Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
 _WORKER_S, _WORKER_STEP_S, _WORKER_EVENT_S = 300e-6, 60e-6, 45e-6
@@ -42,7 +42,7 @@ _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
 _TIMED_S = 0.3
-"""What the run of some steps should take, and ten times what it may."""
+"""Target time for the run of a few steps, and ten times the allowed time."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 17_000.0, 250.0, 3000.0
 """The textbook engine: a replica; each message of its step; each further server."""
 _TOGETHER_BYTES, _BUCKET_BYTES = 600.0, 20.0
@@ -69,7 +69,7 @@ def effort_s(scenario: Resolved, engine: Engine | None = None) -> float:
     scenario
         What is simulated.
     engine
-        By what; left out: by that which probably will. That its machine code is loaded, or made, once is not counted.
+        By what; left out: by that which probably will. Loading or compiling its machine code once is not counted.
     """
     run = scenario.run
     engine = likely_engine(scenario) if engine is None else engine
@@ -166,8 +166,8 @@ def check_memory(scenario: Resolved, engine: Engine | None = None) -> None:
 def timed_effort_s(scenario: Resolved) -> float:
     """:func:`effort_s`, brought to this machine with one replication of some steps.
 
-    Takes about a third of a second; where a few steps alone would take seconds, or machine code would have to be made, the model's
-    word stands.
+    Takes about a third of a second; if even a few steps would take seconds, or code would have to be compiled, the model's estimate is
+    used.
     """
     run = scenario.run
     if likely_engine(scenario) == "compiled" and not is_made():

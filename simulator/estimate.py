@@ -1,19 +1,18 @@
-"""What a step needs at least, without simulating it, and how many events simulating it takes.
+"""Lower bounds of a step without simulating it, and the number of events of a simulation.
 
 Seconds of a step on links of its own follow from :class:`~simulator.strategies.strategy.StepExchange`, which scenarios are checked
 with before there is a program, and over which random starts of asynchronous workers are spread.
 
-Of a program: bytes over the links of its paths, work on messages and service follow from the operations of a step; how they wait
-for each other is left out, which only makes a run longer. Whoever adds a strategy has these bounds from its program alone.
+From a program: bytes over the links of its paths, work on messages and service follow from the operations of a step; how they wait
+for each other is left out, which only makes a run longer. A new strategy gets these bounds from its program.
 
-Of a model that is cut, chains of work that each step must go through, one thing after the other. In each step of a pipeline the
-first micro-batch must have come down to a stage before that begins, the stage must have made its passes in the order of its
-schedule, and the gradients of the last of them must have come back to the first stage, which then reduces, updates, and only then
-begins its next step. So a step lasts at least as long as this chain, by whichever stage it goes: with stages that are alike
-(m + p - 1) (f + b) of 1F1B, m (f + b) + (p - 1) (f + b) / chunks where stages are interleaved (Narayanan et al., SC 2021, section
-2.2), and less where gradients of weights fill what is idle (Qi et al., ICLR 2024). Nor does a step take less than all that a stage
-does by itself, nor than all collectives of a group, which come one after the other, nor than the messages that stages send over
-the link of a node.
+For a split model: chains of work in sequence that each step must go through. In each step of a pipeline the first micro-batch must have
+come down to a stage before that begins, the stage must have made its passes in the order of its schedule, and the gradients of the last of
+them must have come back to the first stage, which then reduces, updates, and only then begins its next step. So a step lasts at least as
+long as this chain, by whichever stage it goes: with stages that are alike (m + p - 1) (f + b) of 1F1B, m (f + b) + (p - 1) (f + b) / chunks
+where stages are interleaved (Narayanan et al., SC 2021, section 2.2), and less where gradients of weights fill what is idle (Qi et al.,
+ICLR 2024). A step also takes at least the work of one stage, all collectives of a group in sequence, and the messages of stages over the
+link of a node.
 
 Chains are made of what routines are made of (:class:`~simulator.strategies.hybrid.routine.StageCosts`), not read from the routines:
 a plan asks for them of thousands of ways to cut a model, and to build the operations of each would take more than twice as long.
@@ -40,14 +39,14 @@ from simulator.strategies.pipelines import feeds_in_turn
 
 
 class Links(NamedTuple):
-    """What the busiest links are, and their seconds."""
+    """The busiest links, and their seconds."""
 
     kinds: frozenset[PortKind]
     seconds: float
 
 
 class Needs(NamedTuple):
-    """What is needed at least for one step of every rank.
+    """Minimum resources for one step of every rank.
 
     Attributes
     ----------
@@ -60,7 +59,7 @@ class Needs(NamedTuple):
     host_tensors, host_bytes
         Tensors and bytes that hosts work on which every rank's messages come to or go from, shape (hosts,).
     apart_s
-        Seconds of its own messages that a rank cannot compute beside, in each of its steps.
+        Seconds per step of its own messages that do not overlap with a rank's compute.
     """
 
     shared: Links
@@ -91,7 +90,7 @@ def needs_of(program: Program, *, evenly: bool) -> Needs:
     Parameters
     ----------
     program
-        Of the scenario. What its collectives send is not counted.
+        Of the scenario. Data sent by collectives is not counted.
     evenly
         Whether all ranks make as many steps.
     """
@@ -149,7 +148,7 @@ def _busiest(program: Program, path: Integers, size_bytes: Floats) -> list[tuple
 
 
 def apart_s(program: Program, collective_s: Callable[[Operation], float] = lambda _: 0.0) -> float | None:
-    """Seconds of a rank's own messages that none of its compute can go on beside, at least: before it begins, and after it has ended.
+    """Minimum seconds of a rank's own messages that cannot overlap with its compute: before it begins, and after it has ended.
 
     Of every step; the optimizer's update is not taken for compute here. None where a step may be given up, or ends before all has come.
 
@@ -222,12 +221,12 @@ class Chain(NamedTuple):
 
     @property
     def total_s(self) -> float:
-        """Its seconds on devices that are alike."""
+        """Seconds on equal devices."""
         return float(self.forward_s.sum() + self.backward_s.sum() + self.update_s.sum()) + self.exchange_s
 
 
 class CutNeeds(NamedTuple):
-    """What a step of a model that is cut takes at least.
+    """Minimum time of a step of a split model.
 
     Attributes
     ----------

@@ -340,7 +340,7 @@ class _Device:
         )
 
     def _temporary(self) -> Part:
-        """Of the layer that needs most, of one micro-batch."""
+        """Largest need of a layer, for one micro-batch."""
         layers = ((layer, chunk) for chunk in self.chunks for layer in self._layers(chunk))
         sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
         text = f"for {counted(self.micro_batch, 'sample')}, in 16 bits in addition to those in 32 bits for the cross-entropy"

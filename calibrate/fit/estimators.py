@@ -1,4 +1,4 @@
-"""What all fits share: affine costs, distributions of step times around their mean, bootstrap draws and 90% intervals.
+"""Common parts of all fits: affine costs, distributions of step times around their mean, bootstrap draws and 90% intervals.
 
 A change here changes every file that is fitted from then on.
 """
@@ -123,7 +123,7 @@ class Line(NamedTuple):
         return self.base + self.slope * size
 
     def affine(self) -> Affine:
-        """The line as a specification has it, to seven digits."""
+        """The line for a specification, to seven digits."""
         return Affine(base_s=digits(self.base), per_sample_s=digits(self.slope))
 
     def residual(self, sizes: ArrayLike, seconds: ArrayLike) -> float:

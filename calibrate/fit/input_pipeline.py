@@ -88,7 +88,7 @@ class _Round(NamedTuple):
 
 @dataclass
 class _Setting:
-    """What was measured at one batch size with one number of calls, in a first or in later epochs."""
+    """Measurements at one batch size with one number of calls, in a first or in later epochs."""
 
     rounds: list[_Round] = field(default_factory=list)
     of_cpu_s: list[float] = field(default_factory=list)
@@ -118,7 +118,7 @@ class _Setting:
 
 
 class _Settings(dict[int, _Setting]):
-    """What was measured at one batch size, by number of calls."""
+    """Measurements at one batch size, by number of calls."""
 
     @property
     def fewest(self) -> int:
@@ -156,7 +156,7 @@ class _Settings(dict[int, _Setting]):
 
 @dataclass(frozen=True)
 class _Epochs:
-    """What was measured in first, or in later, epochs, and how the parts are told apart.
+    """Measurements in first or later epochs, and how the parts are separated.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class _Epochs:
 
     @property
     def unaccounted(self) -> list[int]:
-        """Batch sizes whose parts clock and CPU time alone tell apart."""
+        """Batch sizes whose parts are separated only by clock and CPU time."""
         return [batch for batch, settings in self.sizes.items() if settings.account is None]
 
     def doubt(self) -> str:
@@ -294,9 +294,9 @@ def fit_input(measurements: Path, name: str, command: str = "") -> InputPipeline
     Returns
     -------
     InputPipeline
-        Serial and parallel seconds of a batch, in a first epoch and, where it caches, in later ones; calls, prefetch and
-        shuffle buffer as they were measured; distribution of a batch's time; 90% intervals in ``fit``. What is badly determined
-        stands in ``provenance["weak"]``.
+        Serial and parallel seconds of a batch, in a first epoch and, where it caches, in later ones; calls, prefetch and shuffle buffer as
+        they were measured; distribution of a batch's time; 90% intervals in ``fit``. Poorly determined parameters are listed in
+        ``provenance["weak"]``.
 
     Raises
     ------
@@ -460,7 +460,7 @@ def _prefetch(measured: Measurements, pipeline: PipelineRecord) -> int:
 
 
 def _shuffle_fill(measured: Measurements, size: int, table: _Table) -> float:
-    """Time to fill a shuffle buffer of so many samples over that to prepare them all, where it is clearly less; else 1."""
+    """Time to fill a shuffle buffer divided by the time to prepare its samples, if clearly smaller; else 1."""
     shares = [
         (record.seconds - setting.mean_s) / (setting.mean_s * size / record.batch)
         for record in measured.of(FirstBatch)

@@ -1,7 +1,7 @@
 """Fits the links of a cluster to a measurement file of transfers, with intervals and provenance.
 
 The names of paths (``grpc``, ``gloo``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
-``calibrate/probes/transfers.py`` and ``links.py`` write. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
+``calibrate/probes/transfers.py`` and ``links.py`` write. Host costs of messages are fitted in :mod:`calibrate.fit.server`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
 _TOLERANCE = 0.05
 """Of the times of a size around the line: beyond it they count linearly."""
 _NETWORKS = {"grpc": "TensorFlow's gRPC", "gloo": "PyTorch's gloo"}
-"""What carries bytes between processes."""
+"""Software that carries bytes between processes."""
 _LEAST_SHARE = 0.05
 """Of a byte's time that is the wire's, however long hosts work on it: they do so while others cross."""
 _ALL_REDUCE = "all-reduce-"
@@ -218,7 +218,7 @@ def _point(size: float, costs: Array) -> LinkPoint:
 
 
 class LinkTable(NamedTuple):
-    """What a tool printed of a link.
+    """Output of a tool about a link.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ class Norms:
 
 @dataclass(frozen=True)
 class NoiseFit:
-    """What was fitted.
+    """The fit.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ def noise_of(small: float, big: float, of_small: ArrayLike, of_big: ArrayLike) -
 
 
 def noise_scale_of(moments: Sequence[Norms], batch: float) -> NoiseScale:
-    """The noise scale of a training whose moments stand for as many steps each, of ``batch`` samples.
+    """The noise scale of a training whose points of time represent equal numbers of steps of ``batch`` samples.
 
     The 90% interval is that of the draws, of which each moment's are drawn again with replacement (percentile bootstrap). It knows
     nothing of another run's path, or of what happens between moments.
@@ -115,7 +115,7 @@ def noise_scale_of(moments: Sequence[Norms], batch: float) -> NoiseScale:
 
 
 def _share(moment: Norms, batch: float, of_small: ArrayLike, of_big: ArrayLike) -> Array:
-    """Of a step's square gradient norm, what is signal."""
+    """Share of signal in a step's square gradient norm."""
     signal, noise = (estimate(moment.small, moment.big, of_small, of_big) for estimate in (signal_of, noise_of))
     return np.asarray(signal / np.maximum(signal + noise / batch, np.finfo(float).tiny))
 

@@ -1,7 +1,7 @@
 """Fits a workload to profiles (XPlane) that the user already has, with intervals and provenance.
 
 The profiles are read in ``calibrate/xplane``; costs and distribution of steps are fitted in :mod:`calibrate.fit.step_times`, as those of
-measured steps. What profiles do not tell goes into the provenance by subject; the command line shows the subjects that
+measured steps. What profiles do not show goes into the provenance by subject; the command line shows the subjects that
 ``_LEFT_OPEN`` of ``paceline/cli/commands/calibrate.py`` names.
 """
 

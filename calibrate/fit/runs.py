@@ -164,13 +164,10 @@ class SharedSpread(NamedTuple):
 def shared_spread(levels: ArrayLike, noise: float = 0.0) -> SharedSpread:
     """Share of the variance between processes that those of one launch have in common.
 
-    The intraclass correlation of a one-way random-effects model, ICC(1,1) of Shrout and
-    Fleiss 1979, "Intraclass correlations: uses in assessing rater reliability", with its
-    exact interval from the F distribution: (MSB - MSW) / (MSB + (p - 1) MSW) for p processes
-    in each launch. Launches differ by what their processes share, processes within a launch
-    by what each has for itself; by how much all of them differ from a process that runs
-    alone does not matter. The noise of each process's mean is taken out of the variance that
-    is divided.
+    The intraclass correlation of a one-way random-effects model, ICC(1,1) of Shrout and Fleiss 1979, "Intraclass correlations: uses in
+    assessing rater reliability", with its exact interval from the F distribution: (MSB - MSW) / (MSB + (p - 1) MSW) for p processes in each
+    launch. Launches differ by what their processes share, processes within a launch by what each has for itself; their common difference
+    from a single process does not matter. The noise of each process's mean is taken out of the variance that is divided.
 
     Parameters
     ----------
@@ -210,10 +207,9 @@ def shared_spread(levels: ArrayLike, noise: float = 0.0) -> SharedSpread:
 class BusyCoreSlowdown(NamedTuple):
     """How much longer a step takes for each other core that is busy, as a share of the step, and its standard error.
 
-    (T_k / T_1 - 1) / b, with the mean step T_k of k processes at once, that T_1 of a process
-    alone, and b the cores of the k - 1 others. Whatever makes a step slower beside others is
-    in it: memory bandwidth, caches, clocks, and threads that find no idle core any more. The
-    error is from the scatter of runs and of launches.
+    (T_k / T_1 - 1) / b, with the mean step T_k of k processes at once, that T_1 of a process alone, and b the cores of the k - 1 others. It
+    includes every slowdown next to others: memory bandwidth, caches, clocks, and threads without an idle core. The error is from the
+    scatter of runs and of launches.
     """
 
     value: float
@@ -226,7 +222,7 @@ class BusyCoreSlowdown(NamedTuple):
 
 
 class ConcurrentProcesses(NamedTuple):
-    """What launches of several processes have shown, with a text for the provenance; no slowdown where too few launches are whole."""
+    """Findings from launches of several processes, with a text for the provenance; no slowdown where too few launches are whole."""
 
     shared: SharedSpread
     text: str
@@ -241,8 +237,8 @@ def is_concurrent(measured: Measurements) -> bool:
 def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurements] = (), accept: bool = False) -> ConcurrentProcesses:
     """Estimate what processes share, and how they slow each other down, from the files of all launches.
 
-    A launch of which a process is missing, or was disturbed, is left out. The slowdown is counted against runs of one process
-    ``alone``; ``accept`` takes disturbed rounds as well.
+    A launch of which a process is missing, or was disturbed, is left out. The slowdown is relative to runs of a single process ``alone``;
+    ``accept`` takes disturbed rounds as well.
     """
     launches: dict[int, list[pd.DataFrame]] = defaultdict(list)
     for file in files:

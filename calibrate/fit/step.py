@@ -1,7 +1,7 @@
 """Fits a workload to the measurement files of a training step, with intervals and provenance.
 
 This module checks the files, reads their records and puts the workload together, with its variables, its layers, and what a job
-costs besides its steps. What may be used of the files is decided in :mod:`calibrate.fit.runs`; the cost of a step and the
+costs besides its steps. :mod:`calibrate.fit.runs` decides which parts of the files are used; the cost of a step and the
 distribution around it are fitted in :mod:`calibrate.fit.step_times`.
 """
 
@@ -256,7 +256,7 @@ def _counted(measured: Measurements) -> Counted | None:
 
 
 def variable_of(name: str, shape: Sequence[int], size_bytes: float, place: int, ready: float, sparse: float | None = None) -> Variable:
-    """A variable as a workload has it; ``place`` is that in the order of creation, ``sparse`` bytes that a sample touches."""
+    """A variable of a workload; ``place`` is that in the order of creation, ``sparse`` bytes that a sample touches."""
     return Variable(
         name=name,
         size_bytes=size_bytes,
@@ -398,7 +398,7 @@ _JUDGED_S = 0.02
 
 
 def _overheads(runs: Sequence[Measurements], table: StepTable, facts: dict[str, str]) -> Overheads | None:
-    """Return what the runs measured beside steps, None where the files have none of it.
+    """Return what the runs measured outside steps; None if the files have nothing of it.
 
     ``facts`` gets ``overheads``, how often it was measured, and ``unmeasured``, what could not be, and why.
     """
@@ -437,7 +437,7 @@ def duration_of(values: Sequence[float]) -> Duration | None:
 
     The interval is Student's, of logarithms: ``mean ± t s sqrt(1 + 1/n)`` (as of a lognormal
     distribution, since a time is above zero); of times of which one is zero, it is taken without
-    logarithms and cut off at zero. One value is taken as it is: it says nothing of a spread.
+    logarithms and cut off at zero. A single value is used as it is and gives no spread.
 
     >>> duration_of([2.0, 2.0, 2.0]).high_s
     2.0

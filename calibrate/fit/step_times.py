@@ -40,7 +40,7 @@ from simulator.spec.workload import CalibrationPoint
 Array = NDArray[np.float64]
 
 STEP_PARAMETERS = "forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"
-"""What is fitted to steps, in seconds."""
+"""Fit to steps, in seconds."""
 
 _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
@@ -168,7 +168,7 @@ class StepTable:
     def factors(self, persistence: float = 0.0) -> Array:
         """Step times divided by the mean of their batch size and by the speed of their round.
 
-        What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the mean of its n factors, which takes
+        Differences between rounds are left to ``run_to_run_cv``. The speed of a round is the mean of its n factors, which takes
         its own variance from theirs, v times as much: deviations are widened by 1 / sqrt(1 - v), which is sqrt(n / (n - 1)) for
         steps without persistence. None is below :meth:`fastest`: in a round that something has slowed down in part, its normal
         steps would seem faster than any step ever was.
@@ -217,7 +217,7 @@ def widened(draws: Sequence[Sequence[float]], levels: Sequence[float], runs: int
     Two runs drawn with replacement are apart by what two happen to differ. For the mean of R normal values a 90% interval has the
     half-width t s / sqrt(R), with Student's t of R - 1 degrees of freedom, and draws of R runs scatter by s sqrt((R - 1) / R) / sqrt(R):
     the level of each draw, a common factor of its costs, is raised to the power t(2) sqrt(2 / 1) over t(3) sqrt(3 / 2), which is 2.5.
-    One run says nothing of others, and its draws stay.
+    A single run gives no variation between runs, and its draws stay.
     """
     if not 1 < runs < _RUNS:
         return [list(draw) for draw in draws]
@@ -259,13 +259,11 @@ class StepCost(NamedTuple):
 def step_cost(table: StepTable) -> StepCost:
     """The cost of the steps of one batch size or more.
 
-    The level comes from plain steps alone: :func:`~calibrate.fit.estimators.line_of_means` through
-    their means. Steps with clocks inside run slower, or at another time; from them comes
-    only how the phases share that line. Apply is the mean of its share over the batch sizes
-    (what the optimizer does depends on the variables, not on the batch), and at most the
-    line's fixed part; of the rest, forward gets that part of the fixed and of the
-    per-sample cost, each between nothing and all, that meets its shares best (least
-    squares); backward has what is left. So the three sum to the line exactly.
+    The level comes only from plain steps: :func:`~calibrate.fit.estimators.line_of_means` through their means. Steps with clocks inside run
+    slower, or at another time; from them comes only how the phases share that line. Apply is the mean of its share over the batch sizes
+    (what the optimizer does depends on the variables, not on the batch), and at most the line's fixed part; of the rest, forward gets that
+    part of the fixed and of the per-sample cost, each between nothing and all, that meets its shares best (least squares); backward has
+    what is left. So the three sum to the line exactly.
 
     One batch size cannot tell what a step costs whatever the batch: all of forward and
     backward is then counted as the samples'.
@@ -300,7 +298,7 @@ def _parameters(cost: StepCost, batches: int) -> dict[str, float]:
 
 
 class StepFit(NamedTuple):
-    """What step times give of a workload.
+    """Parts of a workload from step times.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Counts what a training step asks of a device: floating-point operations, bytes and kernels, by its graph alone.
+"""Counts the work of a training step on a device from its graph: floating-point operations, bytes and kernels.
 
 The step is traced once more, with every function inside it written out; nothing runs.
 

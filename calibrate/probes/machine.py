@@ -1,8 +1,8 @@
 """The machine that is measured on: its fingerprint, the choice of the device, and what else it does while steps are timed.
 
-:func:`fingerprint` is the record of that name in calibrate/measurements.py; calibrate/fit/writing.py takes its fields by name. What
-disturbs a round (other processes, stolen time, clock, GPU) goes into ``load`` records as ``why``; calibrate/fit/runs.py leaves such rounds
-out. Linux only where it reads /proc and /sys; what cannot be read is None, and never counts as a disturbance.
+:func:`fingerprint` is the record of that name in calibrate/measurements.py; calibrate/fit/writing.py takes its fields by name. Disturbances
+of a round (other processes, stolen time, clock, GPU) go into ``load`` records as ``why``; calibrate/fit/runs.py leaves such rounds out.
+Linux only where it reads /proc and /sys; what cannot be read is None, and never counts as a disturbance.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Jax:
 
 
 class Apart:
-    """The parts of a step, each compiled by itself."""
+    """The parts of a step, each compiled separately."""
 
     def __init__(self, on: Jax, made: KerasModel, compiled: tuple[Any, Any, Any], x: Any, y: Any) -> None:
         self._on, self._made, self._x, self._y = on, made, x, y

@@ -19,7 +19,7 @@ WINDOW = 5
 
 
 class Costs(NamedTuple):
-    """What was seen of this process up to the end of its warm-up, in seconds.
+    """Times of this process up to the end of its warm-up, in seconds.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Costs(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is measured.
+    """Quantities to measure.
 
     Attributes
     ----------

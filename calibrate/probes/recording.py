@@ -1,4 +1,4 @@
-"""What every probe does: it records what it measures, tells its parent of progress, and ends so that the parent knows who is at fault.
+"""Common base of probes: records measurements, reports progress to the parent process, and ends with a status that shows who is at fault.
 
 Kinds, fields and version of records must be those of calibrate/measurements.py. ``PROGRESS_PREFIX`` and the exit statuses also stand in
 calibrate/probing.py, and checksums are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is
@@ -65,7 +65,7 @@ def _to_parent(**fields: Any) -> None:
 
 
 class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault, not the model's."""
+    """The request cannot be fulfilled: an error of the caller, not of the model."""
 
 
 class Terminated(SystemExit):

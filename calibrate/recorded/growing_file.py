@@ -56,7 +56,7 @@ class Lines(GrowingFile):
     path
         The file.
     returns
-        Whether a carriage return or backspaces end a line too, as where a progress bar is drawn anew.
+        Whether a carriage return or backspaces end a line too, as when a progress bar is redrawn.
 
     Attributes
     ----------

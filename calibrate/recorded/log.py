@@ -1,7 +1,7 @@
 """Reads step times from lines of a log, by a format of :mod:`calibrate.recorded.log_formats` or an expression of the user's.
 
-What a launcher puts before each line (a rank, a time) is taken off; each rank is a run of its own. Runs that follow each other in one
-file are told apart by their headers and facts.
+Prefixes of a launcher (a rank, a time) are removed; each rank is a run of its own. Successive runs in one file are distinguished by their
+headers and facts.
 
 Some programs print the mean since they began (:attr:`Pattern.cumulative`). What the steps between two lines took is then the
 difference of both sums, which rounding makes coarse: lines are taken together until it is known to 2%.
@@ -51,7 +51,7 @@ class _Part:
     Attributes
     ----------
     told
-        What lines said of it beside times.
+        Facts from lines other than times.
     first, step, epoch
         The step of its first line; step and epoch of its last.
     lines, backward, repeated
@@ -131,7 +131,7 @@ class _Part:
 
 @dataclass
 class _Rank:
-    """What one rank wrote.
+    """Lines of one rank.
 
     Attributes
     ----------
@@ -442,7 +442,7 @@ def _whole(text: str) -> int:
 
 
 def _half_a_digit(text: str) -> float:
-    """Half of what the last digit of a number stands for."""
+    """Half of the last digit's value of a number."""
     return 0.5 * 10.0 ** -len(text.partition(".")[2])
 
 

@@ -24,7 +24,7 @@ GROUPS = {
 """Named groups of a pattern, of which one that tells a step's time must be there."""
 
 Told = Mapping[str, str]
-"""What lines say beside times, by the names of their groups."""
+"""Facts of lines other than times, by the names of their groups."""
 
 TIMES = ("time_s", "time_ms", "time_us", "total_s", "rate", "throughput")
 """Groups that tell a step's time."""
@@ -246,13 +246,13 @@ _LAUNCHERS = re.compile(
     r"|(?P<pdsh>(?!epoch|step|iter|batch|train|val|loss|layer)[a-z][\w.-]*\d|\d+(?:\.\d+){3}): ",
     re.IGNORECASE,
 )
-"""What launchers put before a line: a time, or the name of a group stands for the rank or the host."""
+"""Prefixes of launchers: a time, or a named group for the rank or the host."""
 _DOUBTFUL = ("srun", "pdsh")
 """May be part of what a program prints: taken off for patterns that are known alone."""
 
 
 def readings(line: str, *, doubtful: bool) -> Iterator[tuple[str, str]]:
-    """Give rank and rest of a line without what a launcher put before it, then the line as it stands."""
+    """Yield rank and rest of a line without a launcher's prefix, then the line as it is."""
     rank, place = "", 0
     while prefix := _LAUNCHERS.match(line, place):
         group = prefix.lastgroup

@@ -54,8 +54,8 @@ def read_recorded(
     Parameters
     ----------
     sources
-        Files and folders: of the Keras callback, tables, TensorBoard's event files, logs, profiles, Chrome traces. Of a log of several
-        runs, ``#3`` behind the name chooses the third.
+        Files and folders: of the Keras callback, tables, TensorBoard's event files, logs, profiles, Chrome traces. ``#3`` after the name
+        chooses the third of several runs in a log.
     pattern
         A regular expression with named groups by which the lines of logs tell steps; None: one of those that are known.
     samples

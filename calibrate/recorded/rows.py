@@ -1,6 +1,6 @@
 """Reads files whose lines are steps: tables (CSV), of which :data:`COLUMNS` is the format, and lines of JSON of the Keras callback.
 
-What each field of the callback means is said in ``paceline/keras_callback.py``.
+``paceline/keras_callback.py`` explains each field of the callback.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _number(where: str, name: str, cell: str) -> float:
 
 
 def is_table(first: str) -> bool:
-    """Return whether a first line is that of a table of steps, or a row of numbers alone."""
+    """Return whether a first line is that of a table of steps, or a row of only numbers."""
     cells = [cell.strip().lower() for cell in re.split("[,;\t]", first)]
     return any(cell in COLUMNS for cell in cells) or all(_NUMBER.fullmatch(cell) for cell in cells)
 

@@ -19,7 +19,7 @@ Source = Literal["steps file", "table", "event files", "log", "profile"]
 """The kinds of files that steps are read from."""
 
 Each = Literal["step", "interval", "epoch"]
-"""What a row is the mean of: one step, some steps, or all those of an epoch."""
+"""Steps of which a row is the mean: one step, some steps, or all steps of an epoch."""
 
 SECONDS_OF: Mapping[str, Callable[[float, float], float]] = {
     **dict.fromkeys(("time_s", "step_time_s", "total_s"), lambda value, _: value),
@@ -38,7 +38,7 @@ MOST_STEPS = 10**12
 
 @dataclass(frozen=True)
 class Facts:
-    """What a file says of its run; None, "" or () where it does not.
+    """Facts about a run in its file; None, "" or () where it does not.
 
     Attributes
     ----------
@@ -75,12 +75,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Mark:
-    """What lies between two steps and is part of neither.
+    """Time between two steps that belongs to neither.
 
     Attributes
     ----------
     what
-        ``epoch`` (its begin), ``evaluation``, ``checkpoint``, ``restart`` (the process began anew), or a name that the user gave.
+        ``epoch`` (its start), ``evaluation``, ``checkpoint``, ``restart`` (the process restarted), or a name given by the user.
     row
         It lies before the row of this index; as many as there are rows: behind the last.
     duration_s

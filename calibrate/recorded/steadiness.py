@@ -1,6 +1,6 @@
-"""Finds out what of a recorded run is steady: apart from first steps, clocks that jump, what comes every so many steps, changes of level.
+"""Finds the steady part of a recorded run, without first steps, clock jumps, periodic long steps and changes of level.
 
-What is left out of a figure is named (:class:`Apart`), and what looks wrong is said (``doubts``): nothing is corrected in silence.
+What is left out of a figure is listed (:class:`Apart`), and doubts are reported (``doubts``): nothing is corrected silently.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Periodic:
-    """Something that happens every so many steps.
+    """A periodic event.
 
     Attributes
     ----------
@@ -284,7 +284,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What a recorded run tells of a steady step.
+    """Statistics of a steady step from a recorded run.
 
     Attributes
     ----------
@@ -299,7 +299,7 @@ class Steadiness:
     why_not
         Why there is none, as a clause; "" where there is one.
     periodic
-        What comes every so many steps.
+        Periodic events.
     rare
         Long steps of a kind of their own, of the whole run; None where there are none.
     persistence
@@ -472,7 +472,7 @@ def _turned_back(run: RecordedRun) -> Bools:
 
 
 def _first(run: RecordedRun, usable: Bools) -> Bools:
-    """The first step of each process, and long ones right behind it; of means of several steps, long ones alone."""
+    """The first step of each process, and long ones right behind it; for means of several steps, only long ones."""
     first = np.zeros(len(run), dtype=bool)
     median = float(np.median(run.duration_s[usable]))
     for begin in {0, *_behind(run, "restart")} if run.kind != "profile" else ():
@@ -487,7 +487,7 @@ def _first(run: RecordedRun, usable: Bools) -> Bools:
 
 
 def _long(times: Array, kept: Bools) -> Bools:
-    """Rows that are long beside those around them, shape (rows,)."""
+    """Rows that are longer than their neighbours, shape (rows,)."""
     long = np.zeros(len(times), dtype=bool)
     rows = np.flatnonzero(kept)
     parts = np.array_split(times[rows], -(-len(rows) // _ROUND))
@@ -501,7 +501,7 @@ def _long(times: Array, kept: Bools) -> Bools:
 
 
 def _period(run: RecordedRun, kept: Bools, long: Bools) -> tuple[Periodic, Bools] | None:
-    """Long steps that come every so many steps, and which rows they are; None where chance explains them."""
+    """Periodic long steps, and their rows; None where chance explains them."""
     places = run.steps[long]
     if len(places) < 3:
         return None
@@ -601,7 +601,7 @@ def thousand_times(ratio: float) -> str | None:
 
 
 def _of_own_clock(run: RecordedRun, usable: Bools) -> float | None:
-    """The median of seconds per step by the ends of steps; None where the source has no clock beside its times."""
+    """The median of seconds per step by the ends of steps; None if the source has no clock in addition to its times."""
     between = np.diff(run.end_s) / run.counts[1:]
     known = between[usable[1:] & np.isfinite(between) & (between > 0)]
     return float(np.median(known)) if len(known) >= 3 else None

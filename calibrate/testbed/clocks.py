@@ -25,7 +25,7 @@ from calibrate.testbed.setting import TestbedSetting
 from simulator.base.text import digits
 
 _UNREPEATED = 0.05
-"""Standard deviation of a run's slowdown that is taken for granted where there is one alone."""
+"""Assumed standard deviation of a run's slowdown if there is only one run."""
 
 _OTHERS = 0.05
 _GAP = 0.2
@@ -34,7 +34,7 @@ _GAP = 0.2
 
 @dataclass(frozen=True)
 class BusyCores:
-    """What processes at the same time have shown.
+    """Findings from simultaneous processes.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class BusyCores:
 def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCores | None:
     """The slowdown of a setting's real compute, by runs of the same model with ``mode = "apart"``.
 
-    Whatever makes a step slower beside others is in it: memory bandwidth, caches, clocks,
-    and the step's own operations, which find no idle core any more to run side by side on.
+    It includes every slowdown next to others: memory bandwidth, caches, clocks, and the step's own operations without idle cores for
+    running in parallel.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Fits the machine's parameters to small testbed runs: 1 worker, 2 where it must be, rings up to 5.
 
-What the clocks inside a step show directly is averaged (clocks.py); what only shows in how long steps
+Times measured directly inside a step are averaged (clocks.py); what only shows in how long steps
 take as a whole is fitted by least squares with the simulator in the loop. Nothing of what
 a prediction is later compared with takes part. The parameters are named in platform.py and used in scenarios.py.
 """
@@ -231,7 +231,7 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
 
 
 class _Simulated:
-    """What settings take as simulated; each scenario once, since most parameters leave most settings as they were."""
+    """Simulated times of settings; each scenario once, since most parameters leave most settings as they were."""
 
     def __init__(self, cores: float) -> None:
         self._cores = cores

@@ -30,7 +30,7 @@ from simulator.spec.distributions import Distribution, Empirical, Normal, Shifte
 from simulator.spec.workload import Variable, Workload
 
 EMULATED_LAWS = ("constant", "exponential", "gamma", "lognormal", "empirical")
-"""Kinds of law that the emulated device draws from."""
+"""Kinds of distributions of the emulated device."""
 
 _LINK = {"bandwidth": "400 Mbit/s"}
 _COMPUTE = {"mean": "100 ms", "law": {"kind": "exponential"}}
@@ -46,9 +46,8 @@ def load_setting(
     Parameters
     ----------
     setting
-        A TOML file, or tables as it has them. None starts from 4 asynchronous workers of
-        ``ladder-1mb`` and a parameter server, links of 400 Mbit/s, and compute that is drawn
-        from an exponential law of 100 ms; of a model ``FILE.py:FUNCTION`` from real compute.
+        A TOML file, or tables as it has them. None starts from 4 asynchronous workers of ``ladder-1mb`` and a parameter server, links of
+        400 Mbit/s, and compute drawn from an exponential distribution with mean 100 ms; of a model ``FILE.py:FUNCTION`` from real compute.
     settings
         Dotted keys with values, such as ``("link.bandwidth", "1 Gbit/s")``.
     python
@@ -226,8 +225,8 @@ def describe_model(model: str, python: str | None = None, batch: int = 32) -> tu
 def of_workload(name: str, batch: Any, where: str, beside: Path | None = None) -> dict[str, Any]:
     """Keys of a testbed setting for a workload of the catalogue: ``variables``, ``compute`` and ``batch``.
 
-    Variables have the workload's bytes, as float32. Compute is emulated: its mean is that
-    of forward and backward pass at the batch, its law the workload's jitter.
+    Variables have the workload's bytes, as float32. Compute is emulated: its mean is the forward plus backward pass at the batch, its
+    distribution the workload's jitter.
 
     Parameters
     ----------
@@ -270,7 +269,7 @@ def _variable(variable: Variable, batch: int) -> dict[str, Any]:
 
 
 def _law(workload: Workload) -> Distribution:
-    """The workload's jitter as a law that the emulated device draws from: others by 200 quantiles of equal probability, mean 1."""
+    """The workload's jitter as a distribution of the emulated device; other kinds become 200 quantiles of equal probability, mean 1."""
     law = workload.jitter
     places = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
     if isinstance(law, Normal):

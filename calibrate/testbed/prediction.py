@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Short):
-    """What one real run of a setting is predicted to show; a table in notebooks.
+    """Prediction for one real run of a setting; a table in notebooks.
 
     Attributes
     ----------
@@ -117,10 +117,9 @@ def predict_setting(
 ) -> Prediction:
     """Simulate a setting on a calibrated platform.
 
-    Each replication has a joint draw of the fitted parameters and its own compute times. The
-    mean is theirs; the interval also holds what nothing explains, the misfit that all runs
-    of this setting have in common and the noise of a single run, and what predictions of
-    such trainings are off by (:func:`simulator.results.metrics.applied_to_runs`).
+    Each replication has a joint draw of the fitted parameters and its own compute times. The mean is theirs; the interval also includes the
+    common misfit of all runs of this setting, the noise of a single run, and the model error of such trainings
+    (:func:`simulator.results.metrics.applied_to_runs`).
 
     Parameters
     ----------

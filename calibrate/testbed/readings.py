@@ -48,7 +48,7 @@ class OneRun:
     others_share
         Share of the cores' time that other processes, the kernel or the hypervisor took; None if not known.
     events
-        What happened beside steps, of a job with checkpoints or faults.
+        Events outside steps, for a job with checkpoints or faults.
     """
 
     setting: TestbedSetting

@@ -248,7 +248,7 @@ def busiest_share(sizes: Iterable[float], servers: int) -> float:
 
 
 def _of_slowest(law: Distribution, workers: int) -> float:
-    """About how much longer the slowest of some workers takes than the mean: exact for an exponential law."""
+    """Approximate ratio of the slowest of some workers to the mean: exact for an exponential distribution."""
     variation: float = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
     return 1.0 + variation * math.fsum(1.0 / number for number in range(2, workers + 1))
 
@@ -275,7 +275,7 @@ def measure_setting(
     folder
         Where raw measurements go; each call adds a file.
     repeats
-        How often; each repeat starts a cluster anew.
+        How often; each repeat starts a new cluster.
     seed
         Seed of the emulated device and of staggered starts.
     timeout_s

@@ -1,4 +1,4 @@
-"""The schema of a testbed setting, as a file has it and as the probe gets it (``for_probe``).
+"""The schema of a testbed setting, in a file and for the probe (``for_probe``).
 
 ``calibrate/probes/testbed`` reads the keys by name: change a key on both sides. Files are read in loading.py.
 
@@ -37,7 +37,7 @@ _BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "
 def synthetic_variables(model: str) -> list[dict[str, Any]] | None:
     """Variables of a synthetic model, in the order of creation; None of any other.
 
-    Layers of ``ladder-4mb/8`` are alike. Of ``uneven-4mb/6`` each has twice the bytes of the
+    Layers of ``ladder-4mb/8`` are equal. Of ``uneven-4mb/6`` each has twice the bytes of the
     one before, as the last dense layers of a convolutional network have most of its weights.
     Gradients become ready evenly over the backward pass, the last layer's first.
     """
@@ -126,7 +126,7 @@ NOT_BUILT = TestbedVariable(name="not built", shape=(1,), ready=1.0)
 
 
 class Compute(Spec):
-    """What a worker does between the last byte of its pull and the first of its push."""
+    """Compute of a worker between the last byte of its pull and the first of its push."""
 
     kind: Literal["emulated", "real"] = Field(
         default="emulated", description="emulated: a sleep drawn from a distribution; real: the model's forward and backward pass"
@@ -151,7 +151,7 @@ def _or_loopback(schema: dict[str, Any]) -> None:
 
 
 class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
-    """What is run, apart from how often it is repeated."""
+    """One experiment, without its number of repeats."""
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
@@ -286,7 +286,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
 
     @property
     def kind_of_run(self) -> str:
-        """Content hash without what only says how long it runs: settings that differ in that alone are the same experiment."""
+        """Content hash without the length of the run: settings that differ only in that are the same experiment."""
         return self.model_copy(update={"steps": 2, "warm_up": 1, "gpu_memory_mib": 64}).hash
 
     @property

@@ -96,7 +96,7 @@ class MeasuredFault:
 
 @dataclass(frozen=True, repr=False)
 class TestbedRun(Short):
-    """What a file of measurements of the testbed holds; a table in notebooks.
+    """Content of a file of testbed measurements; a table in notebooks.
 
     Attributes
     ----------

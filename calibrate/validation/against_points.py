@@ -40,7 +40,7 @@ REFITTED = "refitted to all points"
 """Groups of rows of a refit."""
 
 OUTLINE = Outline("points")
-"""What tables there will be."""
+"""Names of the tables."""
 _MUCH_SCATTER = 3.0
 """Residuals of a refit that are more times their noise than this are worth a word."""
 
@@ -57,7 +57,7 @@ class PointsCase:
     table
         The scenario as nested tables.
     source, beside
-        What messages call it, and the folder that its relative paths start from.
+        Its name in messages, and the folder of its relative paths.
     points
         The file of the points.
     settings
@@ -151,7 +151,7 @@ class Refitted(Short):
     Attributes
     ----------
     scenario
-        With the values that were fitted, what the points leave open, and what its predictions are off by.
+        The scenario with fitted values, their uncertainty, and the model error of its predictions.
     table
         The same as nested tables, as its file has them.
     fit
@@ -302,7 +302,7 @@ def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
 
 
 def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
-    """One number that stands for a quantity: what it is, its value in the scenario, and how it is written."""
+    """One number that represents a quantity: its meaning, its value in the scenario, and its format."""
     load, batch = base.workload, base.batch
     if path.startswith(("workload.forward", "workload.backward")):
         return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"

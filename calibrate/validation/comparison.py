@@ -24,7 +24,7 @@ from simulator.spec.uncertainty import AppliedDiscrepancy, RegimeText
 
 
 class Reached(Spec):
-    """How far a prediction reaches, and its interval by chance and draws alone: what the discrepancy of a regime is estimated from."""
+    """Reach of a prediction, and its interval from chance and draws only, from which the discrepancy of a regime is estimated."""
 
     regime: RegimeText = Field(description="regime, as in simulator.results.inadequacy")
     source: str = Field(default="", description="table or machine, left out of an estimate as a whole")
@@ -139,7 +139,7 @@ def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: s
 
 
 def drawn_interval(result: Result, unit: str = "samples/s") -> Estimate:
-    """The interval of a result's throughput by chance and draws alone, widened to hold its mean."""
+    """The interval of a result's throughput from chance and draws only, widened to include its mean."""
     rate = result.throughput_samples_per_s
     per_sample = result.updates_per_s.mean / rate.mean if unit == "updates/s" else 1.0
     drawn = prediction_interval(result.throughput_of_each_replication)

@@ -44,7 +44,7 @@ class HeldOut(Spec):
 
 
 class Matrix(Short, Spec):
-    """What is fitted, what is predicted, how often each is run."""
+    """Settings to fit and to predict, and the number of runs of each."""
 
     see: ClassVar[str] = "to_frame() has every setting"
 
@@ -116,9 +116,8 @@ class Matrix(Short, Spec):
 def read_matrix(path: Path) -> Matrix:
     """Read a matrix file; no file that it names as a model is run, so that it is not built before :func:`with_models`.
 
-    ``[[fit]]`` and ``[[held_out]]`` are tables of settings; where a key has a list, the
-    table stands for all combinations. ``[[held_out]]`` also has a ``group``. Models are
-    named as for ``paceline testbed run``; relative paths are looked up beside the file first.
+    ``[[fit]]`` and ``[[held_out]]`` are tables of settings; a key with a list gives all combinations. ``[[held_out]]`` also has a
+    ``group``. Models are named as for ``paceline testbed run``; relative paths are looked up in the file's folder first.
 
     Raises
     ------
@@ -197,11 +196,11 @@ def _settings(source: str, beside: Path | None, table: dict[str, Any], part: str
 
 Test = Callable[[TestbedSetting], bool]
 _EACH_S = 1.0
-"""What is taken from the time limit of a repeat, for its last step to end."""
+"""Part of a repeat's time limit reserved for its last step."""
 
 
 class Need(NamedTuple):
-    """What a prediction takes from the fit's part.
+    """What a prediction needs from the fit's part.
 
     Attributes
     ----------

@@ -1,11 +1,9 @@
 """Bring a scenario to measured points by moving its physical quantities, the simulator itself in the loop.
 
-Residuals are logarithms of predicted over measured throughput in units of the
-measurements' noise, and beside them, as a weak residual each, the logarithms of the
-factors in units of what is believed of them beforehand. What the points do not determine
-thus stays where it was; it is recognised by how little they narrow it, held at its prior,
-and the rest is fitted again. All predictions have the same random streams in common, so
-that their differences are those of the factors.
+Residuals are logarithms of predicted over measured throughput in units of the measurements' noise, and beside them, as a weak residual
+each, the logarithms of the factors in units of what is believed of them beforehand. Quantities that the points do not determine thus stay
+unchanged; it is recognised by how little they narrow it, held at its prior, and the rest is fitted again. All predictions have the same
+random streams in common, so that their differences are those of the factors.
 
 The covariance is that of a linear model at the optimum, ``(J' J / b + P)^-1`` with the
 Jacobian J of the points and the inverse variances P of the priors. b is the mean square
@@ -77,8 +75,7 @@ class Candidate:
     ----------
     name
         As tables have it.
-    section, targets
-        Dotted names within a section of the scenario, all scaled alike.
+    section, targets Dotted names within a section of the scenario, all scaled by one factor.
     prior_log_sd
         Standard deviation of the logarithm of the factor, before any point is seen.
     starts
@@ -244,7 +241,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Refit:
-    """What all points say, and all but each.
+    """Fits to all points, and to all but each.
 
     Attributes
     ----------
@@ -481,7 +478,7 @@ def _uncertainty(old: Uncertainty | None, columns: dict[str, list[float]]) -> di
 
 
 def _with(table: Mapping[str, Any], path: list[str], value: float | str) -> dict[str, Any]:
-    """A copy with a key set, under its full name alone."""
+    """A copy with a key set, only under its full name."""
     head, *rest = path
     inner = table.get(head)
     new: Any = _with(inner if isinstance(inner, Mapping) else {}, rest, value) if rest else value

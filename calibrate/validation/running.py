@@ -106,7 +106,7 @@ def measure_matrix(
 ) -> list[Readings | str]:
     """Measure every setting; one that has been measured whole before, with the same repeats and seed, is not measured again.
 
-    A setting that fails is run once more; where it fails again, the others are measured all the same, and its error stands in its place.
+    A setting that fails is run once more; if it fails again, the others are still measured, and its error takes its place.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def _as_it_ran(reading: Readings, reached: Reached | None) -> Reached | None:
 
 
 _MAX_MIN = {"wire_bytes_per_byte": 1.03, "coordinator_s": 0.004, "session_s": 0.004, "ring_step_s": 0.004, "loopback_bytes_per_s": 1e10}
-"""What the simplest rule knows: headers, and a gap of 4 ms between steps."""
+"""Inputs of the simplest rule: headers, and a gap of 4 ms between steps."""
 
 
 def _max_min(setting: TestbedSetting, cores: float, seed: int, compute: RealCompute | None) -> float:

@@ -62,7 +62,7 @@ class Score(Spec):
 
 
 class Thresholds(Spec):
-    """What every score of a validation must reach; what is left out is not checked."""
+    """Thresholds for every score of a validation; what is left out is not checked."""
 
     max_median: float | None = Field(default=None, ge=0, description="median absolute error of throughput, as a share")
     max_worst: float | None = Field(default=None, ge=0, description="largest absolute error of throughput, as a share")
@@ -147,7 +147,7 @@ def thresholds_of(wanted: Mapping[str, float | str]) -> Thresholds:
 
 @dataclass(frozen=True)
 class Outline:
-    """What tells, before a validation is made, which files its tables become.
+    """Names of a validation's table files, known before it is made.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Outline:
 
 @dataclass(frozen=True, repr=False)
 class Validation(Short):
-    """Predictions beside measurements, their scores, and how they came about.
+    """Predictions next to measurements, their scores, and how they were made.
 
     Attributes
     ----------
@@ -189,16 +189,15 @@ class Validation(Short):
     details
         Further tables, which are too wide or too long for a terminal, such as exclusions.
     family
-        Which rows stand in one CSV file, by the family's name; all of them, if left out.
+        Which rows are in one CSV file, by the family's name; all of them, if left out.
     overlay
         Groups to draw as throughput against workers, measured over predicted.
     headline
         Group whose score the summary tells; the last one if left out.
     apart
-        In place of one headline, several whose errors are not alike, each summed up by itself: the
-        name of its score and what was predicted, in words.
+        Several headlines in place of one, for errors that are not comparable: the name of the score and what was predicted, in words.
     checked
-        Groups whose scores are held against the thresholds; all scores if left out.
+        Groups whose scores are compared with the thresholds; all scores if left out.
     wanted, missed
         The thresholds that were asked for, in words, and a sentence for each that is missed.
     extra
@@ -265,7 +264,7 @@ class Validation(Short):
         return replace(self, command=command, date=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), machine=_machine())
 
     def judged(self, thresholds: Thresholds) -> Validation:
-        """The same with every score held against thresholds, or those of the groups that are to be checked."""
+        """The same with every score, or those of chosen groups, compared with thresholds."""
         checked = [score for score in self.scores if not self.checked or score.group in self.checked]
         several = len(self.scores) > 1
         missed = [f"{score.group}: {line}" if several else line for score in checked for line in thresholds.missed(score)]
@@ -350,7 +349,7 @@ def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     Parameters
     ----------
     rows
-        Whose errors are alike: a score of throughputs and of bandwidths together would say nothing of either.
+        Rows with comparable errors: one score of throughputs and bandwidths together would be meaningless.
     total
         Name of the score for all.
     """
@@ -375,7 +374,7 @@ def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_
     Parameters
     ----------
     rows
-        Whose errors are alike.
+        Rows with comparable errors.
     of
         What they are of, for the title.
     most

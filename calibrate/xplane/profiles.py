@@ -43,7 +43,7 @@ _PARTS = (
     Column("backward_s", "seconds", "backward"),
     Column("apply_s", "seconds", "apply"),
     Column("input_s", "seconds", "input wait"),
-    Column("prepare_s", "seconds", "input beside", "time to prepare a batch during computation"),
+    Column("prepare_s", "seconds", "input during compute", "time to prepare a batch during computation"),
     Column("collective_s", "seconds", "exposed", "collectives while a device did not compute"),
 )
 _OPERATIONS = (

@@ -102,12 +102,12 @@ class MeasuredStep:
 
 @dataclass(frozen=True)
 class InputPipeline:
-    """What ``tf.data`` did.
+    """Work of ``tf.data``.
 
     Attributes
     ----------
     prepare_s
-        Mean seconds to prepare a batch beside the computation; 0 where nothing is prefetched.
+        Mean seconds to prepare a batch during computation; 0 where nothing is prefetched.
     prefetched
         Batches are prepared while a step computes.
     batch_bytes

@@ -1,1 +1,1 @@
-"""What the rest of the simulator stands on: errors, text, tables, units, files, records, random streams, bases of specifications."""
+"""The base of the simulator: errors, text, tables, units, files, records, random streams, bases of specifications."""

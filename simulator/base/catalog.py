@@ -1,9 +1,8 @@
 """Finds the files of named workloads, clusters, input pipelines, faults (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
 
 A name that is a path is that file. Any other is looked up in ``./models``, then in the user's data directory, then among those that
-Paceline brings along. What can name code to run (matrices of testbed settings, models to profile) is looked up among the last
-alone: code of a working folder runs only where somebody has named its path. What the files say is read elsewhere, mostly in
-``simulator.catalogue.loading``.
+Paceline brings along. Files that can name code to run (matrices of testbed settings, models to profile) are looked up only among the last:
+code of a working folder runs only if its path is given. The files are read elsewhere, mostly in ``simulator.catalogue.loading``.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def own_file(name: str) -> Path:
 
 
 def entries(kind: Kind) -> dict[str, Path]:
-    """Map each name of a kind to the file that it stands for."""
+    """Map each name of a kind to its file."""
     files: dict[str, Path] = {}
     for root in _roots(kind):
         for name, file in _files(root / kind, _names_in(root / kind)):
@@ -79,7 +78,7 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _files(folder: Path, names: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
-    """Files of a folder, each behind the name that it stands for: looked for often, and paths take long to make."""
+    """Files of a folder by catalogue name, cached because look-ups are frequent and making paths is slow."""
     return tuple((file.stem, file) for name in names if (file := folder / name))
 
 
@@ -156,7 +155,7 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
 
 
 def _of_another_kind(name: str) -> str | None:
-    """Say what a name of the catalogue stands for, with the command that takes it; None where there is no such name."""
+    """Say what a name of the catalogue is, with the command that takes it; None where there is no such name."""
     from simulator.base.files import mistaken_table, read_toml
 
     kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices")

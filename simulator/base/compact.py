@@ -1,4 +1,4 @@
-"""What takes little memory however much it describes: statistics of any number of values, columns, and names made when asked for."""
+"""Compact data: statistics of any number of values, columns, and names made on demand."""
 
 from __future__ import annotations
 

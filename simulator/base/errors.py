@@ -84,7 +84,7 @@ class DeadlockError(SimulationError):
 
 
 class InvariantError(SimulationError):
-    """A run broke a law that every run must obey; the message names law and event."""
+    """A run violated an invariant; the message names the invariant and the event."""
 
 
 class CalibrationError(PacelineError):
@@ -96,7 +96,7 @@ class PacelineWarning(UserWarning):
 
 
 class PriceWarning(PacelineWarning):
-    """A price that was given takes the place of another, is worked out, or holds for some of the clusters alone."""
+    """A given price replaces another, is computed, or applies only to some clusters."""
 
 
 class ReadingWarning(PacelineWarning):
@@ -108,7 +108,7 @@ class SettingWarning(PacelineWarning):
 
 
 class CalibrationWarning(PacelineWarning):
-    """What was measured is not to be relied on, or was not measured on what it seems: the command line says it loudly."""
+    """A measurement is unreliable, or was not made on the apparent device; the command line shows it prominently."""
 
 
 class EngineWarning(PacelineWarning):

@@ -144,7 +144,7 @@ _WITH_MEASUREMENTS: Mapping[str, str] = {
     "input": "fit them with `paceline calibrate-input --from-measurements {}`",
     "testbed": "summarise them with `paceline testbed show {}`",
 }
-"""What is done with measurements, by the probe that made them."""
+"""What to do with measurements, by the probe that made them."""
 _PYTHON = FileKind("a Python file", "measure a model that it builds with `paceline calibrate {}:FUNCTION --name NAME`", lambda _: True)
 _PAGE = FileKind("an HTML page", "open it in a browser", lambda _: True)
 _CELLS = FileKind("a table (CSV)", "give it to `paceline report --measured` or `paceline validate --measured`", lambda _: True)
@@ -213,22 +213,22 @@ def _sentence(kind: FileKind, path: str | Path, use: str = "") -> str:
 
 
 _MARKED_WITHIN = 4096
-"""Bytes at the beginning of a file within which its mark stands."""
+"""Bytes at the beginning of a file that contain its mark."""
 
 
 class OutputKind(NamedTuple):
-    """What a command writes into a file, and may so replace."""
+    """A kind of file that a command writes, and may therefore replace."""
 
     what: str
     """Said of a file that is not of it, such as ``"is no machine that a fit wrote"``."""
     holds: Callable[[Path], bool]
-    """Whether a file that has content is of it."""
+    """Whether a file with content is of this kind."""
     ending: str = ""
-    """What the name of such a file ends in, such as ``".html"``; any that promises no other format will do too."""
+    """Ending of the file's name, such as ``".html"``; any that promises no other format will do too."""
 
 
 EDITED = OutputKind("", lambda _: False, ".toml")
-"""What people go on writing in, as a scenario: no later one is made to replace it."""
+"""A file that people continue to edit, such as a scenario: it is never replaced."""
 
 
 def marked_kind(what: str, mark: str | bytes, ending: str = ".html") -> OutputKind:
@@ -296,7 +296,7 @@ class Output:
     argument
         Of the library, by which a user names the file.
     beside
-        Whether it lies beside the file that the argument names.
+        Whether it is in the same folder as the file that the argument names.
     reads
         Files that are read, which it must not be.
 
@@ -386,7 +386,7 @@ _FORMATS = {
     ".parquet": "Parquet", ".pdf": "PDF", ".png": "a picture (PNG)", ".svg": "a picture (SVG)", ".toml": "TOML",
     ".tsv": "a table (TSV)", ".xlsx": "a workbook",
 }  # fmt: skip
-"""What the ending of a file's name promises."""
+"""File format by the ending of a file's name."""
 
 
 def check_ending(path: Path, ending: str, named: str = "", hint: str = "") -> None:
@@ -441,7 +441,8 @@ def check_apart(outputs: Iterable[tuple[str, Path | None]]) -> None:
 
 
 def _write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a file by way of a temporary one beside it, so that it is never seen half written; a device is written to, not replaced."""
+    """Write a file through a temporary one in the same folder, so that it is never visible half written; a device is written to, not
+    replaced."""
     target = Path(os.path.realpath(path))
     try:
         data = content.encode() if isinstance(content, str) else content
@@ -500,7 +501,7 @@ _KEY = f'"{KEY}"'.encode()
 
 
 def with_checksum(text: str) -> str:
-    """An object of JSON with the checksum of all that stands before it as its last key.
+    """A JSON object whose last key is the checksum of everything before it.
 
     >>> with_checksum('{"a":1}')
     '{"a":1,"checksum":"8b0f0d75aabe01bb"}'

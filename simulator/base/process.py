@@ -1,8 +1,8 @@
-"""What belongs to this process: temporary folders that are removed however it ends, be it killed, and the memory that it may still take.
+"""Resources of this process: temporary folders that are removed however it ends, even if killed, and the memory that is still available.
 
 A process that is killed cannot tidy up. So a second one does, which knows by a pipe that the first has ended: a keeper, this
 file run as a program, in a session of its own where a kill of the whole process group does not reach it. It runs without Paceline
-(``python -I -S``): this file may import the standard library alone.
+(``python -I -S``): this file may import only the standard library.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def scratch(*beside: Path, within: str | None = None) -> Iterator[Path]:
     Parameters
     ----------
     *beside
-        Files or folders elsewhere that are removed as well, where they are there then.
+        Files or folders elsewhere to remove too, if they exist then.
     within
         Where the folder is made; in the temporary folder, if None.
 

@@ -2,12 +2,12 @@
 
 Work (computes, messages, services, and waits for somebody whose work is not simulated) is numbered in the order in which it is
 recorded, and says by number which other work let it begin, as the engine knew it. Event by event that is the order in which work
-ended; where all ranks' steps are computed at once it is recorded step by step. What let work begin was always recorded before it.
+ended; where all ranks' steps are computed at once it is recorded step by step. The cause of work is always recorded before the work.
 
 Engines make records by a :class:`Log`: one call for each piece of work that has ended, which gives its number. An engine says when work
-began and ended, and which other was the last that it had to wait for; what stood before it in its queue (messages of a connection,
-gradients before a server, computes of a rank) is known here. Work that took no time is recorded as well, waits only if they took some.
-Machine code counts numbers along (``simulator.engine.production.calendar``). Invariants, traces and critical paths read them.
+began and ended, and which other was the last that it had to wait for; the work before it in its queue (messages of a connection, gradients
+at a server, computes of a rank) is known here. Work that took no time is recorded as well, waits only if they took some. Machine code
+counts numbers along (``simulator.engine.production.calendar``). Invariants, traces and critical paths read them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 def numbered(name: str, which: int) -> str:
-    """A name and the number of the one that is meant: ``forward 3``; the name alone where all are meant."""
+    """A name and the number of the one that is meant: ``forward 3``; only the name if all are meant."""
     return name if which == NOTHING else f"{name} {which}"
 
 
@@ -102,12 +102,10 @@ class Span(NamedTuple):
 class Transfer(NamedTuple):
     """One message: handed to the network at ``sent_s``, its last byte there at ``arrived_s``.
 
-    ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``:
-    when the message before it arrived. Of an all-reduce of which no messages are simulated
-    it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
-    sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all
-    messages of its kind are called, such as ``push``; ``name`` says besides which one it is, as
-    ``which`` does of those that have a number.
+    ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``: when the message before it arrived. For an
+    all-reduce without simulated messages it is the time at which the last rank joined. ``cause`` is what let it be first, ``sender`` what
+    had it sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all messages of its kind are called, such
+    as ``push``; ``name`` says besides which one it is, as ``which`` does of those that have a number.
     """
 
     source: Place
@@ -207,7 +205,7 @@ _NOTHING_BEFORE = NOTHING, 0.0
 
 
 class Log:
-    """Numbers work, and finds what stood before it in its queue.
+    """Numbers work, and finds the work before it in its queue.
 
     Times are in seconds; ``cause`` is the number of the work whose end made the piece of
     work due, :data:`~simulator.base.records.NOTHING` if there was none.

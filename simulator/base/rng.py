@@ -1,8 +1,7 @@
 """Named, independent random streams, all from one seed, by numpy's counter-based generator.
 
-The stream ``("compute", 3)`` of replication 5 depends on the seed, the replication and its own name alone: adding a worker, or
-another use of chance, changes no other stream. A stream that gets another name, or another size of blocks here, changes all results
-that draw from it.
+The stream ``("compute", 3)`` of replication 5 depends only on the seed, the replication and its own name: adding a worker, or another use
+of chance, changes no other stream. A stream that gets another name, or another size of blocks here, changes all results that draw from it.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) makes draws of a key and a counter, so that any part of
 its stream can be begun at once. A million workers need no generator each: what many of them draw of one name are rows of a table
@@ -78,7 +77,7 @@ class Streams:
 
 
 class Rows:
-    """What many workers draw of one name: each a row, one draw after the other.
+    """Draws of many workers from one name: a row each, in sequence.
 
     Rows are cut into groups, draws into blocks of columns. Each block of a group is drawn at
     once, row by row, from a counter of its own: a row's draws depend neither on how many

@@ -50,7 +50,7 @@ QUANTITY_EXAMPLE: dict[Dimension, str] = {"time": "20 us", "information": "64 Mi
 
 
 class _WithUnit:
-    """A value that stood under the short name, so must be text with a unit."""
+    """A value under the short name, which must be text with a unit."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -142,14 +142,14 @@ Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 DAY_S, YEAR_S = 86_400.0, 365.25 * 86_400.0
 Latency = _quantity("time", _AT_LEAST_0, Usual(1e-9, 1.0))  # light goes 30 cm; round the earth and back it takes a fifth of a second
-"""Of a message."""
+"""Usual range of latencies of a message."""
 DELAY = Usual(1e-9, 60.0)
 Delay = _quantity("time", _AT_LEAST_0, DELAY)
 """In a queue, of storage, or of who hands out steps."""
 WorkTime = _quantity("time", _AT_LEAST_0, Usual(1e-12, 3600.0))
-"""Of a step or a part of it."""
+"""Usual range of times of a step or a part of it."""
 Overhead = _quantity("time", _AT_LEAST_0, Usual(1e-6, 7 * DAY_S))
-"""Of what a job does now and then."""
+"""Usual range of times outside steps."""
 MeanLife = _quantity("time", _ABOVE_0, Usual(1.0, 300 * YEAR_S))
 """Until something fails."""
 EACH_BYTE = Usual(1e-15, 1e-3)
@@ -339,7 +339,7 @@ class Spec(BaseModel):
         return renamed
 
     def _broken_rules(self) -> Iterator[str]:
-        """Yield what is wrong with values together, a sentence each, of which the first is told; those of a base class by ``super``."""
+        """Yield broken rules between values, one sentence each; the first is reported; those of a base class by ``super``."""
         yield from ()
 
     @model_validator(mode="after")
@@ -428,7 +428,7 @@ class Terse(Spec):
 
 
 class Checksummed(Spec):
-    """What is written to be read back and believed: its JSON ends with a checksum, which whoever reads the text looks at."""
+    """Base of specifications that are written and read back: their JSON ends with a checksum, which is checked when it is read."""
 
     def to_json(self) -> str:
         """One line of JSON, as of any specification, with the checksum of all before it as its last key."""

@@ -36,7 +36,7 @@ _MOST_ROWS = 20
 _LONGEST_CELL = 200
 _LONGEST_LINE = 1000
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
+"""Characters that a spreadsheet takes as the beginning of a formula (OWASP, "CSV Injection")."""
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#~])")
 _TEXT_KINDS: tuple[Kind, ...] = ("text", "any")
 
@@ -60,9 +60,9 @@ class Column:
     by
         What reads the value of an item, where no name says it.
     short
-        What stands above them where there is little room, as on a terminal.
+        Short heading for narrow output, such as a terminal.
     left
-        Whether they begin at the left; as the kind has it where it is left out.
+        Whether they begin at the left; left out: from the kind.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Table:
     Attributes
     ----------
     title
-        What stands above it.
+        Title above the table.
     columns
         Its columns.
     rows
@@ -127,7 +127,7 @@ class Table:
     note
         A sentence below the title.
     more
-        What stands below the rows where some are left out, such as ``"and 80 more"``.
+        Text below the rows if some are left out, such as ``"and 80 more"``.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class Table:
         return cls(title, held, tuple(tuple(column.read(item) for column in held) for item in items), name, note)
 
     def only(self, *names: str) -> Table:
-        """The table with these columns alone, in this order.
+        """The table with only these columns, in this order.
 
         >>> Table.of([{"workers": 4, "seed": 1, "kind": "ring"}]).only("kind", "workers").rows
         (('ring', 4),)
@@ -180,7 +180,7 @@ class Table:
         )
 
     def narrow(self, *names: str) -> Table:
-        """For a place with little room: those of these columns that it has, and that say anything, with short headings."""
+        """For narrow output: those of these columns that exist and have values, with short headings."""
         there = {column.name for column in self.columns}
         kept = self.only(*(name for name in names if name in there)).without_empty_columns()
         return replace(kept, columns=tuple(replace(column, heading=column.short or column.heading) for column in kept.columns))
@@ -341,13 +341,12 @@ def flat(item: BaseModel) -> Row:
 def frame_of(items: Iterable[Any]) -> pd.DataFrame:
     """A pandas table of one row an item: of scenarios, workloads, clusters, results, candidates.
 
-    Of results the columns are those of :data:`simulator.results.rows.COLUMNS`, after the settings
-    that differ among them.
+    For results, the columns are :data:`simulator.results.rows.COLUMNS`, after the settings that differ between them.
 
     Parameters
     ----------
     items
-        Specifications of one kind; results may stand among failures.
+        Specifications of one kind; results may be mixed with failures.
 
     Returns
     -------

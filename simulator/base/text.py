@@ -3,7 +3,7 @@
 Values come in SI units (seconds, bytes, bytes per second), shares as 0 to 1, money in US dollars. How each kind of value is written
 is data, :data:`FORMATS`, which :func:`written` goes by, and so does the script of a report (paceline/reporting/templates/format.js),
 which gets it as JSON (:func:`formats_data`): a new attribute of :class:`Format` must be read there too (tests/browser/test_formats.py
-holds both equal). Sentences about results and plans stand in :mod:`paceline.sentences`, names of strategies with the strategies.
+holds both equal). Sentences about results and plans are in :mod:`paceline.sentences`, names of strategies with the strategies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Kind = Literal[
     "seconds", "rough_seconds", "bytes", "rate", "share", "limit_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
-"""What a value is, and with that how it is written (:data:`FORMATS`).
+"""Kind of a value, which sets how it is written (:data:`FORMATS`).
 
 ``any``
     A plain value of any type, to five significant digits.
@@ -74,7 +74,7 @@ Kind = Literal[
 ``rough_seconds``
     An estimate of how long something takes, to two digits.
 ``limit_share``
-    A share and what it may be at most, which must not look alike: to three digits.
+    A share and its limit, with three digits so that they do not look equal.
 ``share``, ``error``
     Per cent, with a digit after the point where it is small; an error has its sign.
 ``change``, ``whole_change``
@@ -86,7 +86,7 @@ Kind = Literal[
 """
 
 Units = tuple[tuple[float, str], ...]
-"""Sizes of units, the largest first, each with what stands behind the number."""
+"""Sizes of units, largest first, each with the text after the number."""
 
 _TIMES: Units = ((3600.0, " h"), (60.0, " min"), (1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns"))
 _SIZES: Units = ((2.0**40, " TiB"), (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B"))
@@ -109,7 +109,7 @@ class Format:
     digits
         Significant digits.
     whole
-        Whether digits before the point are shown beyond them; else zeros stand there.
+        Whether digits before the point are shown beyond them; otherwise zeros are kept.
     least_places, most_places
         Digits after the point, whatever :attr:`digits` asks for.
     whole_from
@@ -119,7 +119,7 @@ class Format:
     signed
         Whether positive numbers have a sign, and zero ``±``.
     prefix
-        What stands before the number.
+        Text before the number.
     least
         Below this size, but above zero, only that it is less is written: ``"<0.1%"``.
     unit
@@ -252,7 +252,7 @@ def kind_of_setting(name: str) -> Kind:
 
 
 def format_count(value: float) -> str:
-    """A whole number: ``"1,235"``; from 1e15 on its size alone."""
+    """A whole number: ``"1,235"``; from 1e15 on only its magnitude."""
     return FORMATS["count"].write(value)
 
 
@@ -389,20 +389,20 @@ def printable(text: str) -> str:
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Text as it may stand in a heading: no control or direction marks, not too long."""
+    """Text for a heading: without control or direction marks, and not too long."""
     plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
     plain = " ".join(plain.split()) or "(no name)"
     return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
 
 
 _LEAST = 0.6
-"""How alike two words must be, from 0 to 1; what :mod:`difflib` takes by default."""
+"""Minimum similarity of two words, from 0 to 1; what :mod:`difflib` takes by default."""
 _SHORT, _LEAST_IF_SHORT = 3, 0.5
-"""Of a word of so few letters one may be wrong."""
+"""Words up to this length may have one wrong letter."""
 _AS_NEAR = 0.02
-"""Names that are less near than the nearest by no more than this are named as well."""
+"""Names whose similarity is within this of the nearest are named too."""
 _BEGINNING = 0.9
-"""How alike a word is to one that it is the beginning of."""
+"""Similarity of a word to one that begins with it."""
 _LONGEST = 60
 _MOST = 3
 
@@ -420,7 +420,7 @@ def nearest(word: object, known: Iterable[str], *, least: float = _LEAST) -> lis
     known
         Names that there are.
     least
-        How alike they must be, from 0 to 1.
+        Minimum similarity, from 0 to 1.
     """
     given = str(word)[:_LONGEST].lower()
     alike = {name: _likeness(given, name.lower()) for name in known}

@@ -86,7 +86,7 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
     "rate": re.compile(rf"{_LOOSE_AMOUNT}(?:\s*(?P<per>/|per|p)\s*(?P<time>[a-z]+))?", re.ASCII | re.IGNORECASE),
     "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
 }
-"""What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
+"""Similarity to a quantity that is enough to guess: letters of the wrong case, except for times."""
 _BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_MULTIPLES)})?)(?P<unit>b|bits?)", re.ASCII)
 """A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d|[eE][+-]?\d)", re.ASCII)
@@ -187,7 +187,7 @@ def as_thousands(text: str) -> str:
 
 
 def check_thousands(text: str, where: str) -> None:
-    """Do nothing where a number that must be whole, or is a sum of money, can be read in one way alone.
+    """Accept a whole number or an amount of money only if it can be read in one way.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def _hint(text: str, dimension: Dimension) -> str:
 
 
 def _times(unit: str) -> list[str]:
-    """Units of time that differ from a text in large and small letters, or that a lone m may stand for."""
+    """Units of time that differ from a text only in case, or that a lone m may mean."""
     return ["min", "ms"] if unit in ("m", "M") else [unit.lower()]
 
 

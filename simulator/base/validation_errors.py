@@ -1,7 +1,7 @@
 """Validates tables from files against specifications, and says what is wrong in one line: dotted path, value, rule, what to try.
 
 The rules themselves are in the specifications; ``_RULES`` puts pydantic's complaints, by their types, into our words. Figures that are
-allowed and beyond all that there is are told too (:func:`implausible`).
+allowed but implausible give a warning (:func:`implausible`).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def fault_of(error: ValidationError) -> str:
 
 
 def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
-    """Return what the short names of kinds, such as those of strategies, stand for as keys."""
+    """Return the keys that short names of kinds, such as those of strategies, mean."""
     names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
     return {name: f"'{name}' is short for {listed([f'{key} = {json.dumps(keys[key])}' for key in keys])}" for name, keys in names.items()}
 
@@ -129,7 +129,7 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
 
 
 def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
-    """Locate a problem in the file's own keys, and return what stands there."""
+    """Locate a problem in the file's own keys, and return the value there."""
     keys = []
     for part in location:
         if isinstance(data, Mapping) and part not in data:
@@ -163,11 +163,11 @@ def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 _HARDLY_ANOTHER = 0.85
-"""How alike a key must be to one of its table to be preferred to the same key elsewhere."""
+"""Minimum similarity of a key to one of its table to be preferred to the same key elsewhere."""
 
 
 def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:
-    """Return the tables that may stand at a place; where there are kinds, also those of other kinds than the given, and its name."""
+    """Return the tables that may be at a place; where there are kinds, also those of other kinds than the given, and its name."""
     tables: Tables = [model]
     others: Tables = []
     kind = ""
@@ -255,7 +255,7 @@ def warn_of_implausible(spec: Spec, where: str = "", source: str = "") -> None:
 
 
 _NOT_BY_HAND = ("fit", "fit_hosts", "uncertainty", "calibrated", "provenance", "computed", "moved", "recast", "passes")
-"""What nobody writes by hand."""
+"""Keys that nobody writes by hand."""
 
 
 def _figures(spec: Spec, path: str, key: str) -> Iterator[tuple[str, str, type[Spec], str, float, Usual]]:

@@ -1,8 +1,8 @@
 """From a scenario's file, name or table to a validated :class:`Scenario`; every fault named in one line.
 
-Sections get what they ``use``, keys that are set (``--set``), and prices. What a file says of its measurements is dropped where the
-scenario sets another value itself (``overridden``). For that, keys of workloads, clusters and inputs stand here as text, such as
-``_MEASURED_PARTS``. What a scenario then leaves open is decided in ``simulator.resolve.resolve``.
+Sections get what they ``use``, keys that are set (``--set``), and prices. A file's statements about its measurements are dropped if the
+scenario sets another value (``overridden``). For that, keys of workloads, clusters and inputs are listed here as text, such as
+``_MEASURED_PARTS``. ``simulator.resolve.resolve`` then fills in what a scenario leaves open.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
     "inputs": (InputPipeline, "input"),
     "faults": (Faults, "fault"),
 }
-"""What the files of each kind hold."""
+"""Content of the files of each kind."""
 NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs", "job.faults": "faults"}
 """Tables of a scenario, by their dotted paths, that may ``use`` a file of a kind."""
 _NEW_AS_A_WHOLE = {"price": "usd_per_node_hour", "server_price": "usd_per_node_hour", "noise_scale": "samples"}
-"""Tables whose other keys speak of one figure: a scenario that gives it anew takes none of them over."""
+"""Tables whose other keys belong to one figure: a scenario that sets the figure drops them."""
 
 
 def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "", *, say: bool = False) -> Table:
@@ -67,7 +67,7 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     Raises
     ------
     ScenarioError
-        A key leads into a value, or is unset though no scenario has it.
+        A key leads into a value, or is unset although no scenario has it.
 
     Warns
     -----
@@ -105,7 +105,7 @@ def prices_for_several(settings: Pairs, prices: Prices | None) -> tuple[list[tup
 
 
 def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
-    """A workload without what was filled in from its dimensions, where it follows from what is set, so that it is filled in anew."""
+    """A workload without parts computed from its dimensions, so that they are computed again from the new keys."""
     computed = base.get("computed")
     keys = set(computed.get("keys", ())) if isinstance(computed, Mapping) else set()
     names = {name for key in own for name in (key, *(field for field in keys if short_name(field) == key))}
@@ -153,7 +153,7 @@ def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 
 
 def _not_as_published(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
-    """Faults without what was said of a rate, where the scenario gives that itself: an uncertainty is of the published rates alone."""
+    """Faults without the uncertainty of a rate that the scenario sets itself: the uncertainty applies only to published rates."""
 
     def stated(table: object) -> dict[str, str]:
         return {short_name(key): key for key, value in table.items() if value is not None} if isinstance(table, Mapping) else {}
@@ -202,9 +202,8 @@ def _with_new_figures(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
     """A workload or cluster whose uncertainty no longer speaks of what the scenario sets itself.
 
-    Otherwise a draw would replace the scenario's own value. Which of the uncertain
-    parameters, or of the measured ``parts``, were set stands in ``overridden``. With the times
-    of both passes go their spread and the device's share of them, which hold for the measured times.
+    Otherwise a draw would replace the scenario's own value. ``overridden`` lists the uncertain parameters and measured ``parts`` that were
+    set. With the times of both passes go their spread and the device's share of them, which hold for the measured times.
     """
     result = dict(base)
     other_times = "fit" in base and all(_sets(own, [name]) for name in ("forward", "backward"))
@@ -237,7 +236,7 @@ _MEASURED_PARTS = (
 
 
 def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
-    """Return whether a section sets what a dotted name stands for, or a part of it."""
+    """Return whether a section sets the value of a dotted name, or a part of it."""
     part, *rest = path
     for key, value in own.items():
         if key == part or key == short_name(part):
@@ -248,7 +247,7 @@ def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
 def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None, prices: Prices | None = None) -> Scenario:
     """Validate a scenario given as nested tables, as its file has them.
 
-    What it leaves open is not decided here but by :func:`simulator.resolve.resolve.resolve`, when it is simulated.
+    What it leaves open is decided later by :func:`simulator.resolve.resolve.resolve`.
 
     Parameters
     ----------
@@ -368,7 +367,7 @@ _KEPT = {
     "input": ("per",),
     "job.faults": ("trace", "detection_s", "restart_s", "startup_s", "replacement_s", "retries", "elastic", "min_workers"),
 }
-"""What a scenario says of a section beside the file that the section is taken from."""
+"""A scenario's own keys of a section, laid over the file that the section uses."""
 
 
 def pairs_of(settings: Settings) -> list[tuple[str, Any]]:

@@ -1,6 +1,6 @@
 """Sets keys of a file's table by dotted name (``--set``): makes sub-tables, unsets keys, and drops what a new value leaves no room for.
 
-Which keys exclude each other stands here as text (``_EITHER_OR``, ``_INSTEAD_OF``), and in ``goes_with`` of specifications.
+Keys that exclude each other are listed here as text (``_EITHER_OR``, ``_INSTEAD_OF``), and in ``goes_with`` of specifications.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HARMLESS = {"job.checkpoint.interval": "given"}
 
 
 def set_in(table: Mapping[str, Any], settings: Pairs, where: str = "") -> Table:
-    """A copy of a table with dotted keys set, sub-tables made where they are missing; what is unset stands there as None.
+    """A copy of a table with dotted keys set, sub-tables made where they are missing; unset keys are None.
 
     Raises
     ------
@@ -137,7 +137,7 @@ Displaced: TypeAlias = tuple[Iterable[str], str]
 
 
 def _of_others(table: Mapping[str, Any], final: Mapping[str, Any], key: str, value: object) -> Iterator[Displaced]:
-    """Keys beside ``key`` that go with other values of it."""
+    """Other keys that apply only to other values of ``key``."""
     path, _, choice = key.rpartition(".")
     beside, spec = at(table, path), _spec_at(path, final)
     if not isinstance(beside, Mapping) or spec is None or choice not in spec.model_fields or beside.get(choice) == value:
@@ -170,7 +170,7 @@ def _excluded(key: str, value: object) -> Iterator[Displaced]:
 
 
 def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the keys that a table has, under the names that it has them by, each with its value."""
+    """Yield the keys of a table, under the names used in it, with their values."""
     for key in keys:
         path, _, last = key.rpartition(".")
         inner = at(table, path)
@@ -180,7 +180,7 @@ def _under_either_name(table: Mapping[str, Any], keys: Iterable[str]) -> Iterato
 
 
 def _is_default(table: Mapping[str, Any], key: str) -> bool:
-    """Return whether a key that is there says no more than its being left out would."""
+    """Return whether a key has the value of its default."""
     path, _, last = key.rpartition(".")
     spec, beside = _spec_at(path, table), at(table, path)
     field = spec.model_fields.get(last) if spec is not None else None
@@ -202,5 +202,5 @@ def _plain(key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as a file has it, cut where it is long."""
+    """A value as in a file, shortened if long."""
     return f'"{value[:60]}"' if isinstance(value, str) else quoted(value)

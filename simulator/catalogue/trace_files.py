@@ -1,7 +1,7 @@
 """Reads traces that a scenario names by their file: what others send over links, and how many nodes were to be had.
 
-A CSV file has the fields of a point as columns: of ``TracePoint`` (``simulator.spec.transport``) and ``Nodes``
-(``simulator.spec.job``). Nodes may also come as JSON of the SkyPilot spot traces: a number of nodes for each tick of so many seconds.
+A CSV file has the fields of a point as columns: of ``TracePoint`` (``simulator.spec.transport``) and ``Nodes`` (``simulator.spec.job``).
+Nodes may also come as JSON of the SkyPilot spot traces: a number of nodes for each tick of a fixed number of seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TICKS = 'JSON as in the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}
 
 
 class _Format(NamedTuple):
-    """How a trace stands in a file."""
+    """Format of a trace in a file."""
 
     columns: tuple[str, ...]
     """That there may be; the first must be, and another."""
@@ -33,7 +33,7 @@ class _Format(NamedTuple):
     whole: str
     """Of them, that of whole numbers."""
     kinds: str
-    """What a file may be."""
+    """Kinds of files."""
 
 
 TRACES = {

@@ -1,1 +1,1 @@
-"""What must hold in every run, whatever the scenario."""
+"""Invariants of every run, whatever the scenario."""

@@ -74,7 +74,7 @@ def laws() -> dict[str, str]:
 def check(invariant: Invariant, scenario: Drawn, recording: Recording) -> None:
     """Check one of :data:`INVARIANTS` on the records of a run; errors as of :func:`audit`."""
     for event in invariant(scenario, recording):
-        raise InvariantError(f"law broken: {invariant.__name__}: {event}")
+        raise InvariantError(f"invariant violated: {invariant.__name__}: {event}")
 
 
 def _at_least(value: float, bound: float) -> bool:
@@ -234,7 +234,7 @@ def nobody_runs_away(scenario: Drawn, recording: Recording) -> Iterator[str]:
 
 
 def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> Iterator[str]:
-    """No step is shorter than its compute and the messages that none of it can go on beside, with all links to themselves."""
+    """No step is shorter than its compute plus the messages that cannot overlap with it, without contention."""
     floor_s = apart_s(compile_program(scenario), lambda operation: _least_collective_s(operation, scenario))
     if floor_s is None:
         return
@@ -308,7 +308,7 @@ def _sending_times(scenario: Scenario) -> Callable[[float], list[float]]:
 
 
 def causes_come_before_what_they_let_begin(_: Drawn, recording: Recording) -> Iterator[str]:
-    """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
+    """The cause of a piece of work is recorded before it, and had ended when the work began; what ended a step ended with it."""
     work = recording.by_number()
     for piece in work.values():
         cause = work.get(piece.cause)

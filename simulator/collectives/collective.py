@@ -43,7 +43,7 @@ class Choice(NamedTuple):
 class Collective:
     """One operation (:data:`~simulator.program.schedule.Does`) of any size in one group; ranks are counted within it.
 
-    Times come from trial runs, in which all ranks of the group, and of the groups beside it, begin together. An algorithm whose
+    Times come from trial runs, in which all ranks of this and parallel groups begin together. An algorithm whose
     times follow from a recurrence overrides ``_received_s`` and ``_aligned``; one that depends on the size, ``_for``.
 
     Parameters
@@ -194,7 +194,7 @@ class Collective:
 
 
 def _trial_s(plan: Plan, size_bytes: float) -> Floats:
-    """When each rank has ended if all of this group, and of those beside it, have their data at 0; shape (ranks,).
+    """Time at which each rank has ended if all ranks of this and parallel groups have their data at 0; shape (ranks,).
 
     The trial run is a program of its own, on a copy of the network that only these groups use. Its module is named as text, since
     engines are made of collectives.
@@ -211,7 +211,7 @@ def pieces_of(size_bytes: float, parts: int, chunk_bytes: float) -> int:
 class InPieces(Collective):
     """A collective that passes pieces on one after the other, from a trial run in which all ranks enter together.
 
-    Of many pieces only some are simulated, twice as many each time, until they follow one another at a steady pace; the others
+    Only some of many pieces are simulated, doubling their number until they follow each other at a steady pace; the others
     follow at that pace.
 
     Parameters
@@ -264,8 +264,8 @@ class Auto(Collective):
     Parameters
     ----------
     candidates
-        In order of preference among equals; all count on the same links. One whose busiest port alone takes longer
-        than another's whole duration is not evaluated.
+        In order of preference among equals; all count on the same links. An algorithm whose busiest port takes longer than another's whole
+        duration is not evaluated.
     """
 
     def __init__(self, candidates: Sequence[Collective]) -> None:

@@ -26,7 +26,7 @@ from simulator.program.schedule import ALGORITHMS, Does, Schedule
 from simulator.spec.cluster import Cluster
 
 IN_SWITCHES = "sharp", "nvls"
-"""All-reduces in which switches add; NCCL does them by its protocol Simple alone (``src/graph/tuning.cc``)."""
+"""All-reduces in which switches add; NCCL uses only its protocol Simple for them (``src/graph/tuning.cc``)."""
 _OF_NCCL = "ring", "double-binary-tree", *IN_SWITCHES
 """NCCL's all-reduces (algos_of_coll in its src/device/generate.py)."""
 
@@ -65,13 +65,13 @@ def collective_for(
     operation
         What is done.
     beside
-        Groups of the same shape that do the same at the same time, over ports that they
-        may share with this one; see :class:`~simulator.collectives.wire.Wire`.
+        Parallel groups: the same shape and operation at the same time, over ports that they may share with this one; see
+        :class:`~simulator.collectives.wire.Wire`.
 
     Raises
     ------
     ValueError
-        The operation has no such algorithm, or a group beside it has another shape or a rank of this one.
+        The operation has no such algorithm, or a parallel group has another shape or a rank of this one.
     """
     names = ALGORITHMS[operation]
     if algorithm not in (*names, "auto"):

@@ -175,7 +175,7 @@ def ring_schedule(ranks: int, operation: Does = "all-reduce", *, both: bool = Fa
 
 
 def _chunk(order: Integers, ring: int, at: int, index: int) -> int:
-    """The part that whoever stands at a place of a ring sends in a round."""
+    """The part that the rank at a place of a ring sends in a round."""
     return ring * len(order) + int(order[(at - index) % len(order)])
 
 
@@ -183,7 +183,7 @@ class Rings(Collective):
     """One ring, two or one a rail at once, by the recurrence of their rounds.
 
     Exact if no port is shared. Rings that share ports, as two of ranks with one link each
-    do, or rings of groups beside one another, are taken to share them equally at all times:
+    do, or rings of parallel groups, are taken to share them equally at all times:
     exact for ranks that enter together if hops that share a port are equal, otherwise never
     early.
 

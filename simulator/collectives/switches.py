@@ -132,8 +132,8 @@ def _switches_in(tree: tuple[int, ...]) -> int:
 class Sharp(Collective):
     """SHARP by the recurrences of its rings and of its pieces.
 
-    Streams that share a port are taken to have equal shares of it at all times: exact for
-    ranks that enter together where those streams are alike, otherwise never early.
+    Streams that share a port are taken to have equal shares of it at all times: exact for ranks that enter together if those streams are
+    equal, otherwise never early.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 In a double binary tree each half of the buffer is reduced up a binary tree and broadcast down it again, in pieces that follow one
 another. The two trees are such that a rank has children in at most one of them, so that every rank sends and receives about the whole
 buffer twice. See Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
-2009. Ranks stand in the trees in order, so that all but the highest edges of ranks of one node stay inside it.
+2009. Ranks are placed in the trees in order, so that all but the highest edges of ranks of one node stay inside it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from simulator.program.schedule import Await, Lane, Schedule, whole_buffer
 def parents(ranks: int, tree: int) -> list[int | None]:
     """The parent of each rank in one of the two trees (0 or 1); none for the root.
 
-    At place x of 1..n, counted in order, a node of the tree stands at the height of the
-    lowest set bit of x: odd places are leaves. The second tree has the ranks in the
-    opposite order (n even) or one place further on (n odd), which makes leaves of all
-    that are none in the first.
+    At place x of 1..n, counted in order, a node of the tree is at the height of the lowest set bit of x: odd places are leaves. The second
+    tree has the ranks in the opposite order (n even) or one place further on (n odd), which makes leaves of all that are none in the first.
     """
     if tree == 0:
         place = list(range(1, ranks + 1))
@@ -48,7 +46,7 @@ def lanes_up_and_down(
     Parameters
     ----------
     members
-        Who stands in the tree, in order.
+        Members of the tree, in order.
     tree
         Which it is, 0 or 1.
     number, messages, first

@@ -92,7 +92,7 @@ def _array(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 class Laid(NamedTuple):
-    """Connections of a group, then those of each group beside it, and all that they cross.
+    """Connections of a group, then those of each parallel group, and the ports that they cross.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Laid(NamedTuple):
 
 
 class ConnectionTimes(NamedTuple):
-    """What connections take that send at the same time, shape (groups, connections): the group's own first, then those beside it."""
+    """Times of simultaneous connections, shape (groups, connections): the group's own first, then those of parallel groups."""
 
     s_per_byte: Floats
     """Seconds for each byte of data."""
@@ -135,11 +135,11 @@ class Wire:
     fresh
         A network without connections.
     protocol
-        Cost and extra bytes of a message; none: those of the links alone.
+        Cost and extra bytes of a message; none: only those of the links.
     group
         Who takes part.
     beside
-        Groups of the same shape that do the same at the same time. Evaluated at once, and
+        Parallel groups: the same shape and operation at the same time. Evaluated at once, and
         in trial runs, they have their part of the ports that they share with this one; what
         else crosses these ports is not known there. Message by message each group is a
         collective of its own, and this plays no role.
@@ -172,7 +172,7 @@ class Wire:
 
     @cached_property
     def members(self) -> Integers:
-        """Of each member what paths call it."""
+        """Name of each member in paths."""
         ranks = self.group.numbers
         return ranks if self.switches is None else np.concatenate([ranks, self.switches(self.group)])
 
@@ -193,11 +193,11 @@ class Wire:
         return cost
 
     def of_all(self) -> list[Wire]:
-        """The same for this group and for each of those beside it."""
+        """The same for this group and for each parallel group."""
         return [replace(self, group=group, beside=()) for group in (self.group, *self.beside)]
 
     def laid(self, source: Integers, target: Integers, stage: Integers | None = None) -> Laid:
-        """Connections on a network of their own between ranks of the group, and likewise of each group beside it."""
+        """Connections on a separate network between ranks of the group, and of each parallel group."""
         cabling, every = self.fresh(), self.of_all()
         for wire in every:
             wire.lay(cabling, source, target)
@@ -238,7 +238,7 @@ def equal_share_s(ports: Ports, port: Integers, users: Integers) -> Floats:
 
 
 class Load(NamedTuple):
-    """What a buffer brings each port, for each of its bytes; shape (ports,).
+    """Load of a buffer on each port, per byte; shape (ports,).
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class Load(NamedTuple):
 
 
 def load_of(schedule: Schedule, bytes_per_byte: Floats, ports: Ports, paths: Paths, first: int = 0) -> Load:
-    """What a collective's lanes bring the ports; ``bytes_per_byte``: what crosses for each byte of a lane; its paths begin at ``first``."""
+    """Load of a collective's lanes on the ports; ``bytes_per_byte``: what crosses for each byte of a lane; its paths begin at ``first``."""
     *_, messages, parts = columns(schedule)
     share = messages.astype(np.int64) * parts / schedule.parts * bytes_per_byte
     port = paths.port[paths.first[first] :]
@@ -312,7 +312,7 @@ class Use:
 
     @property
     def names(self) -> Sequence[PortName]:
-        """Of every link that is counted, and of the hosts at their ends."""
+        """Names of every counted link, and of the hosts at their ends."""
         links = self._ports.names[: len(self.carried)]
         return [*links, *self._hosts.names] if self._hosts.count else links
 
@@ -373,14 +373,14 @@ def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequenc
 
 
 def exchanges_of_groups(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float], first: int = 0) -> tuple[Exchange, ...]:
-    """The messages of groups of the same shape that do the same: of the plans' own group, and of those beside it.
+    """The messages of parallel groups of the same shape: of the plans' own group, and of the others.
 
     Parameters
     ----------
     cabling, plans, buckets_bytes
         As in :func:`exchanges_of`; all plans are of the same groups.
     first
-        The number of the plans' own group in the program; those beside it follow.
+        The number of the plans' own group in the program; the parallel groups follow.
     """
     groups = zip(*(plan.wire.of_all() for plan in plans), strict=True)
     of_each = [[Plan(plan.schedule, wire) for plan, wire in zip(plans, wires, strict=True)] for wires in groups]

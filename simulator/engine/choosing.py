@@ -1,4 +1,4 @@
-"""Chooses what simulates a scenario, by ``run.engine`` and the scenario alone.
+"""Chooses the engine of a scenario, only by ``run.engine`` and the scenario.
 
 ``auto`` computes all ranks at once where that can be, and else takes the compiled engine; where that cannot run, the textbook engine in
 SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from simulator.scenario import Resolved
 
 EngineName = Literal["auto", "simpy", "compiled"]
-"""What ``run.engine`` says."""
+"""Value of ``run.engine``."""
 MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["at-once", "compiled", "simpy"]
 
 _WARMING = "simulator.engine.production.warming"
-"""What knows about the compiled engine, and loads it."""
+"""Loader of the compiled engine."""
 
 
 @cache

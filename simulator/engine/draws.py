@@ -44,7 +44,7 @@ def ahead_of(steps: int, bytes_a_step: int) -> int:
 
 
 class Draws:
-    """What one replication of a scenario draws.
+    """The random draws of one replication of a scenario.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Draws:
             )
 
     def _groups(self, slowdown: Slowdown, workers: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The node, rack or cluster of each worker; none where each device is slow by itself."""
+        """The node, rack or cluster of each worker; None if devices are slow independently."""
         cluster = self._scenario.cluster
         if slowdown.of == "device":
             return None
@@ -211,7 +211,7 @@ def _weights(sigma: float, rng: np.random.Generator) -> Iterator[NDArray[np.floa
 
 
 class NothingDrawn(Draws):
-    """What ranks draw that compute nothing: each is there, and ready.
+    """Draws of ranks that compute nothing: each is ready at once.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class JitterFactors:
 
 
 class Jitter:
-    """What the step times of workers are multiplied by: jitter of mean 1, times a slow-down where they have one.
+    """Factors on the step times of workers: jitter of mean 1, times a slowdown if they have one.
 
     The draws do not depend on the size of the blocks that they are asked for in.
 

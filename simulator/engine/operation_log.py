@@ -1,8 +1,8 @@
-"""Records of a program's operations: looks up what the numbers of ranks and operations stand for, and calls the log with it.
+"""Records of a program's operations: maps the numbers of ranks and operations to names, and calls the log.
 
 Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.production.observer``. Each call but
 ``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.production.calendar``).
-What computes all ranks at once calls :class:`simulator.base.records.Log` itself.
+The at-once engine calls :class:`simulator.base.records.Log` directly.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class OperationLog:
     def ended(self, rank: int, operation: int, begun_s: float, ended_s: float, cause: int) -> int:
         """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of its record.
 
-        Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it, of a collective when it entered. Of
-        several computes made in one piece the last one counts.
+        ``begun_s`` is the time at which a message was sent, a rank reached a gate, or entered a collective. If several computes run in one
+        piece, the last one counts.
         """
         op = self._operations[self._routine[rank]][operation]
         if op.kind == "compute":

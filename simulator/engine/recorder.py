@@ -107,7 +107,7 @@ class InUse(NamedTuple):
 
 @dataclass
 class Measured:
-    """What one replication measured in its window."""
+    """Measurements of one replication in its window."""
 
     window_s: float = 0.0
     run_s: float = 0.0
@@ -123,7 +123,7 @@ class Measured:
     worker_staleness: GroupedCounts | None = None
     """None where workers do not update by themselves, or are too many to be listed."""
     mixed_reads: CountHistogram = field(default_factory=CountHistogram)
-    """Of each read, by how many updates the versions differ that it found on the servers."""
+    """For each read, the number of updates between the versions on different servers."""
     parts_s: Seconds = field(default_factory=lambda: np.zeros(5))
     """Sums over steps: input, compute, communication, waiting, apply."""
     parts_by_routine_s: Seconds | None = None
@@ -133,9 +133,9 @@ class Measured:
     """Seconds of use of the resources of each kind, in the order of their names."""
     phases: Phases | None = None
     aligned: bool = False
-    """Whether ranks entered a collective together though they were not ready together."""
+    """Whether ranks entered a collective together although they were not ready together."""
     algorithms: tuple[tuple[float, str, str], ...] = ()
-    """Of each size in bytes that was all-reduced: algorithm and protocol."""
+    """Algorithm and protocol by all-reduced size in bytes."""
     events: int = 0
 
     def add_use(self, other: Measured) -> None:
@@ -177,8 +177,7 @@ class Recorder:
     opens_at, closes_at
         How many steps of all replicas have ended when the window opens and when it closes.
     apart
-        Whether each makes and applies its steps by itself, so that phases and each
-        worker's staleness are measured.
+        Whether each worker makes and applies its steps independently, so that phases and each worker's staleness are measured.
     observer
         Receives every step and update, where given.
     routine

@@ -1,6 +1,6 @@
 """Runs one replication: draws its parameters, makes its program, and runs that on the engine for it.
 
-Programs whose ranks meet in collectives alone, without single messages, are computed at once, whatever is chosen. The
+Programs whose ranks meet only in collectives without single messages are computed at once, whatever engine is chosen. The
 compiled engine is imported by its name as text, so that machine code is loaded only where it runs. All replications of a scenario are
 run in ``simulator.run``.
 """
@@ -31,7 +31,7 @@ from simulator.strategies.assembling import collective_of
 
 
 class Shared:
-    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend.
+    """Shared parts of a scenario's replications: program and collective, unless they depend on draws.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Shared:
         return self._made
 
     def _begins_again(self, drawn: Drawn) -> bool:
-        """Whether what the replication before had can be used once more: with the same routes, and no choice that its run has made."""
+        """Whether the previous replication's program can be reused: with the same routes, and without choices made in its run."""
         fabric = drawn.cluster.fabric
         background = drawn.cluster.background
         if self._made is None or (fabric is not None and fabric.spines > 1) or (background is not None and background.each_link):
@@ -73,7 +73,7 @@ class Shared:
 
 
 def _only_hosts_differ(drawn: Drawn, other: Drawn) -> bool:
-    """Whether two draws of a scenario differ in nothing but what messages cost hosts, which no table of a program but its transport has."""
+    """Whether two draws of a scenario differ only in host costs of messages, which only the transport of a program has."""
     return (
         _same_but(drawn, other, {"cluster"})
         and _same_but(drawn.cluster, other.cluster, {"transport"})

@@ -31,7 +31,7 @@ Versions = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Schedule:
-    """What was learned from what, update by update, in the order in which updates were complete.
+    """Order of learning: the version and worker of each update, in the order in which updates were complete.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Schedule:
     averaged
         Gradients that an update is the mean of: one asynchronously, all or all but the backups where they are averaged.
     every
-        Steps that each worker makes by itself between two averages of the variables (local SGD); 1: none.
+        Steps of each worker between two averages of the variables (local SGD); 1: none.
     neighbours
         Others with whom a worker averages its variables in each step, half of them on either side; 0: none.
     time_s

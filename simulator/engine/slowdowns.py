@@ -1,4 +1,4 @@
-"""What joins the draws of steps: persistence of jitter, two-state chains of slow devices or groups, and draws that ranks have in common.
+"""Correlation between draws of steps: persistence of jitter, two-state chains of slow devices or groups, and draws shared by ranks.
 
 Only ``draws`` uses it. The names of streams here decide what existing scenarios draw.
 """
@@ -118,7 +118,7 @@ class _Chains:
 
 
 class Apart:
-    """Each worker is slow by itself; parameters as of :func:`slowed`."""
+    """Workers are slow independently; parameters as of :func:`slowed`."""
 
     def __init__(self, slowdown: Slowdown, streams: Streams, workers: NDArray[np.int64]) -> None:
         self._factor = slowdown.factor
@@ -147,7 +147,7 @@ class Together:
 
 
 class SharedDraws:
-    """What all ranks of a group have more, or less, to do in a step than in the mean.
+    """Common factor on the work of all ranks of a group in a step.
 
     Each group draws step after step, so that all its ranks find the same whenever they ask.
 
@@ -184,7 +184,7 @@ class SharedDraws:
 
 
 class _Ahead:
-    """What groups draw step after step, kept from the first step that one of them has still to ask for.
+    """Draws of groups step by step, kept from the first step that one of them still needs.
 
     Parameters
     ----------

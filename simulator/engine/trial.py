@@ -1,4 +1,4 @@
-"""Trial runs: a collective, and those of the groups beside it, simulated message by message on a network of their own.
+"""Trial runs: a collective and those of parallel groups, simulated message by message on a separate network.
 
 ``simulator.collectives.collective`` imports this module by its name as text: to compute the times of a collective a program may have to be
 run, so that a direct import would be circular.
@@ -43,7 +43,7 @@ def finish_s(plan: Plan, size_bytes: float) -> Floats:
     Parameters
     ----------
     plan
-        Its messages; those of the groups beside it are under way at the same time.
+        Its messages; those of parallel groups run at the same time.
     size_bytes
         Size of the buffer.
 

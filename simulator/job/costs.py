@@ -3,7 +3,7 @@
 Nothing is simulated here: seconds of a step come from outcome.py, the rest from ``[job]`` or the workload's ``[overheads]``. Mean
 times between faults are worked out here too; what faults do is in faults.py and renewal.py.
 
-Training may stand still for the ends of ``tf.data`` iterators. Keras' ``fit`` makes a new iterator for each epoch of a finite data
+Training may wait for the ends of ``tf.data`` iterators. Keras' ``fit`` makes a new iterator for each epoch of a finite data
 set, and ends the last one before the first step (``EpochIterator`` in ``keras/src/trainers/epoch_iterator.py``, whose iterator the
 loop of ``fit`` keeps until then). One of an evaluation ends with it, as does one of a loop ``for batch in dataset``. Where an
 iterator is tuned (``tf.data.Options().autotune``, on by default), a thread of its own wakes up every so often, and the end of the
@@ -40,7 +40,7 @@ AnyScenario = TypeVar("AnyScenario", bound=Scenario)
 
 
 def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
-    """The scenario with the work of the first epoch in its steps; none where later epochs are alike (nothing is cached).
+    """The scenario with the work of the first epoch in its steps; None if later epochs are equal (nothing is cached).
 
     >>> from simulator.catalogue.loading import load_scenario
     >>> first_epoch(load_scenario("ring")) is None
@@ -73,7 +73,7 @@ def fill_of(scenario: Scenario, first: bool) -> Fill:
     ``shuffle`` gives nothing before its buffer is full, or the epoch is read to its end
     (tensorflow/core/kernels/data/shuffle_dataset_op.cc); here it is filled at the rate at
     which the pipeline prepares samples, all pipelines at the same time. Then comes the
-    first batch. Of several pipelines it is the slowest.
+    first batch. With several pipelines it is the slowest.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def longest_wait_s(age_s: float) -> float:
 def ended_by(scenario: Scenario) -> tuple[int, int]:
     """Iterators that a process ends, and processes that wait for one another.
 
-    One that trains alone has one. Under a ``tf.distribute`` strategy it has one on the host and one for each of its replicas
-    (``OwnedMultiDeviceIterator``). Of a model that is cut each copy has one, on the host that reads its batches.
+    A single process has one. Under a ``tf.distribute`` strategy it has one on the host and one for each of its replicas
+    (``OwnedMultiDeviceIterator``). With a split model each copy has one, on the host that reads its batches.
     """
     layout = scenario.layout
     if layout.ranks_per_replica > 1:
@@ -239,7 +239,7 @@ class Writing:
     Attributes
     ----------
     stop_s
-        For which training waits each time, beside waiting for the one before to be written.
+        Seconds that training waits each time, besides waiting for the previous one to be written.
     lasts_s
         After that, until it can be read again; 0 where training waits for all of it. The next one begins no sooner.
     restore_s
@@ -328,7 +328,7 @@ def step_samples(scenario: Scenario) -> int:
 
 
 def evaluation_batch(scenario: Scenario) -> int:
-    """Samples that each replica takes at a time in an evaluation: no more than there are for it; 1 without one."""
+    """Samples per replica and step of an evaluation, at most the available ones; 1 without one."""
     evaluation = scenario.job.evaluation if scenario.job is not None else None
     if evaluation is None:
         return 1
@@ -439,7 +439,7 @@ _LEAST_S = 1e-6
 def writing_of(scenario: Resolved) -> Writing | None:
     """Cost of a checkpoint, as far as it does not depend on how often it is written; None where there is none.
 
-    Of whole copies one process writes (the chief); where the state is spread over servers or devices, each of their nodes writes
+    With whole copies one process writes (the chief); where the state is spread over servers or devices, each of their nodes writes
     its part at the same time, and each device copies its own. Every node reads again what its devices hold, all at the same time.
 
     Raises

@@ -52,7 +52,7 @@ Rates = Callable[[Resolved], Sequence[float]]
 
 
 def window_of(scenario: AnyScenario) -> AnyScenario:
-    """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any.
+    """The scenario without a job, whose steps represent most of the job's: those of later epochs, if any.
 
     It has no prices either, so that jobs that differ in these have the same steps.
     """
@@ -111,7 +111,7 @@ def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
 
 
 def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
-    """Warnings of a job beside those of its steps: waits that nobody has measured."""
+    """Warnings of a job in addition to those of its steps: unmeasured waits."""
     known, asked = scenario.workload.overheads, scenario.job
     if asked is None or not scenario.waits_for_iterators or (known is not None and known.iterators is not None):
         return
@@ -217,7 +217,7 @@ def _crews(scenario: Resolved, faults: Faults, rates_of: Rates) -> Callable[[int
 
     @cache
     def rates_without(missing: int) -> Sequence[float]:
-        """Rates of the same training by fewer workers, each with the batch that it has."""
+        """Rates of the same training with fewer workers, each with its batch."""
         strategy = scenario.strategy.fewer((workers - missing) * layout.replicas_per_process, layout.ranks)
         try:
             strategy.check_layout(scenario.cluster)
@@ -275,7 +275,7 @@ _SECONDS = (
 
 
 def _each_epoch(courses: Sequence[Course], usual: Course, checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
-    """The epochs without faults, those that are alike as one."""
+    """The epochs without faults, equal ones merged."""
     epochs: list[Epoch] = []
     like_it: Counter[int] = Counter()
     place_of: dict[tuple[_Kind, _Kind | None], int] = {}
@@ -298,7 +298,7 @@ def _each_epoch(courses: Sequence[Course], usual: Course, checkpoints_s: Sequenc
 
 
 _Kind = tuple[bool, float, bool, bool, float]
-"""What an epoch has of its own: whether it is the first, its steps, whether an evaluation follows, the first one, and checkpoints."""
+"""Properties of an epoch: whether it is the first, its steps, whether an evaluation follows, whether that is the first, and checkpoints."""
 
 
 def _epoch(courses: Sequence[Course], usual: Course, number: int, checkpoint_s: float, age_s: float) -> Epoch:

@@ -1,8 +1,8 @@
 """Draws a recorded run in the trace event format that Perfetto and chrome://tracing read.
 
-Format: "Trace Event Format", Google, 2016: complete events ("X") for work, flow events ("s", "f") for the arrows of messages,
-metadata ("M") for names and order. ``otherData`` stands before the events and begins with ``written_by``: by that :data:`TRACE` tells
-a trace that a new one may replace.
+Format: "Trace Event Format", Google, 2016: complete events ("X") for work, flow events ("s", "f") for the arrows of messages, metadata
+("M") for names and order. ``otherData`` comes before the events and begins with ``written_by``, from which :data:`TRACE` recognises a trace
+that may be replaced.
 
 A connection carries its messages in order, so each is drawn from when it is first in it. Messages between two devices, which may
 have several connections, overlap nevertheless, and slices of one track may only nest: Perfetto drops or misplaces others. They are
@@ -38,7 +38,7 @@ _Details = dict[str, Any]
 
 
 class _Track(NamedTuple):
-    """A row of the trace: tracks stand in this order."""
+    """A row of the trace; tracks are in this order."""
 
     process: int
     places: tuple[Place, ...]
@@ -67,7 +67,7 @@ def chrome_trace(
     recording
         What happened.
     path
-        A critical path to mark: shown as a process of its own, its work coloured where it stands.
+        A critical path to mark: shown as a separate process, with its work coloured in place.
     replicas_per_device
         How many replicas in a row share a device.
     about

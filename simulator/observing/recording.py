@@ -5,7 +5,7 @@ Traces, critical paths, audits and the timeline of a report read a ``Recording``
 
 A critical path is read off backward from the work that ended the step: each piece of work says which other one's end let it begin
 (:mod:`simulator.base.records`), until the step's start. It may lead through the compute, the messages and the services of others.
-Shortening anything beside it does not shorten the step.
+Shortening anything else does not shorten the step.
 
 What lets a replica go on brings what somebody made: a gradient in the mean of all, a part of an all-reduce, a peer's variables.
 Followed back over messages and services, its causes lead to the work that made it. Until that had ended the replica waited for its
@@ -52,7 +52,7 @@ class Recording:
     Parameters
     ----------
     scenario
-        The scenario that is run, resolved, for the names of stages and copies; left out: replicas have numbers alone.
+        The scenario that is run, resolved, for the names of stages and copies; left out: replicas have only numbers.
     """
 
     def __init__(self, scenario: Resolved | None = None) -> None:
@@ -79,7 +79,7 @@ class Recording:
         return self._scenario is not None and self._scenario.strategy.cuts_batches
 
     def name_of(self, replica: int) -> str:
-        """Name of a replica; empty: it has its number alone."""
+        """Name of a replica; empty: only its number."""
         return self._model.name_of_rank(replica) if self._model is not None else ""
 
     def beside(self, replica: int) -> Sequence[int]:
@@ -305,7 +305,7 @@ AnyT = TypeVar("AnyT")
 
 
 class Stood(NamedTuple):
-    """A time in which a replica stood still for another one, in seconds; ``whom``: its number, or none of the coordinator."""
+    """A wait of a replica for another one, in seconds; ``whom``: its number, or none of the coordinator."""
 
     start_s: float
     end_s: float
@@ -313,7 +313,7 @@ class Stood(NamedTuple):
 
 
 def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = None) -> list[list[Stood]]:
-    """When replicas stood still for others in each of a run's steps, in the order of its steps.
+    """Waiting of replicas for others in each of a run's steps, in the order of its steps.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from simulator.resolve.drawing import as_workers
 from simulator.scenario import Resolved
 
 EVENT_FILE = "events.out.tfevents.0.paceline"
-"""In the folder given; written anew by each run, so that a folder holds one run."""
+"""In the folder given; written again by each run, so that a folder holds one run."""
 
 _FIRST = Event(wall_time=0.0, file_version="brain.Event:2")
 

@@ -1,4 +1,4 @@
-"""What ports, hosts and switches are: their kind and whose they are, from which their names in words are made.
+"""Kind and owner of ports, hosts and switches, from which their names are made.
 
 Nothing reads a name back: whoever wants to know what a link is asks for its kind. But names are
 shown in results and traces, and loads of single links are drawn by them (wiring.py).
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 
 class PortKind(IntEnum):
-    """What a port is, with its direction as its owner sees it; HOST_CORES are no link: their use is measured beside that of links.
+    """Kind of a port, with its direction as seen by its owner; HOST_CORES are not a link: their use is measured separately.
 
     Attributes
     ----------
@@ -56,16 +56,16 @@ class PortKind(IntEnum):
     DEVICE_MEMORY = 12, "{0} memory", "device"
     """That of a device through which the replicas that share it reach each other."""
     CONNECTION = 13, "{0}", "connection"
-    """What one connection gets at most, where it has a limit of its own."""
+    """Maximum rate of one connection, if limited."""
     DEVICE = 14, "{0}", "device"
     MESSAGES = 15, "{0} messages", "node"
     """A node's work on messages, one by one."""
     HOST_CORES = 16, "{0} cores", "node"
     """A node's cores, on which pipelines prepare batches."""
     STORAGE = 17, "{0}", "storage"
-    """What all nodes read together."""
+    """Reads of all nodes together."""
     NODE_STORAGE = 18, "{0} storage", "node"
-    """What a node reads."""
+    """Reads of a node."""
     SHARED_LINK = 19, "{0}", "shared link"
     """Links that the same groups use for collectives of known durations: seconds of them."""
 
@@ -100,7 +100,7 @@ _WAYS = {PortKind.NODE_OUT: "out", PortKind.NODE_IN: "in"}
 
 
 class PortName(NamedTuple):
-    """What a port, or a host, is.
+    """Kind of a port or a host.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class SwitchKind(IntEnum):
     """Where a switch is."""
 
     INSIDE = 0
-    """What joins the devices of a node, or of an island."""
+    """Link between the devices of a node or an island."""
     LEAF = 1
     SPINE = 2
 

@@ -1,8 +1,7 @@
-"""A program as tables for a reader, in which what is alike is counted, not listed.
+"""A program as tables for a reader, with equal items counted instead of listed.
 
-Ports stand together by kind and capacity, paths by the kinds of ports that they cross,
-ranks by what they do and over which kinds of paths; of a long routine, operations of one
-kind.
+Ports are grouped by kind and capacity, paths by the kinds of ports that they cross, ranks by their work and kinds of paths; of a long
+routine, operations of one kind.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Reduced(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Printed(Short):
-    """A program with what it is read beside.
+    """A program with the data needed to print it.
 
     Attributes
     ----------
@@ -319,7 +318,7 @@ def _sizes(operations: Sequence[Operation]) -> str:
 
 
 def _kinds(*columns: Iterable[Hashable]) -> tuple[Integers, list[Integers]]:
-    """Which rows of some columns are alike.
+    """Groups of equal rows of some columns.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a program is made of: ports, paths, hosts, ranks, operations and rules.
+"""Data types of a program: ports, paths, hosts, ranks, operations and rules.
 
 A program is data without randomness: it says what may happen after what, over which
 links, and by which rules; when it happens is found out by an engine, with the numbers that
@@ -33,7 +33,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Ports:
-    """What connections share: one direction of a link each, or a device that several use. Columns of shape (ports,).
+    """Resources that connections share: one direction of a link each, or a device that several use. Columns of shape (ports,).
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Ports:
         What it has where nobody else uses it, of which its use is counted; ``capacity`` is what unresponsive traffic of others leaves
         of it at the beginning. None: the same.
     beside
-        Flows of others that always share it; None: there are none.
+        Background flows that always share it; None: there are none.
     """
 
     capacity: Floats
@@ -73,7 +73,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Changes:
-    """What others take from some ports, as it changes while a run goes on. Columns of shape (changes,), but for ``port``.
+    """Background traffic on some ports, changing during a run. Columns of shape (changes,), but for ``port``.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Changes:
     left
         Share of a port's whole capacity that is left.
     beside
-        Flows of others that share it.
+        Background flows that share it.
     repeat_s
         After which all begins again; none: the last stays.
     """
@@ -135,7 +135,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Hosts:
-    """What works on messages: nodes, or the processes on them."""
+    """Hosts that work on messages: nodes, or the processes on them."""
 
     count: int
     names: Sequence[PortName]
@@ -151,7 +151,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class Devices:
-    """What ranks compute on.
+    """Devices of ranks.
 
     Attributes
     ----------
@@ -330,14 +330,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Routine:
-    """What a rank does in a step.
+    """Operations of a rank in a step.
 
     Attributes
     ----------
     operations
         The first is the gate "turn"; a step has ended when all have.
     shuffled
-        Operations, first and last + 1, that begin in an order drawn anew for each step.
+        Operations, first and last + 1, that begin in a random order in each step.
     """
 
     operations: tuple[Operation, ...]
@@ -363,8 +363,8 @@ class Client:
 class Feed:
     """Pipelines that prepare batches (:mod:`simulator.strategies.pipelines`). Columns of shape (pipelines,), but where it says another.
 
-    A pipeline prepares one batch after the other. What a batch takes has parts, which go on at the same time: it is there when all
-    have ended. All are multiplied by what is drawn for the batch.
+    A pipeline prepares one batch after the other. A batch has simultaneous parts and is ready when all have ended. All are multiplied by
+    what is drawn for the batch.
 
     Attributes
     ----------
@@ -486,7 +486,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is no graph: small state machines with integers for state.
+    """Rules outside the graph: small state machines with integer state.
 
     Attributes
     ----------
@@ -571,8 +571,8 @@ class Program:
 
     @property
     def together(self) -> bool:
-        """Whether ranks meet in collectives alone, and each makes all of the passes: it has a device to itself, and nothing is sent, served
-        or done on shared cores."""
+        """Whether ranks meet only in collectives and each makes all passes: it has its own device, and nothing is sent, served or done on
+        shared cores."""
         ranks = self.ranks
         operations = [operation for routine in self.routines for operation in routine.operations]
         alone = self.feed is None or self.feed.alone
@@ -648,7 +648,7 @@ def exchanges_by_group(program: Program) -> list[list[Exchange]]:
 
 
 def members_of_groups(program: Program) -> list[int]:
-    """Of each group its ranks, and the switches that any of its buckets has behind them."""
+    """Ranks of each group, followed by the switches of any of its buckets."""
     return [
         len(ranks) + max((exchange.tables.switches for exchange in of_group), default=0)
         for ranks, of_group in zip(program.groups, exchanges_by_group(program), strict=True)
@@ -680,7 +680,7 @@ def amid_passes(routine: Routine) -> bool:
 
 
 def stands_still(routine: Routine) -> bool:
-    """Tell whether a rank stands still before a compute until others have sent what it receives, or have come to where they meet."""
+    """Return whether a rank waits before a compute for data of others or for a meeting point."""
     return any(operation.kind == "receive" or operation.lasts_s is not None for operation in routine.operations)
 
 

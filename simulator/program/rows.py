@@ -29,8 +29,7 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     """All of a program, row by row; each names its ``table``, and the first counts the rows of all.
 
     Numbers refer to rows of other tables by their ``number``. Units are in the names;
-    without one, ``capacity`` is in seconds of work a second. None stands for what is not
-    there or has no limit.
+    without one, ``capacity`` is in seconds of work a second. None means absent or unlimited.
     """
     program, ranks, paths, feed = printed.program, printed.program.ranks, printed.program.paths, printed.program.feed
     operations = sum(len(routine.operations) for routine in program.routines)
@@ -120,7 +119,7 @@ def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
 
 
 def _operation_rows(printed: Printed, number_of_routine: int, routine: Routine) -> Iterator[dict[str, Any]]:
-    """Of each operation what its kind has; ``mean_s`` is that on a device of speed 1."""
+    """Fields of each operation, depending on its kind; ``mean_s`` is that on a device of speed 1."""
     for number, operation in enumerate(routine.operations):
         row: dict[str, Any] = {"table": "operation", "routine": number_of_routine, "number": number}
         row |= {"kind": operation.kind, "name": operation.title, "after": list(operation.after)}

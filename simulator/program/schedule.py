@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int32]
 
 Does = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
-"""What a collective does."""
+"""Operation of a collective."""
 
 ALGORITHMS: dict[Does, tuple[str, ...]] = {
     "all-reduce": (
@@ -187,7 +187,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needs:
-    """What messages need, lane by lane; rows ``start[i]`` to ``start[i + 1] - 1`` are those of lane i.
+    """Dependencies of messages, lane by lane; rows ``start[i]`` to ``start[i + 1] - 1`` are those of lane i.
 
     A row says that message k of lane i needs ``slope * k + base`` messages of ``lane`` if
     k >= ``onward``, else none. All of dtype int32.

@@ -33,7 +33,7 @@ from simulator.spec.cluster import Cluster, Link
 
 
 class End(IntEnum):
-    """What a path begins or ends at, inside a node."""
+    """Ends of a path inside a node."""
 
     DEVICE = 0
     SERVER = 1
@@ -114,8 +114,7 @@ class Wiring:
     streams
         Chooses the spine of each connection.
     device_pace
-        Seconds of work that all replicas on a device do together in a second, where one alone does one: they share it equally, and
-        none is faster than alone.
+        Combined speed of all replicas on a device relative to a single one: they share it equally, and none is faster than alone.
     processes
         Whether every replica, server and client is a process, which works on its own messages whoever else is on its node.
     """

@@ -1,8 +1,8 @@
 """Moves a workload from the device that it was measured on to another, by the best rule that there is, or refuses.
 
-In this order: a factor that the scenario gives; the same model measured on that device; a published pair of the same model on
-both; a roofline. Forward and backward pass and the optimizer's update on the device are moved. What hosts, servers and links
-cost is not, nor are the jitter of a step and the spread of runs: nothing tells how they change.
+In this order: a factor that the scenario gives; the same model measured on that device; a published pair of the same model on both; a
+roofline. Forward and backward pass and the optimizer's update on the device are moved. Costs of hosts, servers and links are not scaled,
+nor are the jitter of a step and the spread of runs, because their change is unknown.
 
 The bound of a roofline adds what is counted: floating-point operations over the device's peak, and bytes, none of them fused,
 over its memory's bandwidth. Fused kernels and caches move fewer, so that efficiencies may exceed 1; what counts is how little
@@ -46,7 +46,7 @@ from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import DISTRIBUTION_PARTS, Counted, DeviceTransfer, Workload
 
 LAUNCH_S = 3.8e-6
-"""Seconds for each of many short kernels that wait for one another on the device alone."""
+"""Seconds per kernel for many short kernels in sequence on the device."""
 LAUNCH_ALONE_S = 9.6e-6
 """The same where the host waits for each."""
 LAUNCH_TOGETHER_S = 0.5e-6
@@ -59,7 +59,7 @@ _USUAL_BATCH = 64
 
 
 class Achieved(NamedTuple):
-    """What share of the bound one published row achieved."""
+    """Share of the bound that one published row achieved."""
 
     model: str
     precision: str
@@ -150,11 +150,9 @@ def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
 def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speeds: PublishedThroughputs) -> Range | None:
     """Time there over time here by the bounds of both devices, or by that of the one there and published efficiencies.
 
-    Between two accelerators the ratio of their bounds is taken, with the scatter of
-    published pairs around it. What the workload takes here beyond the least published
-    efficiency (a host that cannot keep up, kernels too small) is taken not to change.
-    From a processor, or a device without datasheet, the time there is the bound over the
-    published efficiencies, and starting the kernels one by one is added to it.
+    Between two accelerators the ratio of their bounds is taken, with the scatter of published pairs around it. Time beyond the lowest
+    published efficiency (a host that cannot keep up, kernels too small) is assumed not to change. From a processor, or a device without
+    datasheet, the time there is the bound over the published efficiencies, and starting the kernels one by one is added to it.
 
     None where operations are not counted, a peak is not known, or too little is published.
     """
@@ -259,7 +257,7 @@ def precision_gain(
 
 
 COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
-"""What is moved."""
+"""Times that are scaled."""
 _DRAWS = 60
 _FLOPS_APART = 0.3
 _PARAMETERS_APART = 0.15
@@ -267,7 +265,7 @@ _Z95 = statistics.NormalDist().inv_cdf(0.95)
 
 
 class _Offer(NamedTuple):
-    """What a rule says: the factor, its sources, and the rule in a sentence; by ``there``, the workload measured there."""
+    """Result of a rule: the factor, its sources, and the rule in one sentence; by ``there``, the workload measured there."""
 
     factor: Range
     sources: tuple[str, ...]
@@ -296,7 +294,7 @@ def moved_to(
     speeds
         Published rows; left out: those of the catalogue.
     own
-        Constants in place of those of ``models/practice.toml``, where times are computed.
+        Constants in place of those of ``models/practice.toml``, if times are computed.
 
     Returns
     -------
@@ -442,7 +440,7 @@ def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroug
 
 
 _OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "device_work", "uncertainty", "calibrated", "fit", "counted")
-"""What a workload that was measured there says of it."""
+"""Factor from a workload measured on the other device."""
 
 
 def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) -> Workload:

@@ -185,8 +185,8 @@ StepTime = Callable[[Drawn, Streams], float]
 def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
     """Return what one replication simulates: one draw of all that fits leave open, achieved rates, devices that go together as one.
 
-    What compression costs is in the times of its passes, and what a measured step held beside compute is not.
-    What leaves nothing open is returned itself.
+    The cost of compression is in the times of its passes; parts of a measured step other than compute are not.
+    A scenario without uncertainty is returned unchanged.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ _LONE: Mapping[str, Any] = {
 
 
 def _without_own_exchange(drawn: Resolved, before: Resolved, streams: Streams, step_s: StepTime) -> Resolved:
-    """With compute alone in the workload's times, where what was measured is a step of one worker with its servers.
+    """Leave only compute in the workload's times, if a step of one worker with its servers was measured.
 
     Solved with one worker in the simulator, so that it takes as long as was measured: what is
     off in its pull and push is then off the other way in its compute, and one worker is right.
@@ -324,7 +324,7 @@ def _computing(scenario: Resolved, share: float) -> Resolved:
 
 
 def _share_of_compute(scenario: Resolved, streams: Streams, simulated_s: StepTime) -> float:
-    """Of a step of one worker with its servers, what it does not wait for them."""
+    """Part of a step of one worker with its servers in which it does not wait for them."""
     step_s, share = scenario.workload.compute_s(scenario.batch), 1.0
     for _ in range(_TURNS):
         lone_s = _lone_step_s(_computing(scenario, share), streams, simulated_s)

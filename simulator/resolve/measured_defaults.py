@@ -1,10 +1,9 @@
-"""Applies measured defaults (``models/practice.toml``): what training gets of nominal rates, what messages cost hosts, where nobody says.
+"""Applies measured defaults (``models/practice.toml``): achieved shares of nominal rates, and host costs of messages if not given.
 
-A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
-their nominal bandwidth. Before it is simulated each is multiplied by the share that
-software gets of it, with a draw of that share for each replication. What the scenario gives
-as achieved (no sort), and what it sets itself, stays as it is. The constants, and how they
-are drawn, are in :mod:`simulator.spec.constants`; here is what each is applied to, by its name.
+A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives their nominal bandwidth. Before it is simulated
+each is multiplied by the share that software gets of it, with a draw of that share for each replication. Rates that the scenario gives as
+achieved (no sort), and values that it sets itself, stay. The constants, and how they are drawn, are in :mod:`simulator.spec.constants`;
+here is what each is applied to, by its name.
 
 Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and a
 coordinator takes some time to hand out a step, unless the scenario says how long that takes, or that nothing
@@ -29,7 +28,7 @@ from simulator.spec.workload import Affine, ServerCost
 
 
 class AchievedLink(Link):
-    """A link with what transfers get of its nominal bandwidth, which is more where no device computes beside them."""
+    """A link with the achieved share of its nominal bandwidth, which is higher if no device computes at the same time."""
 
     times_alone: float
 
@@ -46,7 +45,7 @@ class AchievedCluster(Cluster):
 
     @property
     def overlap_cost(self) -> float:
-        """Seconds that compute loses for each second of a collective beside it."""
+        """Seconds that compute loses per second of a simultaneous collective."""
         return self.loses
 
 
@@ -58,7 +57,7 @@ _SHARES = {
     "ethernet": "ethernet_share",
 }
 _ALONE = {"nvlink": "nvlink_alone_share"}
-"""What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
+"""Constants for a link's achieved rate if devices wait for collectives, in place of the rate during kernels."""
 COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "background traffic"
 HOSTS = "host cost per tensor", "host cost per byte"
 """Quantities that a replication draws, in a user's words."""

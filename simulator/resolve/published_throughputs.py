@@ -230,7 +230,7 @@ def plain(name: str) -> str:
 
 
 def same_device(name: str, other: str) -> bool:
-    """Tell whether two names stand for one device, or for two that differ in the size of their memory alone."""
+    """Return whether two names mean one device, or two that differ only in memory size."""
     return kind_of(name) == kind_of(other)
 
 

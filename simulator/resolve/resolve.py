@@ -1,12 +1,12 @@
-"""What a scenario leaves open, decided before it is simulated: on which device its workload runs, when its workers begin, how they pull.
+"""Fills in what a scenario leaves open before it is simulated: the device of its workload, when its workers begin, how they pull.
 
-A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`) is that of what was written. What
-it means beyond that is decided here, in parts, each of which can be told to a reader: a workload that was measured on another
-device than the cluster has is moved to it, and one whose times are computed is computed for it
-(:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in parts or in another precision; what is left
-out is taken as TensorFlow was measured to do it, where neither its own default nor the strategy (``filled_in``, ``left_open``)
-says it; and links of which a sort alone is known get rates that are uncertain (:mod:`simulator.resolve.measured_defaults`), drawn for each
-replication. A strategy that cuts nothing is replaced by the simpler one that does the same.
+A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`) is that of what was written. The rest is
+decided here, in parts that can be reported to a reader: a workload that was measured on another device than the cluster has is moved to it,
+and one whose times are computed is computed for it (:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in
+parts or in another precision; what is left out is taken as TensorFlow was measured to do it, where neither its own default nor the strategy
+(``filled_in``, ``left_open``) says it; and links of which a sort alone is known get rates that are uncertain
+(:mod:`simulator.resolve.measured_defaults`), drawn for each replication. A strategy that cuts nothing is replaced by the simpler one that
+does the same.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from simulator.strategies.catalogue import ALONE
 def _as_trained(scenario: Scenario) -> Scenario:
     """The scenario with its workload as the training computes it; itself where nothing is asked for, or all is done.
 
-    Everything that asks a workload for its seconds sees the parts that its batch is cut
-    into: estimates, bounds, engines and the replica that speed-up is counted against. A
-    strategy that cuts batches by itself gets the times of one pass as they are.
+    Everything that asks a workload for its seconds sees the parts that its batch is cut into: estimates, bounds, engines and the replica
+    that speed-up is counted against. A strategy that splits batches itself gets the times of one pass unchanged.
     """
     training, load = scenario.training, scenario.workload
     if training.precision is not None and training.precision != load.precision:
@@ -199,7 +198,7 @@ def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody asked for.
+    """The scenario as written.
 
     Attributes
     ----------
@@ -232,8 +231,8 @@ class Asked:
 def resolve(scenario: Scenario) -> Resolved:
     """Decide what a scenario leaves open.
 
-    What is resolved already stays as it is, so that whoever needs a scenario's times may ask
-    for them again. It takes microseconds but for the first time that a workload is moved.
+    A resolved scenario stays unchanged, so resolving twice is harmless. It takes microseconds but for the first time that a workload is
+    moved.
 
     Raises
     ------
@@ -273,12 +272,11 @@ def resolve(scenario: Scenario) -> Resolved:
 
 
 def alone_scenario(scenario: Resolved) -> Resolved:
-    """The same workload on one replica alone, which speed-up is counted against.
+    """The single-replica baseline of the speed-up: the same workload on one replica.
 
-    Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
-    the one replica does the work of all. Its device has the speed that was measured, and its
-    process the mean speed of all: of what differs between processes from run to run it has
-    only what those of one machine share, since the luck of one among many says nothing of them.
+    Weak scaling keeps the batch of a replica, strong scaling the global batch, so that the one replica does the work of all. Its device has
+    the measured speed, and its process the mean speed of all: of the variation between processes it keeps only the part common to one
+    machine, because the luck of a single process does not represent many.
     """
     load, run = scenario.workload, scenario.run
     changes: dict[str, Any] = {

@@ -226,13 +226,11 @@ def factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisat
     that is the last message, which compute does not touch; where much is, the links were busy
     all along, and what compute hides is what it lasts. Compute hides no more than it lasts: a
     step takes at least what it sends, and before it the forward pass where gradients are sent.
-    Of a kind that was never held against runs, neither was that it hides anything: all that it
-    is taken to hide counts.
+    For a kind that was never compared with runs, hiding was not compared either, so all hidden communication counts.
 
-    Workers that do not wait for each other queue for the busiest link or server: of a step of
-    S s it needs B s for all of them, which no faster compute takes away, and a worker by itself
-    would need A s. A step is taken to be (A^p + B^p)^(1/p), with the p for which that is S, so
-    that compute counts for the less the nearer B is to S.
+    Workers that do not wait for each other queue for the busiest link or server: of a step of S s it needs B s for all of them, which
+    faster compute does not reduce, and a single worker would need A s. A step is taken to be (A^p + B^p)^(1/p), with the p for which that
+    is S, so that compute counts for the less the nearer B is to S.
 
     Parameters
     ----------

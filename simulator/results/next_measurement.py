@@ -168,9 +168,9 @@ def _measurements(
 ) -> Iterator[Measurement]:
     """Commands that would narrow the interval of the throughput, with the expected interval.
 
-    Where a command leaves the share r of a quantity's standard deviation, 1 - r^2 of its first-order share of the variance goes. The
-    ends of the interval of the replications come nearer, in logarithms, by the root of what is left of the variance, and what the model
-    is then off by widens them.
+    Where a command leaves the share r of a quantity's standard deviation, 1 - r^2 of its first-order share of the variance goes. The ends
+    of the interval of the replications move closer, in logarithms, by the square root of the remaining variance, and the remaining model
+    error widens them.
     """
     now = widened(by_chance, relative_error_of(applied(scenario)))
     if not 0.0 < _width(now) < math.inf:

@@ -1,12 +1,10 @@
 """The common part of strategies whose replicas make each step together and all-reduce their gradients: keys, rules, program of a step.
 
-Every replica computes forward and backward on its own batch; gradients are fused into
-buckets in the order in which they become ready (Li et al., "PyTorch Distributed", VLDB
-2020, section 3.2.2; TensorFlow's ``bytes_per_pack``), each bucket is all-reduced while
-the backward pass goes on, and every replica applies the same mean. One replica alone has
-nothing to reduce. With ``sync_every`` above 1 (local SGD: Stich, ICLR 2019) each replica
-applies its own gradients, and the variables are averaged now and then. The algorithms
-themselves are in ``simulator.collectives``; a new one is named in :data:`Algorithm` too.
+Every replica computes forward and backward on its own batch; gradients are fused into buckets in the order in which they become ready (Li
+et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``), each bucket is all-reduced while the backward
+pass goes on, and every replica applies the same mean. A single replica has nothing to reduce. With ``sync_every`` above 1 (local SGD:
+Stich, ICLR 2019) each replica applies its own gradients, and the variables are averaged now and then. The algorithms themselves are in
+``simulator.collectives``; a new one is named in :data:`Algorithm` too.
 """
 
 from __future__ import annotations
@@ -92,11 +90,11 @@ def check_switches(algorithm: str, protocol: str, cluster: Cluster) -> None:
 
 
 _COMPRESSED_BY: Mapping[str, tuple[Software, ...]] = {"fp16": ("horovod", "pytorch"), "powersgd": ("pytorch",)}
-"""What software compresses gradients in which way."""
+"""Software that compresses gradients, by kind of compression."""
 
 
 class AllReduceStrategy(Strategy, only=("compression",)):
-    """What the two strategies that all-reduce have in common."""
+    """Common base of strategies that all-reduce."""
 
     variant_key: ClassVar[str] = "algorithm"
 
@@ -248,7 +246,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
                 raise ValueError(f"{key} and cluster.overlap_slowdown cannot be simulated together: leave one of them out")
 
     def _check_compression(self) -> None:
-        """What compressed gradients exclude."""
+        """Options that compressed gradients exclude."""
         if (compression := self.compression) is None:
             return
         if self.sync_every > 1:
@@ -307,7 +305,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
             )
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:
-        """Seconds of compression; one replica alone has nothing to send."""
+        """Seconds of compression; a single replica has nothing to send."""
         if self.compression is None or setup.layout.replicas == 1:
             return 0.0, 0.0
         rate = memory_bandwidth_of(device_of_training(setup))
@@ -340,7 +338,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
         return StepExchange(transfers_s, copied_bytes=turns / layout.replicas * math.fsum(sizes) if layout.worker_nodes > 1 else 0.0)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
-        """Of n replicas each sends the n-th part of a bucket at a time."""
+        """Each of n replicas sends the n-th part of a bucket at a time."""
         replicas = setup.layout.replicas
         fused = self.reduction._replace(in_cycles=False).buckets(setup.workload, setup.batch, replicas)
         return [bucket.size_bytes / replicas for bucket in fused]
@@ -391,7 +389,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
 
 
 def program_together(setup: Setup, streams: Streams, strategy: AllReduceStrategy | None = None) -> Program:
-    """Return the program of replicas that make each step together, or of one replica alone.
+    """Return the program of synchronous replicas, or of a single replica.
 
     Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then.
 

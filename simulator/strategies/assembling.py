@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def pace_together(setup: Setup) -> float:
-    """Seconds of work that all replicas on a device do together in a second, where one alone does one."""
+    """Combined speed of all replicas on a device relative to a single one."""
     return setup.cluster.pace_together(setup.workload.busy_share(setup.batch))
 
 
 def crowding(setup: Setup) -> float:
-    """Times as long as alone that a replica computes while all others on its device compute too."""
+    """Slowdown of a replica's compute while all others on its device compute too."""
     return setup.cluster.replicas_per_device / pace_together(setup)
 
 
@@ -82,7 +82,7 @@ def assembled(
     peer
         The rank that each slot leads to, of the same shape; left out: they lead to none.
     slowdown
-        Share by which compute takes longer beside messages; left out: the cluster's.
+        Share by which compute slows down during messages; left out: the cluster's.
     routine_of
         Which of the routines each rank has, shape (ranks,); left out: there is one.
     copy_of

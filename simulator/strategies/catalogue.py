@@ -1,7 +1,7 @@
 """The strategies that there are: a new one of Paceline's own is listed here, and nowhere else; those of other packages are found by name.
 
 Other modules ask a :class:`~simulator.strategies.strategy.Strategy` and import none of these classes (tests/unit/test_strategies.py).
-Kinds and short names stand in users' files and commands.
+Kinds and short names are used in users' files and commands.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ KEYS_OF_NAMES = frozenset(f"strategy.{key}" for kind in KINDS.values() for key i
 """Settings that the names and numbers of strategies say already."""
 
 ALONE = Single()
-"""One replica by itself, which speed-up is counted against."""
+"""The single-replica baseline of the speed-up."""
 
 
 def kind_of(table: object) -> type[Strategy]:

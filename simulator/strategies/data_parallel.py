@@ -1,4 +1,4 @@
-"""Data parallelism: one device alone, and whole copies of a model that all-reduce, as TensorFlow, PyTorch and Keras on JAX do it.
+"""Data parallelism: a single device, and whole copies of a model that all-reduce, as in TensorFlow, PyTorch and Keras on JAX.
 
 Here are keys, defaults and layouts of each kind; the step is that of all_reduce.py.
 """

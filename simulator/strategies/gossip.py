@@ -72,7 +72,7 @@ class Gossip(Strategy):
     # -- estimates -------------------------------------------------------------------
 
     def exchange(self, setup: Setup) -> StepExchange:
-        """All variables to each neighbour, beside its compute."""
+        """All variables to each neighbour, during its compute."""
         link, messages = setup.cluster.inter_node, self.messages_a_step(setup)
         sent_bytes = messages * setup.workload.parameter_bytes * setup.cluster.transport.wire_bytes_per_byte
         return StepExchange((sent_bytes / link.bandwidth_bytes_per_s + link.latency_s,) if messages else (), hidden=True)

@@ -23,7 +23,7 @@ _HALF = 0.5
 
 
 class Held(NamedTuple):
-    """What one device holds of a model while it trains: all of it, or a stage's part.
+    """The part of a model that one device holds during training: all of it, or a stage.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Model:
 
 
 class Owned(NamedTuple):
-    """One variable as a device has it.
+    """One variable on a device.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:
 
 
 class Values(NamedTuple):
-    """What numbers take, over the bytes that a workload gives for them.
+    """Bytes of numbers relative to those in the workload.
 
     Variables are given in 32 bits, or all in 16 (``bfloat16``), where they are what is
     computed with. In mixed precision a device computes with 16-bit copies of
@@ -230,7 +230,7 @@ class Values(NamedTuple):
     parameters
         That are computed with, and gathered.
     masters
-        That are kept in 32 bits beside the slots.
+        Kept in 32 bits with the slots.
     reduced
         Gradients while they are reduced.
     activations

@@ -26,7 +26,7 @@ GROUP = "paceline.strategies"
 """Entry points of strategies that other packages have: each is named by a ``kind``, and loads its class."""
 
 _REFUSES = {"check": ValueError, "check_layout": ValueError, "fewer": ValidationError}
-"""What these may raise, as the base class says of them."""
+"""Errors that these may raise according to the base class."""
 _STRICTLY = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -42,7 +42,7 @@ def kinds() -> tuple[str, ...]:
 def strategy_of(kind: str) -> type[Strategy] | None:
     """The strategy of another package; none where no package that is installed has one of this kind.
 
-    Its package is imported when a user's scenario names its kind. What it answers is checked from then on.
+    Its package is imported when a user's scenario names its kind. Its answers are checked from then on.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def _told(error: BaseException, at: str = "") -> str:
 def _fault_of_program(program: Program) -> str:
     """Return what engines would stumble over, which read tables without looking; empty where a program is whole.
 
-    That it does what the strategy means is for the tests of its author.
+    Its author's tests must show that it does what the strategy means.
     """
     paths, ranks = program.paths, program.ranks
     for title, column, least, end in (

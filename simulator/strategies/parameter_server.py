@@ -167,7 +167,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
     # -- layout and rules ------------------------------------------------------------
 
     def layout(self, cluster: Cluster) -> Layout:
-        """Workers on the first nodes; servers on nodes of their own or beside them; the client of in-graph replication last."""
+        """Workers on the first nodes; servers on separate nodes or on workers' nodes; the client of in-graph replication last."""
         apart, in_graph = self.server_placement == "dedicated", self.replication == "in-graph"
         worker_nodes = (cluster.room or 1) - (self.servers if apart else 0) - int(in_graph)
         fill = max(worker_nodes, 1) * cluster.replicas_per_node // self.replicas_per_worker
@@ -266,7 +266,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         )
 
     def sending(self, setup: Setup) -> Sending:
-        """By gRPC between hosts; inside a node between a worker and a server beside it, or among the devices of a worker.
+        """By gRPC between hosts; inside a node between a worker and a server on it, or between the devices of a worker.
 
         Taken together by servers, all gradients travel after the backward pass, and all variables before the forward pass.
         """
@@ -274,7 +274,7 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
         return Sending(inside, through_host=True, apart=setup.run.grouping == "per-server", carrier="grpc")
 
     def with_clients(self, values: Mapping[str, float]) -> Self:
-        """With a coordinator's times from practice where they are not given."""
+        """Fill in measured defaults for a coordinator's times if not given."""
         driver = self.coordinator
         if driver is None:
             return self

@@ -1,10 +1,9 @@
 """Input pipelines, which prepare batches (not those of a model's stages): whom each feeds, what a batch costs, and what several share.
 
-A pipeline prepares one batch after the other, and begins the next when fewer than
-``prefetch`` stand ready (tensorflow/core/kernels/data/prefetch_dataset_op.cc). Of a batch
-the iterator's thread has the serial part, and ``parallel_calls`` threads have the parallel
-part, all at the same time, on the cores of the node; meanwhile its bytes are read. The
-batch is there when all of that is done. Engines simulate what :func:`feed_of` says.
+A pipeline prepares batches in sequence, and begins the next when fewer than ``prefetch`` are ready
+(tensorflow/core/kernels/data/prefetch_dataset_op.cc). Of a batch the iterator's thread has the serial part, and ``parallel_calls`` threads
+have the parallel part, all at the same time, on the cores of the node; meanwhile its bytes are read. The batch is there when all of that is
+done. Engines simulate what :func:`feed_of` says.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from simulator.spec.input_pipeline import InputWork
 from simulator.strategies.setup import Setup
 
 Part = Literal["serial part", "parallel part", "host cores", "storage", "storage of a node", "network"]
-"""What a pipeline takes longest for."""
+"""The slowest part of a pipeline."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,11 @@ class Pipelines:
     shares_cores, shares_reading
         Whether pipelines wait for each other on a node's cores; and, or for gradients, at storage or on a link.
     rate_bytes_per_s
-        At which each reads by itself.
+        Rate at which each reads without contention.
     latency_s
         Of storage, for each batch that is read.
     cores_s, alone_s
-        Mean seconds of a batch by itself: of its CPU work, and of all.
+        Mean seconds of a batch without contention: of its CPU work, and in total.
     fair_s
         The same while all prepare batches and each has its fair share of what they share.
     limit
@@ -210,7 +209,7 @@ def input_cores_s(setup: Setup) -> float:
 
 
 def feed_of(setup: Setup, wiring: Wiring) -> Feed | None:
-    """What a program says of pipelines: what each shares are paths and threads on shared cores, what it shares with nobody is known."""
+    """Input pipelines of a program: shared parts are paths and threads on shared cores, the rest has known times."""
     shared = pipelines(setup)
     if shared is None:
         return None

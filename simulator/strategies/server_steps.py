@@ -1,4 +1,4 @@
-"""What a step with parameter servers is made of: its messages, the paths that they take, operations and rules.
+"""Parts of a step with parameter servers: its messages, their paths, operations and rules.
 
 Variables are cut into shards, placed on servers and grouped by the rules of ``simulator.spec.gradients``; tests/oracles/programs holds
 programs to them.
@@ -44,7 +44,7 @@ _CLIENT = Place("client")
 
 
 class Message(NamedTuple):
-    """What goes between a worker and a server as one: a tensor, a shard of one, or all that the server has of them.
+    """One message between a worker and a server: a tensor, a shard, or everything on the server.
 
     Attributes
     ----------

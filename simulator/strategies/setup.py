@@ -1,6 +1,6 @@
-"""What a strategy can ask about the rest of the scenario, and what it answers about where processes sit and how models lie on devices.
+"""Interface between a strategy and its scenario: what a strategy can ask, and its answers on the placement of processes and models.
 
-Strategies stand below :mod:`simulator.scenario`, which imports them. So what they need of a scenario is written down here, as the
+Strategies are below :mod:`simulator.scenario`, which imports them. So what they need of a scenario is written down here, as the
 protocol :class:`Setup`, which ``Scenario`` fulfils. The questions that a strategy itself is asked are in strategy.py.
 """
 
@@ -44,7 +44,7 @@ class Length(Protocol):
 
     @property
     def drain(self) -> bool:
-        """Tell whether no more steps are handed out than the job has."""
+        """Return whether only the job's steps are handed out."""
 
     @property
     def detail(self) -> Literal["auto", "at-once", "messages"]:
@@ -56,7 +56,7 @@ class Length(Protocol):
 
 
 class Setup(Protocol):
-    """What a strategy is asked about: the scenario that it is part of, as far as a strategy needs to know it."""
+    """The scenario as seen by its strategy."""
 
     @property
     def workload(self) -> Workload:
@@ -194,7 +194,7 @@ class Layout(NamedTuple):
 
 
 class InCommon(NamedTuple):
-    """What steps vary by that groups of ranks have in common: of each group one draw a step for each thing that varies.
+    """Variation of steps shared by groups of ranks: one draw per group, step and source of variation.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class InCommon(NamedTuple):
 
 
 class StageOf(NamedTuple):
-    """What a stage of a pipeline is given.
+    """Assignment of a stage of a pipeline.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class StageOf(NamedTuple):
 
 
 class Bubble(NamedTuple):
-    """What keeps the stages of a pipeline from computing.
+    """Causes that keep the stages of a pipeline from computing.
 
     Attributes
     ----------
@@ -293,7 +293,7 @@ class ModelParallel:
         return ()
 
     def name_of_rank(self, rank: int) -> str:  # noqa: ARG002
-        """Return what a rank is called in traces and on timelines; empty: by its number alone."""
+        """Return what a rank is called in traces and on timelines; empty: only by its number."""
         return ""
 
     def ranks_beside(self, rank: int) -> Sequence[int]:  # noqa: ARG002

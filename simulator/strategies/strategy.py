@@ -1,4 +1,4 @@
-"""What every strategy answers: the questions that the rest of Paceline asks of the way in which a training is distributed.
+"""Interface of every strategy: questions of the rest of Paceline about how training is distributed.
 
 A strategy is one file: what a user writes of it (a :class:`Strategy`, a frozen spec with a
 ``kind``), what it cannot be combined with, how its processes are laid over nodes, who waits
@@ -103,13 +103,13 @@ class Reduction(NamedTuple):
     forward_first
         Whether what the next forward pass needs first goes first.
     through_host
-        Whether it goes by the hosts' memory.
+        Whether it goes through host memory.
     compression
         Of what is sent; none: gradients go as they are.
     first_bucket_bytes
         Size up to which the first gradients are fused; none: as all others.
     buckets_held
-        Which buckets a device holds beside its gradients: the largest, all of them, or none, since gradients lie in them.
+        Buckets that a device holds in addition to its gradients: the largest, all of them, or none because gradients lie in them.
     """
 
     algorithm: str
@@ -149,7 +149,7 @@ class Reduction(NamedTuple):
 
 
 Software = Literal["keras", "tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm", "jax"]
-"""What trains, by the names that a plan's filter takes."""
+"""Training software, by the names of a plan's filter."""
 
 SOFTWARE: Mapping[Software, str] = {
     "keras": "Keras 3's fit on TensorFlow",
@@ -167,7 +167,7 @@ TRAINS: Mapping[str, tuple[Software, ...]] = {
     "jax": ("jax",),
     "torch": ("pytorch", "horovod", "deepspeed", "megatron-lm"),
 }
-"""What distributes a model over devices, by the backend that computes it."""
+"""Software that distributes a model over devices, by backend."""
 
 
 def trained_by(workload: Workload) -> tuple[Software, ...]:
@@ -210,7 +210,7 @@ class LeftOpen(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """What messages go by.
+    """Route of messages.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class Sending(NamedTuple):
 
 
 class StepExchange(NamedTuple):
-    """What a replica's step sends and gets, and what that costs, before there is a program.
+    """Traffic of a replica's step and its cost, before there is a program.
 
     Attributes
     ----------
@@ -264,11 +264,11 @@ class Strategy(Terse, only=()):
     count_key: ClassVar[str] = "workers"
     """The key that says how many train; empty where there is no such number."""
     has_servers: ClassVar[bool] = False
-    """Whether there are parameter servers, as many as the key ``servers`` says."""
+    """Whether there are parameter servers, whose number is the key ``servers``."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
     cuts_batches: ClassVar[bool] = False
-    """Whether its program has the micro-batches of a step, so that they are not taken together in the workload's times."""
+    """Whether its program has the micro-batches of a step, so that the workload's times do not combine them."""
     variant_key: ClassVar[str] = ""
     """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -302,9 +302,9 @@ class Strategy(Terse, only=()):
     @final
     @property
     def inexact(self) -> str:
-        """How its replicas come to differ from each other, so that it may need more samples; empty where they are all alike.
+        """How its replicas come to differ from each other, so that it may need more samples; empty if they are all equal.
 
-        What staleness makes different is in a result's own figures.
+        Effects of staleness are in a result's own figures.
         """
         pace = self.pace
         if pace.waits_for is not None:
@@ -371,7 +371,7 @@ class Strategy(Terse, only=()):
     # -- 7. what a device holds, and how a copy of the model lies on devices ---------------
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
-        """Return what a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
+        """Return the part of the model on each kind of devices (stages): one entry, or one per chunk."""
         return ((Held(),),)
 
     def model_parallel(self, setup: Setup) -> ModelParallel:
@@ -405,11 +405,11 @@ class Strategy(Terse, only=()):
         yield from ()
 
     def filled_in(self, setup: Setup) -> Self:  # noqa: ARG002
-        """With what it leaves out that decides the result; itself where it leaves out nothing."""
+        """Fill in keys left out that affect the result; itself where it leaves out nothing."""
         return self
 
     def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
-        """With what its clients take between steps, where that is not given: measured defaults by name."""
+        """Fill in the clients' times between steps if not given, from measured defaults by name."""
         return self
 
     def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
@@ -439,14 +439,14 @@ class Strategy(Terse, only=()):
 
     @final
     def full_step_s(self, setup: Setup) -> float:
-        """Seconds of a step when all workers are under way: of one alone, or of what pipelines, a server, a link or cores do for all."""
+        """Seconds of a step with all workers: of a single worker, or of the pipelines, a server, a link or cores for all."""
         return float(max(self.lone_step_s(setup), self.exchange(setup).busiest_s, batch_s(setup), self.cores_s(setup)))
 
     @final
     def cores_s(self, setup: Setup) -> float:
         """Seconds that the cores which all nodes share need for a step of every replica; 0 where they share none.
 
-        Hosts' work on single messages is left out. What is copied is copied once at each end, and with servers these make updates.
+        Hosts' work on single messages is left out. Data is copied once at each end, and servers make updates.
         """
         load, cluster, replicas, exchange = setup.workload, setup.cluster, setup.layout.ranks, self.exchange(setup)
         if cluster.shared_cores is None:
@@ -475,7 +475,7 @@ class Strategy(Terse, only=()):
 
     @property
     def way(self) -> str:
-        """The way of training in two words, for groups of results that are alike: ``async PS``."""
+        """The strategy in two words, for groups of similar results: ``async PS``."""
         return self.name_of_kind()
 
     @property
@@ -524,7 +524,7 @@ class Strategy(Terse, only=()):
 
     @final
     def with_devices_each(self, count: int) -> Self | None:
-        """With so many devices for each worker; None where the strategy does not say how many these have."""
+        """With this number of devices per worker; None where the strategy does not say how many these have."""
         return self.model_copy(update={"replicas_per_worker": count}) if "replicas_per_worker" in type(self).model_fields else None
 
     @final
@@ -538,7 +538,7 @@ class Strategy(Terse, only=()):
         return self
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
-        """With another number of replicas, validated anew.
+        """With another number of replicas, validated again.
 
         Raises
         ------
@@ -549,7 +549,7 @@ class Strategy(Terse, only=()):
 
     @final
     def changed(self, **keys: Any) -> Self:
-        """With other keys, validated anew."""
+        """With other keys, validated again."""
         return type(self).model_validate(self.model_dump() | keys)
 
     @final
@@ -584,7 +584,7 @@ def device_of_training(setup: Setup) -> str:
 
 
 def cost_left_open(compression: Compression, setup: Setup, cost_s: tuple[float, float]) -> Iterator[LeftOpen]:
-    """That the cost of compression is not given, and what it is taken as; ``cost_s`` before and after what is sent."""
+    """Assumption on the cost of compression if not given; ``cost_s`` before and after what is sent."""
     given = compression.compress_per_byte_s, compression.decompress_per_byte_s
     if None not in given:
         return

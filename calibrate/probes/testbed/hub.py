@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(eq=False)
 class Task:
-    """What a task knows: who it is, whom it reports to, what is to be done.
+    """Context of a task: its identity, the hub that it reports to, and its work.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Task:
         )  # fmt: skip
 
     def event(self, what: str, at_s: float | None = None, **fields: Any) -> None:
-        """Report what happened beside steps, just now or at a time."""
+        """Report an event outside steps, now or at a given time."""
         self.line.say("event", what=what, at_s=time.time() if at_s is None else at_s, **fields)
 
     def lost(self, error: Exception) -> None:

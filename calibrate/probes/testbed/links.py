@@ -11,7 +11,7 @@ processes end, and two testbeds never meet. calibrate/testbed/running.py tries b
 TCP's congestion control: a namespace may only choose among those that the whole machine allows.
 Allowing one more is a change to the machine. It is made for the moment in which the namespaces
 choose, under a lock, and put back; what it was before stands in the lock file, so that a run
-that was killed in that moment is mended by the next one.
+that was killed in that moment is repaired by the next one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ OTHERWISE = "choose emulated compute for it"
 
 
 class RealCompute:
-    """What a worker computes between pull and push.
+    """Compute of a worker between pull and push.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 The setting's ``mode`` decides which module a task runs (:meth:`Supervisor.train`); evidence/probes/staged.py makes another supervisor by
 ``roles``, ``drivers`` and ``train``. In a job with checkpoints or faults on purpose (:class:`Enduring`) tasks are killed when the setting
-says, and started again. A worker of an asynchronous job comes back alone while the others go on. Where the others cannot go on
+says, and started again. A worker of an asynchronous job restarts alone while the others continue. Where the others cannot go on
 (synchronous workers, a parameter server), all tasks end as soon as one of them has noticed, and all start again from the latest
 checkpoint.
 """

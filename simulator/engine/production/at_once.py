@@ -2,7 +2,7 @@
 
 Ranks that have a device each meet only in their all-reduces, so a step's times follow from its draws and from when each
 collective ends, without an event for every rank. It takes programs that are ``together`` (:class:`simulator.program.program.Program`).
-What comes out is, but for rounding, what an engine computes event by event: tests/oracle/test_at_once.py. Fusion in cycles,
+Except for rounding, the results equal those of an event-by-event engine: tests/oracle/test_at_once.py. Fusion in cycles,
 priorities and copies to hosts (``fusing``) are not known to the compiled engine.
 
 Batches of pipelines that share nothing follow the rule of ``wait_s`` (``rules``); change both together.
@@ -110,7 +110,7 @@ class _Steps(NamedTuple):
     apply_s: Times
     """What applying the update took, within the forward pass or behind the backward."""
     still_s: Times | float
-    """Time within compute that ranks stood still for parameters."""
+    """Time within compute that ranks waited for parameters."""
     waiting_s: Times | float
     """Time in which they waited for the slowest."""
     hidden_s: Times | float
@@ -123,13 +123,13 @@ class AtOnceEngine:
     Parameters
     ----------
     program
-        Whose ranks have a device each, and meet in all-reduces alone.
+        A program whose ranks have a device each and meet only in all-reduces.
     draws
         How fast each rank computes.
     recorder
         Is told what is measured.
     collective
-        How buckets are reduced; none of one rank alone.
+        How buckets are reduced; None for a single rank.
     log
         Is told what was done; none if nobody wants to know.
     on_progress

@@ -28,21 +28,21 @@ class Piece(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What one step's compute and communication came to; arrays of shape (ranks,)."""
+    """Compute and communication of one step; arrays of shape (ranks,)."""
 
     begun_s: Times
     """When compute began: the batch is there."""
     computed_s: Times
     """When the backward pass ended."""
     waited_s: Times
-    """Time within compute that it stood still for parameters."""
+    """Time within compute that it waited for parameters."""
     late_s: Times
     """How much of that it waited for the slowest rank."""
     exposed_s: Times
     """How much of it communication was going on."""
     reductions: list[Reduction]
     pieces: list[Piece]
-    """What the devices did when."""
+    """Activity of the devices over time."""
 
 
 class ObserverFeed:

@@ -1,10 +1,10 @@
-"""What happens when, and in which order at one time.
+"""The calendar: what happens when, and in which order at one time.
 
-Something that is to happen is two integers: ``what``, a code and a number packed by :func:`pack`, and ``about``, whatever else its
-handler needs. Entries are ordered by time, then by the order in which they were made. Something happens at a time (``call_later``),
-when an alarm goes off (``set_alarm``), right after what happens now (``soon``: consequences queue up, they do not nest), or last in
-this instant (``at_end_of_instant``: work that must see all changes of an instant, as sharing links anew). What is no further apart
-than ``INSTANT_S`` happens in one instant. Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
+Something that is to happen is two integers: ``what``, a code and a number packed by :func:`pack`, and ``about``, whatever else its handler
+needs. Entries are ordered by time, then by the order in which they were made. Something happens at a time (``call_later``), when an alarm
+goes off (``set_alarm``), right after what happens now (``soon``: consequences queue up, they do not nest), or last in this instant
+(``at_end_of_instant``: work that must see all changes of an instant, as sharing links anew). Events within ``INSTANT_S`` happen in one
+instant. Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
 
 The time at which a port or a task must next be looked at changes often, so each has one alarm, which is moved. Alarms that are set in
 the order in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the
@@ -27,7 +27,7 @@ from simulator.program.program import INSTANT_S
 
 @compiled
 def save_context(s: Record, contexts: int, at: int) -> None:
-    """Keep what lets things happen now, beside what is put off."""
+    """Keep the cause of current work with the deferred work."""
     c = context_at(contexts, at)
     c.cause = s.cause
     c.since_s = s.since_s
@@ -35,7 +35,7 @@ def save_context(s: Record, contexts: int, at: int) -> None:
 
 @compiled
 def restore_context(s: Record, contexts: int, at: int) -> None:
-    """What was put off happens now."""
+    """Run deferred work now."""
     c = context_at(contexts, at)
     s.cause = c.cause
     s.since_s = c.since_s
@@ -169,7 +169,7 @@ def _precedes(base: int, at: int, other: int) -> bool:
 
 @compiled
 def _move_on(s: Record, time: float) -> None:
-    """Time passes until then; it stands still within one instant."""
+    """Time passes until then; it does not advance within one instant."""
     if time - s.now > INSTANT_S:
         s.now = time
         s.instant += 1

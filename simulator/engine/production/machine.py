@@ -4,8 +4,8 @@ One function is called, :func:`act`, with the address of a simulation's state (`
 these sources. It is kept as an object file, which LLVM loads: numba is not imported for that, and nothing is unpickled. The folder is
 in the user's cache directory. Its name is a digest of this package and of ``program/program.py``, which has a constant that is compiled
 in, of the versions of numba, llvmlite, numpy and Python, and of the processor: changed sources compile anew. A constant from elsewhere
-must have its file named in ``_cache_folder``. A digest beside the object file shows what was cut off or damaged, which is made anew. It
-does not show who wrote the files, and whoever can write there can run anything. So the folder must belong to the user alone, or nothing is
+must have its file named in ``_cache_folder``. A digest next to the object file detects a damaged file, which is compiled again. It
+does not show who wrote the files, and whoever can write there can run anything. So the folder must belong only to the user, or nothing is
 stored in it or read from it: as OpenSSH asks of the way to a user's keys, no directory on the way, from the root down, may let others
 change what lies in it (a sticky one, such as ``/tmp``, lets nobody replace what is another's).
 """
@@ -85,7 +85,7 @@ def _check(folder: Path, *, own: bool) -> None:
     folder
         What is looked at.
     own
-        Whether it is the user's alone; else root may have made it, and it may be a sticky one.
+        Whether it belongs only to the user; else root may have made it, and it may be a sticky one.
     """
     if not _has_users():
         return
@@ -216,7 +216,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> tuple[str, str]:
-    """Return what code is made for: the processor's name and features, or what numba is told of them."""
+    """Return the target of compiled code: the CPU's name and features, or numba's settings for them."""
     asked = tuple(os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
     if all(asked):
         return asked[0], asked[1]
@@ -228,7 +228,7 @@ def _processor() -> tuple[str, str]:
 
 
 def obstacle() -> str | None:
-    """Why no machine code is made here, or would be made anew each time; None where nothing is in the way."""
+    """Reason why no machine code is compiled here, or would be compiled again each time; None where nothing is in the way."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return "NUMBA_DISABLE_JIT is set, so numba does not compile"
     return _cache_folder()[1]

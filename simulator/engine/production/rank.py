@@ -1,4 +1,4 @@
-"""What ranks do in a step: ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``."""
+"""Steps of ranks: ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``."""
 
 from __future__ import annotations
 

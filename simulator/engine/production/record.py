@@ -1,6 +1,6 @@
-"""What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
+"""Input of the recorder: rows of steps, updates and reads in the order in which they happen.
 
-Python takes them when a table is full, and where the window opens and closes. Tables stand column after column, those of
+Python takes them when a table is full, and where the window opens and closes. Tables are stored column by column: those of
 ``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` in :mod:`simulator.engine.recorder`, which sums columns. Versions that ranks
 read, and how long they waited for others' gradients, are here too.
 """

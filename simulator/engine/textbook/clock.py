@@ -53,7 +53,7 @@ class Clock(simpy.Environment):
         return simpy.Timeout(self, delay, value)
 
     def step(self) -> None:
-        """Take the next event. The clock stands still for those of one instant."""
+        """Take the next event. The clock does not advance within one instant."""
         time_s, _, _, event = heappop(self._queue)
         if time_s - self._now > INSTANT_S + 2 * math.ulp(time_s):  # an event at the end of this one, up to rounding, belongs to it
             self._now = time_s

@@ -131,7 +131,7 @@ class _Meeting:
 
 
 class _Bucket:
-    """What all ranks reduce together: arrays of shape (ranks,), and events of when each may enter the collective and ends it."""
+    """A collective of all ranks: arrays of shape (ranks,), and events for each rank's entry and end."""
 
     def __init__(self, clock: Clock, place: int, ranks: int) -> None:
         self.place = place

@@ -108,7 +108,7 @@ def run(
     Raises
     ------
     InputError
-        The program has what is simulated for all ranks at once alone.
+        The program needs the at-once engine.
     DeadlockError
         Nothing can happen any more, and the run has not ended.
     """

@@ -1,6 +1,6 @@
 """Messages: the connections that carry them in order, hosts that work on them, take turns and weigh them.
 
-What each setting of ``cluster.transport`` does is in docs/network.md.
+docs/network.md describes each setting of ``cluster.transport``.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class SynchronousUpdates:
     new step, into a queue. A worker that has handed over all of its gradients takes a token, and begins its next step at that. One
     that was late finds the tokens of steps that went on without it (``sync_replicas_optimizer.py``, with no initial tokens).
 
-    With ``cancel`` the new version itself lets workers go on: those who still compute for an older one give up, and begin anew (Chen
+    With ``cancel`` the new version itself lets workers go on: workers that still compute for an older one give up and start again (Chen
     et al., "Revisiting distributed synchronous SGD", 2016).
     """
 

@@ -27,7 +27,7 @@ class Pipeline:
     Parameters
     ----------
     prefetch
-        Batches that stand ready at most before another is begun; 0: each is begun when it is asked for.
+        Maximum number of ready batches before another is begun; 0: each is begun when it is asked for.
     parts
         What a batch takes, all at the same time: each does its part, multiplied by a factor.
     factors
@@ -68,7 +68,7 @@ class Pipeline:
 
 
 class Training(Protocol):
-    """What workers, servers and collectives know of the training that they take part in: see ``engine.Training``."""
+    """The training as seen by workers, servers and collectives: see ``engine.Training``."""
 
     clock: Clock
     program: Program
@@ -105,7 +105,7 @@ class Training(Protocol):
 
 
 class Updates(Protocol):
-    """What becomes of gradients."""
+    """Path of gradients."""
 
     def read(self, worker: Worker, step: Step) -> None:
         """A worker begins to read the variables."""
@@ -118,7 +118,7 @@ class Updates(Protocol):
 
 
 class Device(Busy):
-    """What a worker computes on.
+    """Device of a worker.
 
     Parameters
     ----------

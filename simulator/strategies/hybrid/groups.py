@@ -1,11 +1,9 @@
 """The groups of ranks that meet in collectives where a model is cut, and how long these collectives take by themselves.
 
-Ranks that split tensors go through each step in lock-step and count as one here
-(:mod:`simulator.resolve.drawing`), but for :func:`tensor_groups`, which counts them one by one.
-What remains is a grid of stages by copies. What ranks exchange amid passes, all groups do at
-about the same time: of links that several of them cross, each gets its share. All else shares
-links with what it meets there (:func:`shared_links`). Groups of any program are in
-``simulator.program.program``; a new kind (:data:`Among`) needs a name in laid.py.
+Ranks that split tensors go through each step in lock-step and count as one here (:mod:`simulator.resolve.drawing`), but for
+:func:`tensor_groups`, which counts them one by one. The rest is a grid of stages by copies. All groups exchange at about the same time
+during passes, so each gets a share of the links that several of them cross. All else shares links with what it meets there
+(:func:`shared_links`). Groups of any program are in ``simulator.program.program``; a new kind (:data:`Among`) needs a name in laid.py.
 """
 
 from __future__ import annotations
@@ -119,7 +117,7 @@ class Timing:
     def _seconds(self, among: str, does: Does, size_bytes: float, *, beside: bool = False) -> float:
         """How long the slowest of some groups takes.
 
-        Either has the links to itself, or ``beside`` all others of its shape, which do the same at the same time.
+        It has the links to itself, or runs ``beside`` all others of its shape, which do the same at the same time.
         """
         if len(self._partition(among)[0]) == 1 or not size_bytes:
             return 0.0
@@ -131,7 +129,7 @@ class Timing:
         return min(least_s, self.seconds(among, does, size_bytes))
 
     def _of_shapes(self, among: str, does: Does, beside: bool) -> list[Collective]:
-        """One for each shape that groups have, alone or beside all others of that shape on the same nodes."""
+        """One per shape of groups, alone or with all others of that shape on the same nodes."""
         per_node, joined = self._cluster.replicas_per_node, self._cluster.replicas_joined
         shaped: dict[tuple[int, int], list[Group]] = {}
         for ranks in self._partition(among):

@@ -1,4 +1,4 @@
-"""Model, pipeline, tensor, expert and sharded data parallelism, alone or together.
+"""Model, pipeline, tensor, expert and sharded data parallelism, separately or combined.
 
 The devices of a job are laid out as copies of the model times stages of a pipeline times
 devices that split each tensor. Within a copy, micro-batches go through the stages by a
@@ -55,13 +55,13 @@ _RUN_BY: Mapping[str, tuple[Software, ...]] = {
     "interleaved": ("pytorch", "megatron-lm"),
     "zero-bubble": ("pytorch",),
 }
-"""What software runs which order of a pipeline's passes; those that never flush are research code's (PipeDream)."""
+"""Software that runs each pipeline schedule; those that never flush are research code's (PipeDream)."""
 _SHARED_BY: Mapping[str, tuple[Software, ...]] = {
     "optimizer": ("pytorch", "deepspeed", "megatron-lm"),
     "gradients": ("pytorch", "deepspeed"),
     "parameters": ("pytorch", "deepspeed", "megatron-lm"),
 }
-"""What software lets copies share which part of the state: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
+"""Software that shards each part of the state over copies: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
 
 
 class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capacity")):
@@ -357,7 +357,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     @property
     def delays(self) -> tuple[int, ...]:
-        """Of each stage, by how many updates its gradients are late."""
+        """Staleness of each stage's gradients in updates."""
         return tuple(reversed(range(self.pipeline))) if self.schedule == "pipedream" else (0,) * self.pipeline
 
     def program(self, setup: Setup, streams: Streams) -> Program:
@@ -393,7 +393,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         return Laid(self, setup).costs(streams, timed)
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
-        """Of each stage its chunks."""
+        """Chunks of each stage."""
         return Laid(self, setup).held()
 
     def avoided(self, setup: Setup) -> Iterator[Warned]:
@@ -512,7 +512,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
 
 class WholeCopies(MultiWorkerMirrored):
-    """What a hybrid strategy that cuts nothing is: gradients lie in what is reduced, as in Megatron-LM and DeepSpeed.
+    """A hybrid strategy that splits nothing: gradients lie in the reduced buffers, as in Megatron-LM and DeepSpeed.
 
     Nobody writes it: :attr:`Hybrid.simpler` makes it.
     """

@@ -135,7 +135,7 @@ class Laid(ModelParallel):
         return [whole._replace(first=first, last=last) for first, last in zip((0, *self.ends), self.ends, strict=False)]
 
     def held(self) -> tuple[tuple[Held, ...], ...]:
-        """Of each stage its chunks, with the activations that it keeps at most."""
+        """Chunks of each stage, with the maximum of kept activations."""
         strategy, chunks = self._strategy, self.chunks
         kept = in_flight(strategy.schedule, strategy.pipeline, self._setup.training.micro_batches, strategy.chunks)
         return tuple(
@@ -158,7 +158,7 @@ class Laid(ModelParallel):
         return [self._work.part(chunk, self._values, self._setup.batch) for chunk in self.chunks]
 
     def _each_layer(self, work: Work) -> list[Part]:
-        """Each layer of the model by itself."""
+        """Each layer of the model separately."""
         layers = [chunk._replace(first=at, last=at + 1) for chunk in self.chunks for at in range(chunk.first, chunk.last or 0)]
         return [work.part(layer, self._values, self._setup.batch) for layer in layers]
 
@@ -240,7 +240,7 @@ class Laid(ModelParallel):
 
         @cache  # of parts that every micro-batch goes through
         def exchange_s(part: Part, forward: bool) -> float:
-            """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
+            """Exchanges of a pass of a part; what another stage hands it comes in pieces, one to each of those that split tensors."""
             exchanged = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if strategy.sequence_parallel else ("all-reduce",)
             total = math.fsum(inner.seconds("tensor", does, size, beside=True) for size in exchanged.tensor for does in kinds)

@@ -1,4 +1,4 @@
-"""What the parts of a model cost that a hybrid gives to its devices: seconds of their passes, bytes that they hand on, exchange and reduce.
+"""Costs of the parts of a model on the devices of a hybrid strategy: seconds of passes, bytes sent on, exchanged and reduced.
 
 A layer's pass takes its share of the time that the whole model's pass of as many samples
 takes; where its tensors are split over devices, their part of the work is divided, while
@@ -20,7 +20,7 @@ Cut = Literal["balanced", "even"]
 
 
 class Exchanged(NamedTuple):
-    """What a pass of some layers exchanges amid its work, in bytes of each exchange.
+    """Exchanges during a pass of some layers, in bytes each.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class Work(NamedTuple):
     host_factor: float = 1.0
 
     def seconds(self, whole: Held) -> list[float]:
-        """Of each layer, seconds of its passes on a device or its host."""
+        """Seconds of each layer's passes on a device or its host."""
         seconds = [math.fsum(passes) for passes in zip(*self._passes_s(whole), strict=True)]
         for at in range(len(seconds)) if whole.on_host else ():
             layer = whole._replace(first=at, last=at + 1)
@@ -187,7 +187,7 @@ class Work(NamedTuple):
         return part._replace(forward_s=forward_s, backward_s=backward_s, again_s=again_s, forward=there, backward=back)
 
     def _passes_s(self, chunk: Held) -> tuple[list[float], ...]:
-        """Of each layer of a chunk, seconds of its forward and its backward pass on a device, and of what is computed again."""
+        """Seconds of the forward pass, the backward pass and the recomputation of each layer of a chunk on a device."""
         layers = self.load.layers[chunk.first : chunk.last]
         if not layers:  # only its batch can be cut
             once_s = self.load.forward(self.samples)

@@ -1,11 +1,10 @@
 """The step of a rank of a pipeline stage as operations: the passes of its schedule, what it hands on, reduces and gathers.
 
-A schedule is a list of passes for each stage; a stage begins them in this order, each as
-soon as what it needs has come. Of what they need: a forward pass the activations of the
-stage before, a backward pass the gradients of the stage after and its own forward pass.
-A new schedule also needs its bubble (:func:`bubble_of`) and the software that runs it (``_RUN_BY`` in hybrid.py).
+A schedule is a list of passes for each stage; a stage begins them in this order, each as soon as what it needs has come. Dependencies: a
+forward pass needs the activations of the stage before, a backward pass the gradients of the stage after and its own forward pass. A new
+schedule also needs its bubble (:func:`bubble_of`) and the software that runs it (``_RUN_BY`` in hybrid.py).
 
-What passes cost is in parts.py. ``simulator.estimate`` bounds the same step from the same
+Costs of passes are in parts.py. ``simulator.estimate`` bounds the same step from the same
 :class:`StageCosts`, without these operations: change both together (tests/property/test_planning_hybrid_bounds.py).
 """
 
@@ -187,7 +186,7 @@ NEXT, PREVIOUS = 0, 1
 
 
 class StageCosts(NamedTuple):
-    """What a stage's routine is made of.
+    """Parts of a stage's routine.
 
     Attributes
     ----------
@@ -212,8 +211,8 @@ class StageCosts(NamedTuple):
     exchange_s
         Seconds of what a part exchanges amid a pass: part, and whether forward.
     overlap_cost
-        Seconds that passes lose for each second of the collectives beside them, of parameters that copies share: transfers take
-        multiprocessors and memory bandwidth from kernels, and power.
+        Seconds that passes lose per second of simultaneous collectives of sharded parameters: transfers take multiprocessors, memory
+        bandwidth and power from kernels.
     delay
         Steps by which its backward passes are behind its forward passes.
     """
@@ -302,7 +301,7 @@ class _Maker:
         self._partitions = partitions
         self._operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
         self._tail: tuple[int, ...] = (1,)
-        """What the next pass waits for."""
+        """Dependencies of the next pass."""
         self._used: dict[int, int] = {}
         self._named: dict[str, int] = {}
         self._computes: list[int] = []
@@ -426,7 +425,7 @@ class _Maker:
                   source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, from_step=from_step)  # fmt: skip
 
     def _exchange(self, parts: Sequence[Part], *, forward: bool) -> None:
-        """What ranks that go through a pass of some layers together exchange in it, as one: what follows waits for it."""
+        """The combined exchange of ranks that go through a pass of some layers together; the following work waits for it."""
         lasts_s = math.fsum(self._stage.exchange_s(part, forward) for part in parts)
         if lasts_s:
             size_bytes = math.fsum((part.forward if forward else part.backward).total_bytes for part in parts)
