@@ -75,7 +75,7 @@ def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatc
 
     monkeypatch.setattr(invariants, "INVARIANTS", (*invariants.INVARIANTS, gravity))
     for more in ([], ["--json"]):
-        assert paceline(*SIMULATE, "--audit", *more) == Answer(1, "", "paceline: law broken: gravity: an apple that rose\n")
+        assert paceline(*SIMULATE, "--audit", *more) == Answer(1, "", "paceline: invariant violated: gravity: an apple that rose\n")
     assert paceline(*SIMULATE).code == 0
     # what was recorded is kept: it is what one wants to look at
     assert paceline(*SIMULATE, "--audit", "--trace", "t.json").code == 1

@@ -221,7 +221,7 @@ def test_tables_and_plans_say_it():
         ({"kind": "top-k", "ratio": 0.0}, {}, "ratio"),
         ({"kind": "1-bit"}, {"algorithm": "halving-doubling"}, 'strategy.algorithm = "halving-doubling" cannot: give ring'),
         ({"kind": "fp16"}, {"sync_every": 2}, "sync_every averages variables"),
-        ({"kind": "powersgd", "rank": 1}, {"priority": "forward", "bucket_size": "1 KB"}, "two all-reduces one after the other"),
+        ({"kind": "powersgd", "rank": 1}, {"priority": "forward", "bucket_size": "1 KB"}, "two all-reduces in sequence"),
         ({"kind": "powersgd", "rank": 1}, SERVERS, "needs replicas that all-reduce"),
         ({"kind": "int8", "exchange": "all-reduce"}, SERVERS, "leave it out"),
     ],

@@ -368,7 +368,7 @@ def test_a_refusal_names_the_file():
     [
         ({"factor": [0.2, 0.5]}, "source is missing"),
         ({"factor": [0.5, 0.2], "source": "x"}, "low and high"),
-        ({"factor": [0.2], "source": "x"}, "workload.moved.factor: must have 2"),
+        ({"factor": [0.2], "source": "x"}, "workload.moved.factor: must have at least 2"),
         ({"factor": [0.0, 0.5], "source": "x"}, "must be above 0"),
         ({"factor": ["0.1", 0.5], "source": "x"}, "must be a number"),
         ({"factor": [0.1, 0.5], "rule": "roofline"}, "rule is set by Paceline"),

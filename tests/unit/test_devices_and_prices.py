@@ -309,7 +309,7 @@ def test_the_users_own_devices_come_first_and_are_read_anew_when_changed(own):
         ("year = 2025", 'year = "2025"', "year: '2025' must"),
         ("year = 2025", "year = 2025\ncores = {count = 4, clock_hz = 3e9, float32_flops_per_cycle = 32}", "both cores and"),
         ('name = "Own Card"', "", "name: is missing"),
-        ("year = 2025", "year = ", "is no valid TOML"),
+        ("year = 2025", "year = ", "is not valid TOML"),
     ],
 )
 def test_a_wrong_device_file_gets_one_clear_line(own, old, new, told):

@@ -165,7 +165,7 @@ SLOWER = {"bandwidth": "5 MB/s", "latency": "10 us"}
         (hybrid({"workers": 8, "pipeline": 8}, 4), "pipeline-bubble", "zero-bubble"),
         (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", ": more micro-batches would help"),
         (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3, which computes 2.50 times"),
-        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "No cut of these layers"),
+        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "No other cut of these layers"),
         (hybrid(FOUR, 32), "compute", "Compute"),
         (hybrid({"workers": 4, "tensor": 4}, cluster={**NODES, "inter_node": SLOW}, layer=SPLIT), "exchange", "only inside nodes"),
         (hybrid({"workers": 2, "tensor": 2}, cluster={**NODES, "intra_node": SLOW}, layer=SPLIT), "exchange", "fewer devices"),

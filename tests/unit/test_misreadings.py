@@ -98,7 +98,7 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": price() | {"price": {"purchase_usd": 1e4, "owned": {"years": 36}}}},
         "implausible",
-        "cluster.price.owned.years is read as 36",
+        "cluster.price.owned.years means 36",
     ),
     ({"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}}, "as-multiple", "cluster.node_classes.0.speed = 80"),
     ({"cluster": {"transport": {"wire_bytes_per_byte": 5}}}, "as-multiple", "cluster.transport.wire_bytes_per_byte = 5"),
@@ -107,38 +107,38 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
         "implausible",
-        "cluster.inter_node.latency_s is read as 50 s, far outside of what exists (1 ns to 1 s)",
+        "cluster.inter_node.latency_s means 50 s, far outside the usual range (1 ns to 1 s)",
     ),
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}},
         "implausible",
-        "cluster.inter_node.latency_s is read as 24 h,",
+        "cluster.inter_node.latency_s means 24 h,",
     ),
     (
         {"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}},
         "implausible",
-        "cluster.inter_node.bandwidth_bytes_per_s is read as 10,000 Tbit/s",
+        "cluster.inter_node.bandwidth_bytes_per_s means 10,000 Tbit/s",
     ),
     (
         {"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}},
         "implausible",
-        "cluster.intra_node.bandwidth_bytes_per_s is read as 200 bit/s",
+        "cluster.intra_node.bandwidth_bytes_per_s means 200 bit/s",
     ),
-    ({"cluster": {"fabric": {**LEAVES, "latency": "3 s"}}}, "implausible", "cluster.fabric.latency_s is read as 3 s"),
+    ({"cluster": {"fabric": {**LEAVES, "latency": "3 s"}}}, "implausible", "cluster.fabric.latency_s means 3 s"),
     (
         {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "inter_node": {"bandwidth": "1 GB/s", "latency": "5 s"}}]}},
         "implausible",
-        "cluster.node_classes.0.inter_node.latency_s is read as 5 s",
+        "cluster.node_classes.0.inter_node.latency_s means 5 s",
     ),
-    ({"cluster": {"device_memory_limit": "64 PiB"}}, "implausible", "cluster.device_memory_limit_bytes is read as 65,536 TiB"),
+    ({"cluster": {"device_memory_limit": "64 PiB"}}, "implausible", "cluster.device_memory_limit_bytes means 65,536 TiB"),
     (
         {"cluster": price(usd_per_node_hour=5000)},
         "implausible",
-        "cluster.price.usd_per_node_hour is read as $5,000",
+        "cluster.price.usd_per_node_hour means $5,000",
     ),
-    ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far outside of what exists (0.001 ns to 1 h)"),
-    ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample is read as"),
-    ({"job": {**JOB, "faults": {"worker_mtbf": "1 ms"}}}, "implausible", "job.faults.worker_mtbf_s is read as 1 ms"),
+    ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s means 8,760 h, far outside the usual range (0.001 ns to 1 h)"),
+    ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample means"),
+    ({"job": {**JOB, "faults": {"worker_mtbf": "1 ms"}}}, "implausible", "job.faults.worker_mtbf_s means 1 ms"),
     # keys that change nothing beside the others
     (
         {"strategy": {**HYBRID, "capacity": 1.25}},
@@ -312,12 +312,12 @@ def test_nothing_that_comes_along_is_implausible(kind: Kind, load: Callable[[Pat
 def test_a_device_that_is_like_no_other_is_warned_of(tmp_path: Path) -> None:
     text = entries("devices")["t4"].read_text(encoding="utf-8").replace('memory = "16 GB"', 'memory = "64 PiB"')
     (tmp_path / "d.toml").write_text(text, encoding="utf-8")
-    with pytest.warns(ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB.*\(1 MiB to 8,192 TiB\)"):
+    with pytest.warns(ReadingWarning, match=r"d.toml: memory_bytes means 65,536 TiB.*\(1 MiB to 8,192 TiB\)"):
         load_accelerator(tmp_path / "d.toml")
 
 
 def test_what_simulates_nothing_warns_by_itself() -> None:
-    with pytest.warns(ReadingWarning, match="cluster.inter_node.latency_s is read as 24 h"):
+    with pytest.warns(ReadingWarning, match="cluster.inter_node.latency_s means 24 h"):
         memory("ring", {"cluster.inter_node.latency": "1 d"})
 
 

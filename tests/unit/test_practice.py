@@ -135,7 +135,7 @@ def test_a_scenario_may_set_constants_itself():
         ({"practice": {"nvlink_share": {"value": 0.5, "low": 0.6, "high": 0.7}}}, "must lie between low (0.6) and high (0.7)"),
         ({"practice": {"nvlink_share": -1.0}}, "practice.nvlink_share"),
         ({"practice": {"nvlink_share": 2.0}}, "nvlink_share (2) is a share of a nominal rate and must be at most 1"),
-        ({"discrepancy": "some"}, "discrepancy: 'some' must be \"none\", or a table"),
+        ({"discrepancy": "some"}, "discrepancy: 'some' must be \"none\" or a table"),
         ({"cluster": {"use": "p3.16xlarge", "inter_node": {"sort": "nvlink"}}}, 'inter_node.sort ("nvlink") must be one of rdma, ethernet'),
     ],
 )  # fmt: skip

@@ -50,7 +50,7 @@ def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
         (["a=BUY:4000USD"], "such as years:4"),
         (["a=BUY:4000EUR,years:4"], "buy '4000EUR'"),
         (["a=BUY:4.000USD,years:4"], "buy '4.000USD' may be 4 or 4,000"),
-        (["a=1,20/h"], "nothing between thousands"),
+        (["a=1,20/h"], "no separator of thousands"),
         (["a=BUY:4000USD,year:4"], "did you mean years:"),
         (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5'"),
         (["a=BUY:4000USD,years:4,power:5"], "power: '5'"),

@@ -171,7 +171,7 @@ def test_in_pure_bfloat16_variables_have_half_the_bytes():
     assert [each.size_bytes for each in load.variables] == [each.size_bytes / 2 for each in was.variables]
     assert load.apply_s == pytest.approx(was.apply_s / 2), "a factor that is given holds for the whole step"
     compressed = {"kind": "multi-worker-mirrored", "workers": 2, "compression": {"kind": "fp16"}}
-    with pytest.raises(InputError, match=r"strategy\.compression is of float32 gradients"):
+    with pytest.raises(InputError, match=r"strategy\.compression applies to float32 gradients"):
         resolve(scenario(times, compressed))
 
 

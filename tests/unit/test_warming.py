@@ -51,7 +51,7 @@ BREAKS = {
 }
 SAYS = {
     "types": "TypingError: Failed in nopython mode pipeline (step: nopython frontend)",
-    "LLVM": "the compiler was ended by SIGABRT: LLVM ERROR: Cannot select",
+    "LLVM": "the compiler ended with SIGABRT: LLVM ERROR: Cannot select",
     "crash": "the compiler ended with SIGSEGV: no output",
     "symbol": "AttributeError: llvmlite has no symbol LLVMPY_Nothing",
 }
@@ -82,7 +82,7 @@ def refused(told: dict[str, object], why: str) -> None:
     assert told["unavailable"] is None
     assert told["auto"] == "simpy"
     assert told["warned"] == [f"the compiled engine cannot run here: {reason}; SimPy runs instead, which takes longer"]
-    sentence = f'InputError: run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must'
+    sentence = f'InputError: run.engine: "compiled" cannot run here: {reason}; use "simpy", or "auto", which falls back to it'
     assert told["choose"] == told["check"] == sentence
 
 
