@@ -15,11 +15,13 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from paceline.answers import Answer, answer_of
 from paceline.lengthy import Lengthy
 from paceline.planning.answer import Plan
 from paceline.planning.bounds import Ceilings
+from paceline.planning.sentences import answer_of_plan
 from paceline.planning.space import Line
-from paceline.reporting.axes import series_colour
+from paceline.reporting.axes import band_colour, series_colour
 from paceline.reporting.content import content_of
 from paceline.reporting.figures import timeline_figure
 from paceline.reporting.render import environment, render
@@ -59,6 +61,8 @@ _STEPS_IN_TIME = 4
 
 Planner: TypeAlias = Callable[..., Plan]
 """Such as :func:`paceline.plan`."""
+Event: TypeAlias = dict[str, Any]
+"""A part of an answer, as the page takes it: ``kind`` says which."""
 Share: TypeAlias = Literal["look", "whole"] | tuple[int, int]
 """How much of a configuration is simulated: what a first look has time for, all, or so many replications of so many steps."""
 
@@ -99,14 +103,11 @@ class Curve:
     ----------
     name
         Strategy and cluster.
-    colour
-        As the report draws it.
     points
         By number of workers.
     """
 
     name: str
-    colour: str
     points: tuple[Point, ...]
 
     def at(self, count: int) -> Point:
@@ -164,10 +165,10 @@ def prepared(question: Question, served: Served) -> Prepared:
         text = changed(question.text, question.changes)
         table = table_of_text(text)
     except InputError as error:
-        return Prepared(text, tuple(problems_of(error, served)))
+        return Prepared(text, tuple((path, text if path else f"the text {text}") for path, text in problems_of(error, served)))
     try:
         scenario, count, lines, left_out = asked_of(table, question, served)
-        curves = tuple(_curve(line, index) for index, line in enumerate(lines))
+        curves = tuple(_curve(line) for line in lines)
     except InputError as error:
         return Prepared(text, tuple(problems_of(error, served)), form_of(table, None) if question.form else None)
     form, run, own = form_of(table, scenario) if question.form else None, scenario.run, curves[0].at(count)
@@ -175,7 +176,7 @@ def prepared(question: Question, served: Served) -> Prepared:
     return Prepared(text, (), form, _sliders(scenario, count), curves, count, run.replications, run.steps, left_out, said)
 
 
-def _curve(line: Line, index: int) -> Curve:
+def _curve(line: Line) -> Curve:
     points = []
     for count, asked in line.candidates.items():
         if (point := _known.get(asked.given.hash)) is None:
@@ -184,7 +185,7 @@ def _curve(line: Line, index: int) -> Curve:
                 _known.clear()
             _known[asked.given.hash] = point
         points.append(point)
-    return Curve(clean(line.name), series_colour(index), tuple(points))
+    return Curve(clean(line.name), tuple(points))
 
 
 _known: dict[str, Point] = {}
@@ -203,8 +204,8 @@ def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
     several = f" by {curves[0].name}" if len(curves) > 1 else ""
     workers = counted(own.count, "worker")
     if own.bound is None:
-        return f"No bound is known for {workers}{several}; what is simulated follows."
-    return f"No run with {workers}{several} trains more than {format_throughput(own.bound)} samples/s: a bound, without simulating."
+        return f"{workers}{several}: no upper bound is known; simulating."
+    return f"{workers}{several}: at most {format_throughput(own.bound)} samples/s."
 
 
 def _sliders(scenario: Scenario, count: int) -> dict[str, Any]:
@@ -231,7 +232,7 @@ class Simulated:
         Pickled; None where it failed.
     look
         What it tells, for the page: ``mean``, ``low`` and ``high`` samples a second with the 90% prediction interval, in a few words what
-        ``limit``s it, and what is ``said`` of how it was simulated.
+        ``limit``s it, whether it is ``hollow``: beyond what was validated, and what is ``said`` of how it was simulated.
     failed
         Why there is none.
     """
@@ -257,7 +258,14 @@ def simulated(scenario: bytes, share: Share) -> Simulated:
     rate, whole, part = result.throughput_samples_per_s, given.run, shortened.run
     runs = f"{part.replications} of {whole.replications:,}" if part.replications < whole.replications else f"{whole.replications:,}"
     said = f"{runs} runs" + (f" of {part.steps:,} steps" if part.steps < whole.steps else "")
-    look = {"mean": rate.mean, "low": rate.low, "high": rate.high, "limit": result.bottleneck.label, "said": said}
+    look = {
+        "mean": rate.mean,
+        "low": rate.low,
+        "high": rate.high,
+        "limit": result.bottleneck.label,
+        "hollow": result.extrapolated,
+        "said": said,
+    }
     return Simulated(pickle.dumps(result), look)
 
 
@@ -296,11 +304,27 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def reported(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None, whole: bool) -> str:
-    """The report of some results, about that of number ``asked``: a file, or what a page takes that has its styles and scripts."""
+def answered(result: bytes) -> str:
+    """The first screen of a result."""
+    return _first_screen(answer_of(pickle.loads(result)))  # noqa: S301
+
+
+def _first_screen(answer: Answer) -> str:
+    return environment().get_template("live_answer.html").render(answer=answer)
+
+
+def reported(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None, whole: bool) -> Event:
+    """The report of some results, about that of number ``asked``, as ``html``: a file, or what a page takes that has its styles and
+    scripts, and then its first screen as ``answer``: of those with as many workers the fastest, where several are compared.
+    """
     loaded: list[Result] = [pickle.loads(result) for result in results]  # noqa: S301
     steps: Timeline | None = None if timeline is None else pickle.loads(timeline)  # noqa: S301
-    return render(content_of(loaded, notes, timeline=steps, asked=loaded[asked].scenario_hash), whole=whole)
+    own = loaded[asked]
+    html = render(content_of(loaded, notes, timeline=steps, asked=own.scenario_hash), whole=whole)
+    if whole:
+        return {"html": html}
+    rivals = content_of([result for result in loaded if result.ranks == own.ranks], asked=own.scenario_hash)
+    return {"html": html, "answer": _first_screen(rivals.decision)}
 
 
 def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> dict[str, Any]:
@@ -329,12 +353,18 @@ def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> di
             given["samples"] = float(given["samples"].replace(",", ""))
         except ValueError:
             raise InputError(f"samples: {quoted(given['samples'])} must be a number, such as 1e9") from None
+    if "price" in given:
+        given["prices"] = given.pop("price")
     text = changed(question.text, question.changes)
     answer = plan(
         loaded(table_of_text(text), served), strategies=question.strategies, clusters=question.clusters, workers=f"1..{question.most}",
         jobs=1, progress=lambda done, of, _: going_on(done, of), agree=refuse, **given,
     )  # fmt: skip
-    return {"sentences": list(answer.sentences), "notes": list(answer.notes)}
+    return {
+        "answer": _first_screen(answer_of_plan(answer)),
+        "sentences": list(answer.sentences),
+        "notes": list(answer.notes),
+    }
 
 
 def plan_command(question: Question, goal: Goal, name: str) -> str:
@@ -360,14 +390,13 @@ def warmed(served: Served) -> bool:
     if ready.curves:
         point = ready.curves[0].at(ready.count)
         done = simulated(point.scenario, "look")
-        timeline = drawn_timeline(point.scenario, ready.curves[0].name)
+        drawn_timeline(point.scenario, ready.curves[0].name)
         if done.result is not None:
-            reported([done.result], 0, (), timeline.get("timeline"), whole=False)
+            answered(done.result)
+            reported([done.result], 0, (), None, whole=False)
     return not ready.problems
 
 
-Event = dict[str, Any]
-"""A part of an answer, as the page takes it: ``kind`` says which."""
 _KEPT_BYTES = 256 << 20
 """Results that are remembered, so that what was asked before is there at once."""
 _LONGEST_S = 10.0
@@ -424,8 +453,7 @@ class Conversation:
                 for task in tasks:
                     task.cancel()
             if question.all_of_it:
-                timeline = tasks[0].result()
-                async for event in self._reports(ready, timeline.get("timeline")):
+                async for event in self._reports(ready):
                     yield event
         except PacelineError as error:
             yield {"kind": "failed", "text": str(error).splitlines()[0]}
@@ -463,7 +491,7 @@ class Conversation:
             every: dict[Point, Simulated] = {}
             async for event in self._simulated([point for point in ready.points if not is_long(point)], "whole", every):
                 yield event
-            yield {"kind": "saved", "html": await self._reported(ready, every, timeline.get("timeline"), whole=True)}
+            yield {"kind": "saved", **await self._reported(ready, every, timeline.get("timeline"), whole=True)}
         except PacelineError as error:
             yield {"kind": "failed", "text": str(error)}
 
@@ -484,9 +512,12 @@ class Conversation:
     async def _look(self, ready: Prepared, number: int) -> Event:
         point = ready.curves[number].at(ready.count)
         done = self._recalled(point, "whole") or await self._one(point, "look", urgency=1 if number == 0 else 2)
-        return _look_event(number, point, done, first=True)
+        answer = ""
+        if number == 0 and done.result is not None:
+            answer = await self._within(answered, done.result, urgency=1)
+        return {"kind": "look", "curve": number, "look": _look_at(point, done), "answer": answer, "failed": done.failed}
 
-    async def _reports(self, ready: Prepared, timeline: bytes | None) -> AsyncGenerator[Event, None]:
+    async def _reports(self, ready: Prepared) -> AsyncGenerator[Event, None]:
         points = ready.points
         told = [text for point in points if (text := is_long(point))]
         whole = [point for point in points if not is_long(point)]
@@ -495,19 +526,18 @@ class Conversation:
             rough: dict[Point, Simulated] = {}
             async for event in self._simulated(points, share, rough):
                 yield event
-            html = await self._reported(ready, rough, timeline, whole=False)
-            yield {"kind": "report", "html": html, "final": not whole, "said": _said(rough), "left_out": told}
+            report = await self._reported(ready, rough)
+            yield {"kind": "report", "final": not whole, "left_out": told, **report, **_so_far(ready, rough)}
         if whole:
             done: dict[Point, Simulated] = {}
             async for event in self._simulated(whole, "whole", done):
                 yield event
-            html = await self._reported(ready, done, timeline, whole=False)
-            for number, curve in enumerate(ready.curves):
-                if (point := curve.at(ready.count)) in done:
-                    yield _look_event(number, point, done[point], first=False)
-            yield {"kind": "report", "html": html, "final": True, "said": _said(done), "left_out": told}
+            report = await self._reported(ready, done)
+            yield {"kind": "report", "final": True, "left_out": told, **report, **_so_far(ready, done)}
 
-    async def _reported(self, ready: Prepared, done: dict[Point, Simulated], timeline: bytes | None, *, whole: bool) -> str:
+    async def _reported(
+        self, ready: Prepared, done: dict[Point, Simulated], timeline: bytes | None = None, *, whole: bool = False
+    ) -> Event:
         """A report of what is simulated; the scenario's own comes first."""
         good = [(point, simulation) for point, simulation in done.items() if simulation.result is not None]
         if not good:
@@ -517,7 +547,8 @@ class Conversation:
         failed = {point.count: simulation.failed for point, simulation in done.items() if simulation.failed}
         notes = [*ready.left_out, *(f"With {count:,} workers: {text}." for count, text in failed.items())]
         results = [simulation.result for _, simulation in good]
-        return str(await self._within(reported, results, asked, notes, timeline, whole, urgency=2))
+        report: Event = await self._within(reported, results, asked, notes, timeline, whole, urgency=2)
+        return report
 
     async def _simulated(self, points: Sequence[Point], share: Share, done: dict[Point, Simulated]) -> AsyncGenerator[Event, None]:
         """Simulate configurations into ``done``, in their order there, the quickest first; tell how far that is."""
@@ -557,17 +588,23 @@ class Conversation:
 
 def _bounds(ready: Prepared) -> Event:
     curves = [
-        {"name": curve.name, "colour": curve.colour, "counts": [p.count for p in curve.points], "bounds": [p.bound for p in curve.points]}
-        for curve in ready.curves
+        {
+            "name": curve.name,
+            "colour": series_colour(index),
+            "band": band_colour(index),
+            "counts": [point.count for point in curve.points],
+            "bounds": [point.bound for point in curve.points],
+        }
+        for index, curve in enumerate(ready.curves)
     ]
     return {"kind": "bounds", "curves": curves, "count": ready.count, "sentence": ready.sentence}
 
 
-def _look_event(number: int, point: Point, simulation: Simulated, *, first: bool) -> Event:
-    """Return what a curve has where the sliders stand: at first from a few runs, in the end from all."""
-    look = {"look": simulation.look, "failed": simulation.failed, "first": first}
-    return {"kind": "look", "curve": number, "count": point.count, **look}
+def _look_at(point: Point, simulation: Simulated) -> dict[str, Any] | None:
+    return None if simulation.look is None else {"count": point.count, **simulation.look}
 
 
-def _said(done: dict[Point, Simulated]) -> str:
-    return next((str(simulation.look["said"]) for simulation in done.values() if simulation.look is not None), "")
+def _so_far(ready: Prepared, done: dict[Point, Simulated]) -> Event:
+    """Return what each curve has, by number of workers."""
+    looks = [[look for point in curve.points if point in done and (look := _look_at(point, done[point]))] for curve in ready.curves]
+    return {"looks": looks, "said": next((look["said"] for curve in looks for look in curve), "")}

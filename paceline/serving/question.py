@@ -79,6 +79,7 @@ class Goal(BaseModel):
     samples: str = Field(default="", max_length=40)
     deadline: str = Field(default="", max_length=40)
     budget: str = Field(default="", max_length=40)
+    price: str = Field(default="", max_length=40)
 
     def given(self) -> dict[str, str]:
         """Those that were typed."""

@@ -116,8 +116,11 @@ def page_html(served: Served) -> str:
         "kinds": [(kind, part_colour(kind), label) for kind, label in KIND_LABELS.items()],
     }
     lists = {"strategies": list(SHORT_NAMES), "clusters": list(entries("clusters"))}
-    template, plan_most = environment().get_template("live.html"), format_rough_seconds(MOST_PLAN_S)
-    return template.render(begins=begins, name=served.name, most=MOST_WORKERS, plan_most=plan_most, **lists)
+    return (
+        environment()
+        .get_template("live.html")
+        .render(begins=begins, name=served.name, plan_most=format_rough_seconds(MOST_PLAN_S), **lists)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,9 +24,9 @@ LINE_COLOUR = f"return getComputedStyle(document.querySelector('{CURVE} .js-line
 def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int, height: int, theme: str) -> None:
     page.open(report, width, height, theme)
     # the first screen holds the answer
-    assert page.run(BEYOND_FIRST_SCREEN, ".answer, .said dt.care, .lead figcaption") == []
+    assert page.run(BEYOND_FIRST_SCREEN, "main h1, .figures, .said dt.care") == []
     if width > 390:
-        assert page.run(BEYOND_FIRST_SCREEN, ".answer, .care, .lead .plot") == []
+        assert page.run(BEYOND_FIRST_SCREEN, ".care, .lead .plot") == []
     page.unfold()
     figures = page.run(FIGURES)
     assert len(figures) == 14
@@ -132,25 +133,46 @@ def test_points_beyond_calibration_are_hollow(page: Page, report: Path) -> None:
     assert fills == ["rgb(0, 158, 115)"] * 2 + ["rgb(255, 255, 255)"]
 
 
-def test_it_prints_in_light_colours_with_its_figures(page: Page, report: Path) -> None:
+def _printed_pages(page: Page) -> int:
+    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True, "preferCSSPageSize": True})["data"])
+    return len(re.findall(rb"/Type /Page\b", printed))
+
+
+def test_it_prints_its_first_screen_as_one_page_in_light_colours(page: Page, report: Path) -> None:
     page.open(report, theme="dark")
-    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
-    assert printed.startswith(b"%PDF")
-    assert len(printed) > 100_000
+    assert _printed_pages(page) == 1
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     page.until(LINE_COLOUR, "rgb(0, 158, 115)")
-    # no figure is cut off, what is folded is open, and nothing stands there that a hand would have to move
-    figures = page.run(FIGURES)
-    assert all(figure["drawn"] and 500 < figure["width"] <= 700 for figure in figures), figures
-    assert all(figure["width"] == pytest.approx(figure["room"], abs=2) for figure in figures)
-    assert page.run("return [...document.querySelectorAll('details.folded[data-paper]')].every(section => section.open)")
+    # no figure is cut off, and nothing is there that a hand would have to move
+    lead = "const plot = document.querySelector('.lead .plot'); return [plot, plot.querySelector('svg.main-svg')]"
+    room, drawn = page.run(f"{lead}.map(each => each.getBoundingClientRect().width)")
+    assert 500 < drawn <= 700
+    assert drawn == pytest.approx(room, abs=2)
     page.run("window.dispatchEvent(new Event('afterprint'))")
     page.until(LINE_COLOUR, "rgb(47, 196, 150)")
-    assert page.run("return document.querySelectorAll('details.folded[open]').length") == 0
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     moved = "return [...document.querySelectorAll('#sliders, #controls, .buttons')].filter(each => each.getClientRects().length).length"
     assert page.run(moved) == 0
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_sections_that_were_opened_are_printed_after_it_and_no_table_is_cut(page: Page, report: Path) -> None:
+    page.open(report)
+    page.unfold()
+    assert _printed_pages(page) > 2
+    page.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 688, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    )
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    cut = """
+        return [...document.querySelectorAll('table')].filter(table => table.getClientRects().length)
+          .map(table => [table.querySelector('caption')?.textContent, Math.round(table.getBoundingClientRect().right)])
+          .filter(([_, right]) => right > 689)
+    """
+    assert page.run(cut) == []
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    page.run("window.dispatchEvent(new Event('afterprint'))")
 
 
 @pytest.mark.parametrize(

@@ -324,23 +324,11 @@ def test_a_cell_of_the_map_takes_the_sliders_there(page: Page, report: Path) -> 
     assert page.complaints() == []
 
 
-def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
-    page.open(report, 1440, 900)
-    before = page.run("return window.location.hash")
-    names = page.run("return [...document.querySelectorAll('#contents button')].map(item => item.textContent)")
-    assert names[:2] == ["How it scales", "What it costs"]
-    assert "Calibration" in names
-    page.run("[...document.querySelectorAll('#contents button')].find(item => item.textContent === 'Calibration').click()")
-    inside = "const box = document.activeElement.getBoundingClientRect(); return box.top >= 0 && box.bottom <= window.innerHeight"
-    page.until(inside)
-    assert page.run("return document.activeElement.textContent") == "Calibration"
-    assert page.run("return window.location.hash") == before
-
-
 def test_a_layout_that_is_clicked_shows_its_steps_in_time_and_its_memory(page: Page, tmp_path: Path) -> None:
     settings = {"run.steps": 6, "run.replications": 2, "run.warmup_steps": 1}
     swept = paceline.sweep("tensor-pipeline", {"strategy.tensor": [4, 8], "strategy.pipeline": [1, 2]}, settings=settings, jobs=1)
     page.open(paceline.report(swept, tmp_path / "layouts.html", jobs=1).path)
+    page.unfold()
     title = "return document.getElementById('figure-{}').closest('figure').querySelector('h3').textContent"
     before = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
     drawn = page.traces("memory")

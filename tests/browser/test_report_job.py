@@ -30,7 +30,7 @@ def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> P
 def test_the_job_is_drawn_in_its_place(page: Page, report: Path, width: int, height: int, theme: str) -> None:
     page.open(report, width, height, theme)
     page.unfold()
-    assert page.run(BEYOND_FIRST_SCREEN, ".answer, .care, .lead figcaption" if width == 390 else ".answer, .care, .lead .plot") == []
+    assert page.run(BEYOND_FIRST_SCREEN, "main h1, .figures" if width == 390 else ".care, .lead .plot") == []
     figures = {figure["id"]: figure for figure in page.run(FIGURES) if figure["id"].startswith("figure-job")}
     assert list(figures) == ["figure-job", "figure-job-timeline", "figure-job-shares", "figure-job-here", "figure-job-cost"]
     for figure in figures.values():

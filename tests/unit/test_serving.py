@@ -11,6 +11,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,16 +106,18 @@ def test_bounds_come_first_then_a_first_look_then_reports_of_which_the_last_is_w
     reports = [event for event in events if event["kind"] == "report"]
     assert order[-1] == "report"
     assert reports[-1]["final"]
-    assert "<h1><bdi>plain</bdi></h1>" in reports[-1]["html"]
+    assert "How it scales" in reports[-1]["html"]
+    assert "on 4 workers: " in reports[-1]["answer"]
     assert [event["done"] for event in events if event["kind"] == "progress" and event["final"]] == [1, 2, 3, 4]
 
 
 def test_in_the_end_the_figure_above_has_what_all_runs_give(client: TestClient, served: Served) -> None:
     events = ask(client, text=served.text, most=8)
-    looks = [event for event in events if event["kind"] == "look"]
-    assert [event["first"] for event in looks] == [True, False]
+    (own,) = events[-1]["looks"]
+    assert [look["count"] for look in own] == [1, 2, 4, 8]
+    (four,) = (look for look in own if look["count"] == 4)
     rate = paceline.simulate(paceline.load(table_of_text(served.text))).throughput_samples_per_s
-    assert [looks[-1]["look"][name] for name in ("mean", "low", "high")] == [rate.mean, rate.low, rate.high]
+    assert [four[name] for name in ("mean", "low", "high")] == [rate.mean, rate.low, rate.high]
 
 
 def test_nothing_simulated_exceeds_its_bound(client: TestClient, served: Served) -> None:
@@ -124,7 +127,7 @@ def test_nothing_simulated_exceeds_its_bound(client: TestClient, served: Served)
     assert len(curves) == len(looks) == 3
     for event in looks:
         its = curves[event["curve"]]
-        assert event["look"]["mean"] <= its["bounds"][its["counts"].index(event["count"])]
+        assert event["look"]["mean"] <= its["bounds"][its["counts"].index(event["look"]["count"])]
 
 
 def test_what_is_saved_is_the_report_of_what_the_library_simulates(client: TestClient, served: Served) -> None:
@@ -151,7 +154,7 @@ def test_the_report_calls_fastest_what_is_fastest_with_as_many_workers(client: T
     assert len(with_four) == 2
     assert points["chosen"] == {"curve": curves[fastest], "at": [replicas["values"].index(4)]}
     name = points["curves"][curves[fastest]]["name"]
-    assert f"{name}</bdi></strong> is the fastest" in html
+    assert f"Fastest on 4 workers: {name}" in unescape(events[-1]["answer"])
 
 
 def test_the_whole_of_a_point_is_what_simulate_gives_byte_for_byte(served: Served) -> None:
@@ -171,8 +174,8 @@ def test_a_point_that_was_simulated_is_remembered(client: TestClient, served: Se
     before = processes.begun
     events = ask(client, text=served.text, most=2)
     assert kinds(events)[-1] == "report"
-    # reading, the timeline and the report; nothing is simulated again
-    assert processes.begun - before == 3
+    # reading, the timeline, the first screen and the report; nothing is simulated again
+    assert processes.begun - before == 4
 
 
 def test_changes_are_made_in_the_text_whose_comments_stay(client: TestClient) -> None:
@@ -649,7 +652,7 @@ def test_an_answer_survives_kill_9_of_its_processes(served: Served, processes: P
 
     seen, html = run(answer)
     assert seen[-1] == "report"
-    assert "<main>" in html
+    assert "How it scales" in html
 
 
 def test_quick_things_do_not_wait_for_slow_ones(tmp_path: Path, processes: Processes) -> None:

@@ -18,6 +18,7 @@ function drawReport(stop) {
 const byId = (id) => document.getElementById(id);
 const client = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const WORD = "live.scenario",
+  OUTDATED = ["answer", "report", "planned"],
   LONGEST_LINK = 400000,
   QUIET_MS = 250,
   TYPED_MS = 400;
@@ -27,7 +28,7 @@ let running = null,
   again = false,
   later = 0,
   bounds = null,
-  looks = [],
+  looks = [],  // of each curve what is simulated, by number of workers
   inTime = null,
   showing = null,
   typedAt = 0;
@@ -56,14 +57,14 @@ async function ask(wholly) {
   const mine = { stop: new AbortController(), wholly, changes: [...pending], begun: performance.now() };
   running = mine;
   again = false;
-  byId("report").classList.add("older");
+  OUTDATED.forEach((id) => byId(id).classList.add("older"));
   document.documentElement.dataset.answered = "no";
   const body = { ...asked, changes: mine.changes, form: wholly, all_of_it: wholly };
   try {
     await asking("/ask", body, (event) => mine === running && SHOW[event.kind](event, mine), mine.stop.signal);
   } catch (error) {
     if (mine === running && error.name !== "AbortError") {
-      tell(`No answer: ${error.message}. Is it still being served?`);
+      tell(`No answer: ${error.message}. Is the page still served?`, true);
     }
   }
   if (mine === running) {
@@ -98,7 +99,6 @@ async function asking(where, body, take, signal) {
 
 function change(path, value, wholly) {
   pending.set(path, value);
-  forgetPlace();
   askSoon(wholly);
 }
 
@@ -114,38 +114,36 @@ const SHOW = {
     }
     showProblems(event.problems);
     if (event.problems.length) {
-      tell("As it stands, the scenario breaks a rule.");
+      const [path, text] = event.problems[0];
+      tell(`Not simulated: ${path ? `${path}: ` : ""}${text}`, true);
       return;
     }
     showSliders(event.sliders);
     showNotes(byId("left-out"), event.left_out);
     keepLink();
   },
-  bounds(event, mine) {
+  bounds(event) {
     bounds = event;
     looks = [];
-    byId("possible-title").textContent = event.sentence;
-    tell(`Bounds after ${written((performance.now() - mine.begun) / 1000, "seconds")}; simulating …`);
+    if (!byId("answer").hasChildNodes()) {
+      byId("answer").append(element("h1", { textContent: event.sentence }));
+    }
+    tell("Simulating …");
     drawPossible();
     performance.mark("bounds");
   },
-  look(event, mine) {
-    looks[event.curve] = event;
+  look(event) {
+    looks[event.curve] = event.look ? [event.look] : [];
     drawPossible();
     if (event.curve === 0) {
-      const { look } = event;
-      byId("possible-title").textContent = look
-        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(look.mean, "throughput")} samples/s (${written(look.low, "throughput")} to ${written(look.high, "throughput")}), limited by ${look.limit}`
-        : event.failed;
-      if (event.first) {
-        tell(look ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${look.said}.` : event.failed);
-        performance.mark("look");
-      }
+      showAnswer(event);
+      tell(event.look ? `First look: ${event.look.said}; simulating the rest …` : "");
+      performance.mark("look");
     }
   },
   timeline(event) {
     inTime = event.figure ? event : null;
-    byId("steps-title").textContent = event.sentence || "A step in time";
+    byId("steps-title").textContent = event.sentence || "";
     byId("steps-note").textContent = event.note || "";
     drawInTime();
   },
@@ -153,22 +151,37 @@ const SHOW = {
     tell(`${event.final ? "All runs" : "First runs"}: ${event.done} of ${event.of} configurations simulated …`);
   },
   report(event) {
+    looks = event.looks;
+    drawPossible();
+    showAnswer(event);
     showReport(event.html);
     showNotes(byId("left-out"), event.left_out);
-    tell(event.final ? `All is simulated: ${event.said}.` : `${event.said} of each configuration; simulating the rest …`);
+    tell(event.final ? `Simulated: ${event.said}.` : `Simulated: ${event.said}; simulating the rest …`);
   },
   failed(event) {
-    tell(event.text);
+    tell(event.text, true);
   },
 };
 
-function tell(text) {
+function tell(text, wrong = false) {
   byId("state").textContent = text;
+  byId("state").classList.toggle("problem", wrong);
 }
 
 function showNotes(place, texts) {
   place.hidden = !texts.length;
   place.replaceChildren(...texts.map((text) => element("li", { textContent: text })));
+}
+
+// the first screen, or why there is none
+function showAnswer({ answer, failed }) {
+  const place = byId("answer");
+  place.classList.remove("older");
+  if (answer) {
+    place.innerHTML = answer;
+  } else {
+    place.replaceChildren(element("h1", { textContent: failed }));
+  }
 }
 
 // -- the report ----------------------------------------------------------------------------
@@ -214,28 +227,27 @@ function drawPossible() {
   if (!bounds) {
     return;
   }
-  const shown = bounds.curves.map((each, index) => ({ ...each, look: (looks[index] || {}).look, at: (looks[index] || {}).count }));
-  const counts = ascending(new Set(shown.flatMap((each) => each.counts)), (count) => count);
+  const counts = ascending(new Set(bounds.curves.flatMap((each) => each.counts)), (count) => count);
   const key = { name: "Workers", kind: "setting", values: counts, texts: counts.map(String) };
-  const seen = shown.flatMap((each) => [...each.bounds, ...(each.look ? [each.look.mean, Math.max(each.look.low, each.look.mean / 20), each.look.high] : [])]);
-  const lines = shown.map(({ name, colour, counts: x, bounds: y }) =>
-    scatterTrace({ mode: "lines", name: plotText(name), x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: x.map((n, i) => `<b>${plotText(name)}</b><br>${n} workers<br>${y[i] === null ? "no bound is known" : `at most ${written(y[i], "throughput")} samples/s`}`) }),
-  );
-  const points = shown
-    .filter((each) => each.look)
-    .map(({ name, colour, at, look }) =>
-      scatterTrace({
-        name: plotText(name),
-        x: [at],
-        y: [look.mean],
-        marker: { color: colour, size: 10, line: { color: colour, width: 2 } },
-        error_y: whiskers([look.mean], [look.low], [look.high], { color: colour, thickness: 1.5, width: 6 }),
-        hovertext: [`<b>${plotText(name)}</b><br>${at} workers<br>${written(look.mean, "throughput")} samples/s<br>90% interval ${written(look.low, "throughput")} to ${written(look.high, "throughput")}<br>limited by ${plotText(look.limit)}`],
-      }),
-    );
+  const lowest = (look) => Math.max(look.low, look.mean / 20);
+  const traces = bounds.curves.flatMap(({ name, colour, band, counts: x, bounds: y }, index) => {
+    const known = looks[index] || [],
+      at = known.map((look) => look.count),
+      means = known.map((look) => look.mean),
+      [lows, highs] = [known.map(lowest), known.map((look) => look.high)],
+      title = (n) => `<b>${plotText(name)}</b><br>${n} workers<br>`,
+      most = x.map((n, i) => title(n) + (y[i] === null ? "no bound is known" : `at most ${written(y[i], "throughput")} samples/s`)),
+      told = known.map(({ count, mean, low, high, limit }) => `${title(count)}${written(mean, "throughput")} samples/s<br>90% interval ${written(low, "throughput")} to ${written(high, "throughput")}<br>limited by ${plotText(limit)}`);
+    return [
+      scatterTrace({ mode: "lines", x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: most }),
+      ...(at.length > 1 ? [scatterTrace({ mode: "lines", fill: "toself", fillcolor: band, line: { width: 0, color: band }, hoverinfo: "skip", x: [...at, ...at.slice().reverse()], y: [...highs, ...lows.reverse()] })] : []),
+      scatterTrace({ mode: "lines+markers", name: plotText(name), x: at, y: means, line: { color: colour, width: 2.25 }, marker: { color: known.map((look) => (look.hollow ? PAPER : colour)), size: 9, line: { color: colour, width: 2 } }, hovertext: told, ...(at.length === 1 && { error_y: whiskers(means, lows, highs, { color: colour, thickness: 1.5, width: 6 }) }) }),
+    ];
+  });
+  const seen = [...bounds.curves.flatMap((each) => each.bounds), ...looks.flatMap((known) => (known || []).flatMap((look) => [lowest(look), look.high]))];
   const place = byId("figure-possible");
   drawPlot("possible", {
-    data: [...lines, ...points],
+    data: traces,
     layout: layoutOf({
       margin: keyMargin(key),
       xaxis: keyAxis(key, true, place.clientWidth),
@@ -243,9 +255,8 @@ function drawPossible() {
       shapes: [upright(bounds.count, { dash: "dash" })],
     }),
   });
-  place.setAttribute("aria-label", bounds.sentence);
-  const several = shown.length > 1;
-  byId("possible-legend").replaceChildren(...(several ? shown.map(({ name, colour }) => legendItem(colour, name)) : []));
+  place.setAttribute("aria-label", `Throughput of 1 to ${counts[counts.length - 1]} workers. ${bounds.sentence}`);
+  byId("possible-legend").replaceChildren(...(bounds.curves.length > 1 ? bounds.curves.map(({ name, colour }) => legendItem(colour, name)) : []));
 }
 
 function legendItem(colour, words) {
@@ -274,13 +285,13 @@ function drawInTime() {
 
 const sliders = [...document.querySelectorAll("#turning input")].map((input) => {
   const { key, unit, values } = input.dataset;
-  return { input, key, unit, values: values.split(" ").map(Number), label: input.closest("label") };
+  return { input, key, unit, said: input.dataset.said, values: values.split(" ").map(Number), label: input.closest("label") };
 });
 
-function told({ input, label, unit }, number) {
+function told({ input, label, unit, said }, number) {
   const words = written(number, "setting") + unit;
   label.querySelector("output").textContent = words;
-  input.setAttribute("aria-valuetext", words);
+  input.setAttribute("aria-valuetext", words + said);
 }
 
 // a slider stands at the value that is nearest to the scenario's
@@ -352,7 +363,7 @@ function showForm(html) {
 
 byId("form").addEventListener("change", ({ target }) => change(target.dataset.field, target.value, true), true);
 
-// a rule that is broken stands at its field, as the command line says it; where there is no field, above all
+// a rule that is broken is shown at its field, as the command line says it; where there is no field, at the text
 function showProblems(problems) {
   document.querySelectorAll("#form .problem").forEach((each) => each.remove());
   document.querySelectorAll("#form .wrong").forEach((each) => {
@@ -374,6 +385,8 @@ function showProblems(problems) {
     return false;
   });
   showNotes(byId("problems"), left.map(([path, text]) => (path ? `${path}: ${text}` : text)));
+  byId("text").setAttribute("aria-invalid", String(left.length > 0));
+  byId("text-panel").open = byId("text-panel").open || left.length > 0;
 }
 
 byId("text").addEventListener("input", () => {
@@ -381,7 +394,6 @@ byId("text").addEventListener("input", () => {
   typedAt = setTimeout(() => {
     asked.text = byId("text").value;
     pending.clear();
-    forgetPlace();
     ask(true);
   }, TYPED_MS);
 });
@@ -390,7 +402,6 @@ document.querySelectorAll("[data-compared]").forEach((box) => {
   box.addEventListener("change", () => {
     const all = [...document.querySelectorAll(`[data-compared="${box.dataset.compared}"]`)];
     asked[box.dataset.compared] = all.filter((each) => each.checked).map((each) => each.value);
-    forgetPlace();
     ask(true);
   });
 });
@@ -429,13 +440,6 @@ async function keepLink() {
   const word = await packed(JSON.stringify(asked)),
     words = wordsOfAddress();
   words.set(WORD, word);
-  putAddress(words);
-}
-
-// where the sliders of the report stood is no matter of another scenario
-function forgetPlace() {
-  const words = wordsOfAddress();
-  [...words.keys()].filter((word) => word.startsWith("at.") || word === "of" || word === "x").forEach((word) => words.delete(word));
   putAddress(words);
 }
 
@@ -484,49 +488,54 @@ byId("save-report").addEventListener("click", async () => {
 });
 byId("link-here").addEventListener("click", async () => {
   await keepLink();
-  const copied = () => said("Copied the link: it holds the scenario, and opens where this page is served."),
-    byHand = () => said("Copy the address above: it holds the scenario.");
-  if (navigator.clipboard) {
-    navigator.clipboard.writeText(window.location.href).then(copied, byHand);
-  } else {
-    byHand();
-  }
+  const copied = await navigator.clipboard?.writeText(window.location.href).then(() => true, () => false);
+  said(copied ? "Copied the link: it holds the scenario, and opens where this page is served." : "Copy the address above: it holds the scenario.");
 });
 
 let planning = null;
+// a plan's answer comes before the scenario's own
 byId("plan").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const state = byId("plan-state"),
-    answer = byId("plan-answer");
   if (planning) {
     planning.abort();
   }
-  const mine = (planning = new AbortController());
-  const goal = Object.fromEntries(new FormData(byId("plan"))),
+  const mine = (planning = new AbortController()),
+    place = byId("planned"),
+    goal = Object.fromEntries(new FormData(byId("plan"))),
     question = { ...asked, changes: [...pending] };
-  const command = (text) => [element("p", { textContent: "The same, once the scenario is saved:" }), element("pre", { textContent: text })];
+  const tellPlan = (text) => place.replaceChildren(element("p", { className: "state", role: "status", textContent: text }));
+  const behind = (title, ...parts) => element("details", {}, element("summary", { textContent: title }), ...parts),
+    command = (text) => behind("The same on the command line", element("pre", { textContent: text }));
   const show = {
-    progress({ done, of }) {
-      state.textContent = of ? `Planning: ${done} of about ${of} configurations …` : "Planning …";
-    },
+    progress: ({ done, of }) => tellPlan(of ? `Planning: ${done} of about ${of} configurations …` : "Planning …"),
     planned(event) {
-      state.textContent = "";
-      answer.replaceChildren(...[...event.sentences, ...event.notes].map((textContent) => element("p", { textContent })), ...command(event.command));
+      const close = element("button", { type: "button", className: "plain", textContent: "Close" });
+      close.addEventListener("click", () => {
+        place.hidden = true;
+      });
+      place.innerHTML = event.answer;
+      place.append(behind("Details", ...[...event.sentences, ...event.notes].map((textContent) => element("p", { textContent }))), command(event.command), close);
     },
     failed(event) {
-      state.textContent = event.text;
-      answer.replaceChildren(...(event.command ? command(event.command) : []));
+      tellPlan(`No plan: ${event.text}`);
+      place.append(...(event.command ? [command(event.command)] : []));
     },
   };
-  state.textContent = "Planning …";
-  answer.replaceChildren();
+  place.hidden = false;
+  place.classList.remove("older");
+  tellPlan("Planning …");
+  place.focus();
   byId("plan-stop").hidden = false;
   try {
     await asking("/plan", { question, goal }, (event) => mine === planning && show[event.kind](event), mine.signal);
   } catch (error) {
-    state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
+    if (mine === planning) {
+      tellPlan(error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`);
+    }
   }
-  byId("plan-stop").hidden = true;
+  if (mine === planning) {
+    byId("plan-stop").hidden = true;
+  }
 });
 byId("plan-stop").addEventListener("click", () => planning && planning.abort());
 
@@ -540,8 +549,6 @@ followTheme(() => {
   drawPossible();
   drawInTime();
 });
-// where there is one column, the answer comes before the form
-byId("form-panel").open = window.matchMedia("(min-width: 1180px)").matches;
 readLink().then(() => {
   byId("text").value = asked.text;
   ask(true);

@@ -7,7 +7,7 @@ const live = [...overKey, ...here].filter((figure) => plotElement(figure.id));
 const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
 const folded = [...document.querySelectorAll("details.folded")];
 const waiting = new Set(names);
-let state = stateFrom(window.location.hash),
+let state = stop ? initialState() : stateFrom(window.location.hash),
   view = viewOf(state),
   asked = false;
 
@@ -65,7 +65,9 @@ function hear(figure, plot) {
 
 function update(change) {
   change(state);
-  keepInAddress(state);
+  if (!stop) {
+    keepInAddress(state);
+  }
   show();
 }
 
@@ -109,7 +111,7 @@ function fillResults() {
 function show() {
   view = viewOf(state);
   showState(state);
-  [showWhere, showLegends, fillLimits].forEach((fill) => fill(view));
+  [showWhere, showLegends, showCards, fillLimits].forEach((fill) => fill(view));
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
   // all before any is drawn: figures of a row are as high as its highest
   live.forEach((figure) => {
@@ -148,32 +150,22 @@ function redraw() {
   names.filter(canBeDrawn).forEach(drawOne);
 }
 
-// on paper there is nothing to open
-const opened = [];
-function forPaper(paper) {
-  if (paper) {
-    opened.push(...folded.filter((section) => "paper" in section.dataset && !section.open));
-  }
-  opened.forEach((section) => {
-    section.open = paper;
-  });
-  opened.splice(0, paper ? 0 : opened.length);
-  redraw();
-}
-
 listen(update);
-window.addEventListener("hashchange", () => {
-  state = stateFrom(window.location.hash);
-  show();
-}, { signal: stop });
+if (!stop) {
+  window.addEventListener("hashchange", () => {
+    state = stateFrom(window.location.hash);
+    show();
+  });
+}
 document.querySelectorAll("details[data-of]").forEach((details) =>
   details.addEventListener("toggle", () => details.open && fillBehind(details)),
 );
 buttonsOfStaticTables();
 folded.forEach((section) => section.addEventListener("toggle", () => section.open && drawSoon()));
-followTheme(redraw, forPaper, stop);
+followTheme(redraw, stop);
 
 show();
-drawOne(document.querySelector(".lead .plot").id.slice("figure-".length)).then(() => {
-  performance.mark("first-figure");
-});
+const [lead] = document.querySelectorAll(".lead .plot");
+if (lead) {
+  drawOne(lead.id.slice("figure-".length)).then(() => performance.mark("first-figure"));
+}

@@ -68,10 +68,10 @@ function drawPlot(name, figure) {
 }
 
 // on paper it is always light, and as wide as a page
-function followTheme(redraw, forPaper = redraw, signal = undefined) {
+function followTheme(redraw, signal = undefined) {
   const drawIn = (theme) => {
     document.documentElement.dataset.theme = theme;
-    forPaper(theme === "light");
+    redraw();
     const shown = [...document.querySelectorAll(".js-plotly-plot")].filter((element) => element.closest("details:not([open])") === null);
     shown.forEach((element) => Plotly.Plots.resize(element));
   };

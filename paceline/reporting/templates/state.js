@@ -1,8 +1,5 @@
 // What the reader chose; it lives in the address, so that a link restores it.
 
-// words of the address that are not the report's, but of a page around it
-const BESIDES = "live.";
-
 // figures run over what is chosen, where anything is, before what is met
 const axes = keys.map((_, key) => key).filter(swept),
   firstAxis = axes.find((key) => !keys[key].condition) ?? axes[0] ?? 0;
@@ -25,7 +22,6 @@ function hashOf(state) {
   const hidden = groups.filter(({ id }) => state.off[id].size);
   hidden.forEach(({ id }) => words.set("hide." + id, [...state.off[id]].sort((a, b) => a - b).join(".")));
   words.set("of", String(state.focus));
-  [...new URLSearchParams(window.location.hash.slice(1))].filter(([word]) => word.startsWith(BESIDES)).forEach(([word, text]) => words.set(word, text));
   return "#" + words;
 }
 
