@@ -109,7 +109,10 @@ def rounded(value: float, kind: Kind) -> str:
 
 def thing_counted(results: Iterable[Result]) -> str:
     """What a user counts: ``worker``, or ``device`` where some worker has several or a model is cut."""
-    every = (result.scenario.strategy.count_key == "workers" and result.ranks == result.scenario.workers for result in results)
+    every = (
+        result.ranks == 1 or (result.scenario.strategy.count_key == "workers" and result.ranks == result.scenario.workers)
+        for result in results
+    )
     return "worker" if all(every) else "device"
 
 
@@ -145,6 +148,9 @@ def _figures(result: Result) -> Iterator[Figure]:
         if job.cost_usd is not None:
             yield figure("job cost", job.cost_usd, "usd")
         yield figure("goodput", job.goodput, "share", note="time in kept steps")
+        if job.checkpointing is not None and (best_s := job.checkpointing.best_s) is not None:
+            now = f"now every {written(job.checkpointing.interval_s, 'seconds')}"
+            yield Figure("best checkpoint interval", written(best_s, "seconds"), note=now)
     yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
     if result.ranks > 1:
         yield figure("efficiency", result.scaling_efficiency, "share", note=f"{format_number(result.speedup.mean)} times one worker")

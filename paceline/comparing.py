@@ -27,8 +27,6 @@ NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
 LITTLE = 0.01
 """A change that brings less helps nobody."""
-_AS_TIMES = 2.0
-"""From this ratio on, times are easier to read than per cent."""
 _AS_MULTIPLE = 3.0
 """The same of a throughput beside another."""
 
@@ -58,7 +56,11 @@ class Comparison(Short):
     def _in_short(self) -> Iterator[str]:
         ratio = self.ratio
         yield f"{format_number(ratio.mean)} times the throughput (90% of runs: {format_interval(ratio.low, ratio.high)})"
-        yield f"faster in {self.wins} of {self.runs} runs, slower in {self.losses}" if self.runs else _APART
+        yield (
+            f"faster in {self.wins} of {self.runs} runs, slower in {self.losses}"
+            if self.runs
+            else "the runs share no draws: from both intervals"
+        )
         yield "" if self.clear else "not certain which is faster"
 
     @property
@@ -201,68 +203,6 @@ def pays_until(rates: Sequence[tuple[int, float]]) -> int:
 
 _PAYS = 1.5
 """What a doubling has to bring."""
-
-
-def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where: str) -> str:
-    """Who is faster, in how many of the runs and by how much, in words, without a full stop; of whole jobs where both have one.
-
-    Parameters
-    ----------
-    ours, theirs
-        What is compared.
-    our_name, their_name
-        What they are called.
-    where
-        What they have in common, such as ``at 16 workers``.
-
-    Examples
-    --------
-    >>> from simulator import load_scenario, simulate
-    >>> short = [("run.steps", 10), ("strategy.workers", 2)]
-    >>> ring, fast = (simulate(load_scenario("ring", [*short, ("cluster.use", name)])) for name in ("ethernet-1g", "ethernet-25g"))
-    >>> verdict(ring, fast, "1g", "25g", "at 2 workers").partition(", ")[0]
-    '25g is faster than 1g at 2 workers in 19 of 19 runs'
-    """
-    jobs = None not in (ours.job, theirs.job)
-    comparison = compare(ours, theirs, whole_jobs=jobs)
-    if comparison.ratio.mean < 1.0:
-        our_name, their_name = their_name, our_name
-        comparison = compare(theirs, ours, whole_jobs=jobs)
-    ratio = comparison.ratio
-    where = f"{where} over the whole job" if jobs else where
-    both = f"either of {our_name} and {their_name} may be the faster {where}"
-    if not comparison.runs:
-        if comparison.clear:
-            return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
-        return f"{both}: {_between(ratio)}, {_APART}"
-    if comparison.clear:
-        return f"{our_name} is faster than {their_name} {where} in {comparison.wins} of {comparison.runs} runs, {_by(ratio)}"
-    if comparison.wins == comparison.losses == 0:
-        return f"{our_name} and {their_name} are equal {where} in {comparison.runs} of {comparison.runs} runs"
-    return f"{both}: {our_name} is in {comparison.wins} of {comparison.runs} simulated runs, and real ones may come out {_between(ratio)}"
-
-
-_APART = "the worst of one against the best of the other, since their runs share no draws"
-
-
-def _by(ratio: Estimate, why: str = "") -> str:
-    more = f"; {why}" if why else ""
-    if ratio.mean >= _AS_TIMES:
-        return f"{format_number(ratio.mean)} times as fast ({format_interval(ratio.low, ratio.high)}{more})"
-    return f"by {format_share(ratio.mean - 1)} ({format_share(ratio.low - 1)} to {format_share(ratio.high - 1)}{more})"
-
-
-def _between(ratio: Estimate) -> str:
-    low, high = ratio.low - 1, ratio.high - 1
-    if max(abs(low), abs(high)) < NOTHING:
-        return f"less than {format_share(NOTHING)} apart"
-    if low < 0 < high and min(-low, high) >= NOTHING:
-        return f"between {format_share(-low)} lower and {format_share(high)} higher throughput"
-    return f"between {_changed(low)} and {_changed(high)}"
-
-
-def _changed(change: float) -> str:
-    return "equal" if abs(change) < NOTHING else throughput_apart(1.0 + change)
 
 
 def throughput_apart(ratio: float) -> str:

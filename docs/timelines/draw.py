@@ -472,7 +472,7 @@ def _fidelity() -> str:
         dots = "".join(f"M{x} {y}h0" for x, y in places)
         parts.append(f'<path class="line{index}" fill="none" stroke-width="4" stroke-linecap="round" opacity=".7" d="{dots}"/>')
         size = statistics.median(abs(predicted / value - 1) for value, predicted in points)
-        line, height = _legend({f"fill{index}": f"{what}: {len(points)}, off by {format_share(size)} in the median"}, height)
+        line, height = _legend({f"fill{index}": f"{what}: {len(points):,} rows, median error {format_share(size)}"}, height)
         legend += line
         height += 6
     parts.append(f'<path class="message" d="M{left} {_number(down(1))}H{_WIDTH - _RIGHT}"/>')

@@ -13,9 +13,9 @@ from paceline.cli.showing_results import measurements
 from paceline.cli.terminal import Part, Styled, display, display_answer
 from paceline.comparing import has_effect
 from paceline.planning.advice import answer_of_advice
-from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer, WayAnswer, refused_once
+from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.sentences import answer_of_plan
-from paceline.planning.tables import candidates_in_rows, plan_tables
+from paceline.planning.tables import MOST_ALTERNATIVES, alternatives_of, candidates_in_rows, plan_tables
 from paceline.sentences import (
     NOT_CERTAIN,
     servers_note,
@@ -76,9 +76,6 @@ def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
     yield from _warnings(plan.chosen.result)
 
 
-_MOST_ALTERNATIVES = 5
-
-
 def _alternatives(plan: Plan) -> Iterator[Part]:
     """The ways to pay where there are several, the next best configurations, and what was asked for and cannot be."""
     if plan.payments:
@@ -89,9 +86,7 @@ def _alternatives(plan: Plan) -> Iterator[Part]:
             f"{own} pays if used more than {format_share(share)} of all hours, compared with {rented}" for own, rented, share in above
         )
         yield ""
-    others = [candidate for candidate in (*_compared(plan)[1:], plan.fewest, plan.most) if candidate is not None]
-    others = list({candidate.key: candidate for candidate in others if candidate.key != plan.chosen.key}.values())[:_MOST_ALTERNATIVES]
-    if others:
+    if others := alternatives_of(plan)[:MOST_ALTERNATIVES]:
         table = replace(candidates_in_rows(plan, others), title="Alternatives")
         yield from _shown(table, ("cluster", "name", "workers", "samples_per_s", "hours", "cost_usd", "confidence"))
     yield from (f"{answer.cluster}: {answer.text}" for answer in plan.clusters if answer.best is None)
@@ -123,13 +118,6 @@ def _by_machines(advice: Advice) -> Table:
 
 def _warnings(result: Result) -> Iterator[Styled]:
     return (Styled(f"warning: {warning.text} ({warning.code})", "yellow") for warning in result.warnings)
-
-
-def _compared(plan: Plan) -> list[Candidate]:
-    """The answer, its runners-up, and the best on each cluster, by each strategy and of each way of training, each once."""
-    answers: tuple[ClusterAnswer | StrategyAnswer | WayAnswer, ...] = (*plan.clusters, *plan.strategies, *plan.ways)
-    best = (plan.chosen, *plan.runners_up, *(answer.best for answer in answers))
-    return list({candidate.key: candidate for candidate in best if candidate}.values())
 
 
 def _details(plan: Plan) -> Iterator[Part]:

@@ -7,6 +7,7 @@ and around.py fill the fields, sentences.py and tables.py say what they hold.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -361,6 +362,15 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
     simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
     sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = Field(default=(), description="what else is to be known, in sentences")
+
+    @property
+    def decisive(self) -> BreakEven | None:
+        """Whether to buy or rent: against the cheapest way to rent what pays at the least use; None where nothing is compared."""
+        pairs = sorted(self.break_even, key=lambda pair: pair.rented_usd_per_month.mean)
+        return min(
+            (pair for pair in pairs if pair.rented == pairs[0].rented),
+            key=lambda pair: math.inf if pair.pays_above is None else pair.pays_above, default=None,
+        )  # fmt: skip
 
     def _in_short(self) -> Iterator[str]:
         yield self.chosen.name if self.feasible else f"nothing reaches the goal, nearest is {self.chosen.name}"

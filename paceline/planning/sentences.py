@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, watch_out
 from paceline.comparing import LITTLE, has_effect, never_validated
-from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
+from paceline.planning.answer import BreakEven, Candidate, Improvement, Payment, Plan, Refused
 from paceline.planning.configurations import Configuration, behind
 from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
@@ -76,11 +76,24 @@ def _headline(plan: Plan) -> str:
     does = ", ".join(parts)
     if not plan.feasible:
         return f"Nothing reaches {goal_in_words(goal)}. Nearest: {name}, {does}."
+    if (pair := plan.decisive) is not None:
+        return f"{_rent_or_buy(pair)}: {name}, {does.replace('done in ', '')}."
     limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
     limits += [f"budget {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
     if goal.target_throughput_samples_per_s is not None:
         limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
     return f"{_FIRST[goal.prefer]}: {name}, {does}{f' ({listed(limits)})' if limits else ''}."
+
+
+def _rent_or_buy(pair: BreakEven) -> str:
+    """``Rent (spot), buy if used above 63% (now 21%)``."""
+    if pair.pays_above is None:
+        return f"Rent ({pair.rented}), {pair.own} never pays"
+    used = f"used {format_share(pair.share_in_use)}"
+    buy, pays = ("Buy", "buying pays") if pair.own == "bought" else (f"Take {pair.own}", "it pays")
+    if pair.share_in_use > pair.pays_above:
+        return f"{buy}, {used} of the time: {pays} above {format_share(pair.pays_above)}"
+    return f"Rent ({pair.rented}), {buy.lower()} if used above {format_share(pair.pays_above)} (now {format_share(pair.share_in_use)})"
 
 
 def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:

@@ -10,10 +10,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.planning.answer import Candidate, Payment, Plan, ServerCount, WorkerCount, refused_once
+from paceline.comparing import NOTHING
+from paceline.planning.answer import (
+    Candidate,
+    ClusterAnswer,
+    Payment,
+    Plan,
+    ServerCount,
+    StrategyAnswer,
+    WayAnswer,
+    WorkerCount,
+    refused_once,
+)
 from paceline.sentences import chance_in_words, nodes_beyond, regret_in_words
 from simulator.base.table import Column, Table
-from simulator.base.text import format_hourly, written
+from simulator.base.text import format_hourly, format_number, format_share, written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
@@ -150,6 +161,9 @@ def candidates_table(plan: Plan) -> Table:
     names = [name for name in rows[0] if name != "standing"]
     columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in names[1:]))
     cells = tuple((rank if row["standing"] else None, *(row[name] for name in names)) for rank, row in enumerate(rows, 1))
+    if (pair := plan.decisive) is not None:
+        columns = (*columns, Column("pays_above", "share"))
+        cells = tuple((*row, pair.pays_above) for row in cells)
     return Table("Candidates", columns, cells, "plan")
 
 
@@ -159,6 +173,62 @@ def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
     scalings, clusters = {each.scaling for each in every}, {each.result.scenario.cluster.name for each in every}
     names = [each.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for each in candidates]
     return _candidates("plan-compared", "", candidates, plan, names)
+
+
+MOST_ALTERNATIVES = 5
+
+
+def alternatives_of(plan: Plan) -> list[Candidate]:
+    """The best on each cluster, by each strategy, of each way of training and to pay, the runners-up, and fewer and more workers."""
+    every: tuple[ClusterAnswer | StrategyAnswer | WayAnswer | Payment, ...] = (*plan.clusters, *plan.strategies, *plan.ways, *plan.payments)
+    best = (answer.best for answer in every)
+    others = (candidate for candidate in (*plan.runners_up, *best, plan.fewest, plan.most) if candidate is not None)
+    return list({candidate.key: candidate for candidate in others if candidate.key != plan.chosen.key}.values())
+
+
+def alternatives_table(plan: Plan) -> Table:
+    """The answer and some alternatives in six columns."""
+    shown = [plan.chosen, *alternatives_of(plan)[:MOST_ALTERNATIVES]]
+    table = candidates_in_rows(plan, shown).without_empty_columns()
+    names = [column.name for column in table.columns]
+    time = ["hours" if "hours" in names else "samples_per_s", "cost_usd" if "cost_usd" in names else "usd_per_hour"]
+    table = table.only(_NAME.name, *(name for name in (WORKERS.name, *time, _CONFIDENCE.name) if name in names))
+    headings = {"hours": "Time (h)", "cost_usd": "Cost", "usd_per_hour": "Cost per hour", _CONFIDENCE.name: "Probability"}
+    columns = (*(replace(column, heading=headings.get(column.name, column.heading)) for column in table.columns), _COMPARED)
+    rows = tuple((*row, compared_in_words(each, plan.chosen)) for row, each in zip(table.rows, shown, strict=True))
+    return Table("Alternatives", columns, rows, "plan-alternatives")
+
+
+_COMPARED = Column("compared", "text", "Compared with the answer")
+
+
+def compared_in_words(candidate: Candidate, answer: Candidate) -> str:
+    """How a candidate compares with the answer, in at most eight words: ``0.7% dearer, 26% slower``."""
+    if candidate.key == answer.key:
+        return "the answer"
+    cost, time_s = candidate.cost_usd, candidate.time_s
+    misses = "misses the goal" if answer.meets and not candidate.meets else ""
+    if cost is not None and answer.cost_usd is not None:
+        dearer = _apart(cost.mean, answer.cost_usd.mean, "dearer", "cheaper")
+    else:
+        dearer = _apart(candidate.usd_per_hour or 0.0, answer.usd_per_hour or 0.0, "dearer", "cheaper")
+    if time_s is not None and answer.time_s is not None:
+        slower = _apart(time_s.mean, answer.time_s.mean, "slower", "faster")
+    else:
+        ours, theirs = (each.result.throughput_samples_per_s.mean for each in (candidate, answer))
+        slower = _apart(theirs, ours, "slower", "faster")
+    return ", ".join([text for text in (misses, dearer, slower) if text][:2]) or "the same"
+
+
+def _apart(ours: float, theirs: float, more: str, less: str) -> str:
+    """``26% slower``, ``2.9 times dearer``; empty where there is nothing to compare, or no difference to see."""
+    if not ours or not theirs or abs(ours / theirs - 1) < NOTHING:
+        return ""
+    larger, word = (ours / theirs, more) if ours > theirs else (theirs / ours, less)
+    return f"{format_number(larger, 2)} times {word}" if larger >= _AS_TIMES else f"{format_share(abs(ours / theirs - 1))} {word}"
+
+
+_AS_TIMES = 2.0
 
 
 def brief(table: Table) -> Table:

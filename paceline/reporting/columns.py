@@ -40,8 +40,6 @@ MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
 
 _LONGEST_TEXT = 600
-_COUNTED = {"replicas": "replica", "ranks": "rank", "strategy.servers": "server"}
-"""Keys whose values are shown as a number of things, and what one of these is called."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
 
@@ -94,7 +92,7 @@ _COMPUTED: dict[str, tuple[Column, ...]] = {
         Column("Faster by", "change"), Column("Low", "change"), Column("High", "change"),
     ),
     "distribution": (
-        CONFIGURATION, COLUMNS["scaling"], COLUMNS["replicas"],
+        CONFIGURATION, COLUMNS["scaling"],
         Column("Staleness from", "count"), Column("to", "count"), Column("Share of updates", "share"),
     ),
 }  # fmt: skip
@@ -178,6 +176,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     }
     computed = {name: [_heading(column) for column in columns] for name, columns in _COMPUTED.items()}
     computed["around"].append(_heading(COLUMNS[_RANKED[jobs][0]]))
+    computed["distribution"].insert(2, {"heading": at.keys[0].name, "kind": "count"})
     columns["warning_texts"] = {**_heading(_WARNINGS), **_warnings(results)}
     return {
         "keys": [_key(key) for key in at.keys],
@@ -235,7 +234,7 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
     Returns
     -------
     dict or None
-        None where there are not two such settings.
+        None where there are not two such settings, or too few cells to see a map.
 
         ``rows``, ``columns``
             Each the ``name`` of the setting, its values as ``texts`` and as they are ``told``, and the index of its ``key``; -1 where
@@ -266,17 +265,21 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
     def side(path: str, values: Sequence[Any]) -> dict[str, Any]:
         key = next((index for index, key in enumerate(at.keys) if key.path == path), -1)
         name = at.keys[key].name if key >= 0 else setting_name(path).capitalize()
-        drawn = _key(Key(path, name, tuple(values)))
+        drawn = _key(Key(path, name, tuple(values), at.keys[key].counted if key >= 0 else ""))
         return {"name": drawn["name"], "texts": drawn["texts"], "told": drawn["told"], "key": key}
 
+    of = [cell(settings, result.scenario) for settings, result in zip(own, results, strict=True)]
+    if len({tuple(place) for place in of if place is not None}) < _FEWEST_CELLS:
+        return None
     return {
         "rows": side(paths[0], cuts[0]),
         "columns": side(paths[1], cuts[1]),
-        "of": [cell(settings, result.scenario) for settings, result in zip(own, results, strict=True)],
+        "of": of,
         "failures": [_failure(at, failed, cell) for failed in failures],
     }
 
 
+_FEWEST_CELLS = 4
 _CUTS = ("strategy.tensor", "strategy.pipeline")
 """How a model is cut over devices; 1 where a strategy does not."""
 
@@ -337,9 +340,9 @@ def _tables(columns: dict[str, dict[str, Any]], at: Coordinates, shown: Mapping[
     """Names of the columns of each table; ``shown`` are those of all results that say anything."""
     keys = [f"key.{key.path}" for index, key in enumerate(at.keys) if len(key.values) > 1 or index == 0]
     point = ["configuration", "scaling", *keys, "nodes"]
-    named = {columns[name]["heading"] for name in point}
+    named, own = {columns[name]["heading"] for name in point}, {key.path for key in at.keys}
     tables = {
-        figure: [*point, *(name for name in names if figure != "results" or columns[name]["heading"] not in named)]
+        figure: [*point, *(name for name in names if figure != "results" or (columns[name]["heading"] not in named and name not in own))]
         for figure, names in shown.items()
     }
     return tables | {"shown": [name for name in tables["results"] if name != "warning_texts" and _says_anything(columns[name])]}
@@ -362,14 +365,14 @@ def _heading(column: Column) -> dict[str, str]:
 
 def _key(key: Key) -> dict[str, Any]:
     kind = kind_of_setting(key.path)
-    counted = _COUNTED.get(key.path)
+    counted = key.counted
     texts = [written(value, kind) for value in key.values]
     lower = key.name[:1].lower() + key.name[1:]
     told = [
         f"{text} {counted}{'' if value == 1 else 's'}" if counted else f"{lower} {text}"
         for text, value in zip(texts, key.values, strict=True)
     ]
-    written_values = {"kind": kind, "values": list(key.values), "texts": texts, "told": told}
+    written_values = {"kind": kind, "values": list(key.values), "texts": texts, "told": told, "counted": counted}
     return {"path": key.path, "name": key.name, "condition": is_condition(key.path), **written_values}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from paceline.answers import thing_counted
 from paceline.comparing import is_condition
 from simulator.base.text import clean, format_hourly, kind_of_setting, listed, written
 from simulator.results.results import Result
@@ -31,8 +32,6 @@ _OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "r
 _LAST_RESORT = ("cluster.nodes", "cluster.available", "strategy.workers", "run.seed")
 _MOST_NAMED = 3
 _NAMES = {
-    "replicas": COLUMNS["replicas"].heading,
-    "ranks": COLUMNS["ranks"].heading,
     "strategy.servers": COLUMNS["servers"].heading,
     "workload.batch_per_replica": COLUMNS["batch_per_replica"].heading,
     "workload.global_batch": COLUMNS["global_batch"].heading,
@@ -58,11 +57,14 @@ class Key:
         What a reader calls it.
     values
         All that occur, ascending, in SI units; written as :func:`simulator.base.text.kind_of_setting` has it of the path.
+    counted
+        What one of them is called where it is a number of things, such as ``worker``.
     """
 
     path: str
     name: str
     values: tuple[float, ...]
+    counted: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
-    swept = _keys(["ranks" if cut else "replicas", *keys], columns)
+    swept = _keys(["ranks" if cut else "replicas", *keys], columns, thing_counted(results))
     met = [[repr(each.get(path)) for path in (*keys, *named_too) if is_condition(path)] for each in settings]
     at = _assembled(swept, columns, rows, _words_for_files(rows, settings))
     return replace(at, conditions=tuple(map(met.index, met)))
@@ -303,14 +305,15 @@ def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
     return [value if len(of_cluster[cluster]) > 1 else None for cluster, value in zip(clusters, values, strict=True)]
 
 
-def _keys(paths: Sequence[str], columns: Sequence[Sequence[Any]]) -> tuple[Key, ...]:
-    """Keys with what occurs of each; those of one name get their section before it."""
-    names = [clean(_NAMES.get(path) or setting_name(path).capitalize(), 40) for path in paths]
+def _keys(paths: Sequence[str], columns: Sequence[Sequence[Any]], thing: str) -> tuple[Key, ...]:
+    """Keys with what occurs of each, the first being a number of ``thing``; those of one name get their section before it."""
+    names = [f"{thing.capitalize()}s", *(clean(_NAMES.get(path) or setting_name(path).capitalize(), 40) for path in paths[1:])]
+    counted = [thing, *("server" if path == "strategy.servers" else "" for path in paths[1:])]
     whole = [clean(path.replace("_", " ").replace(".", ", "), 60).capitalize() for path in paths]
     told = [name if names.count(name) == 1 else longer for name, longer in zip(names, whole, strict=True)]
     return tuple(
-        Key(path, name, tuple(sorted({value for value in column if value is not None})))
-        for path, name, column in zip(paths, told, columns, strict=True)
+        Key(path, name, tuple(sorted({value for value in column if value is not None})), things)
+        for path, name, column, things in zip(paths, told, columns, counted, strict=True)
     )
 
 

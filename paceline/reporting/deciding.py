@@ -8,7 +8,7 @@ from paceline.answers import Answer, answer_of, confidence_of, limit_of, next_of
 from paceline.comparing import compare, fastest, is_condition, pays_until
 from paceline.reporting.coordinates import Coordinates, Key
 from paceline.sentences import chance_in_words
-from simulator.base.text import format_share, kind_of_setting, written
+from simulator.base.text import format_share, format_usd, kind_of_setting, written
 from simulator.results.results import Result
 
 _ENOUGH = 0.05
@@ -29,13 +29,14 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
     """
     if len(results) == 1:
         return answer_of(results[0])
-    index, headline = _suffices(results, at) or _pays(results, at) or (best, "")
+    index, headline = decided(results, at, best)
     result = results[index]
     sized, name = size_in_words(result), at.title_of(index, conditions=False)
     there = [other for other, each in enumerate(results) if each.ranks == result.ranks and at.conditions[other] == at.conditions[index]]
     if not headline:
         met = f" ({at.met_by(index)})" if at.met_by(index) else ""
-        headline = f"{'Fastest' if len(there) > 1 else 'Largest'} on {sized}{met}: {name}, {outcome_in_words(result)}."
+        first = "Largest" if len(there) == 1 else "Fastest" if result.job is None else "Shortest"
+        headline = f"{first} on {sized}{met}: {name}, {outcome_in_words(result)}."
     confidence = confidence_of(result)
     rivals = [result, *(results[other] for other in there if other != index)]
     if len(rivals) > 1 and (runs := min(len(each.throughput_of_each_replication) for each in rivals)) > 1 and index == best:
@@ -46,26 +47,48 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
         figures=answer_of(result).figures,
         limit=limit_of(result),
         confidence=confidence,
-        watch_out=watch_out(result, more="in the report"),
+        watch_out="; ".join(filter(None, (_batches_in_words(results, at, index), watch_out(result, more="in the report")))),
         next=next_of(result),
     )
 
 
+def decided(results: Sequence[Result], at: Coordinates, best: int) -> tuple[int, str]:
+    """Return the place of the result that the headline names, and the headline; without one where nothing suffices, and no more pay."""
+    return _suffices(results, at) or _pays(results, at) or (best, "")
+
+
+def global_batches(results: Sequence[Result], at: Coordinates, index: int) -> list[int]:
+    """Samples of a step of all workers, of a result and those of its size under its conditions; ascending."""
+    ranks, met = results[index].ranks, at.conditions[index]
+    there = (result for result, own in zip(results, at.conditions, strict=True) if result.ranks == ranks and own == met)
+    return sorted({round(result.scenario.batch * result.replicas) for result in there})
+
+
+def _batches_in_words(results: Sequence[Result], at: Coordinates, index: int) -> str:
+    """Return that results of one size train with other global batches, and so learn differently, where nobody swept them."""
+    smallest, *larger = global_batches(results, at, index)
+    swept = any("batch" in key.path and len(key.values) > 1 for key in at.keys)
+    return f"global batches differ, {smallest:,} to {larger[-1]:,} samples" if larger and not swept else ""
+
+
 def _suffices(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
-    """Of one key with numbers, besides that of workers, the least value that loses little against the best, with the most workers."""
+    """Of one key with numbers, besides that of workers, the most modest value that loses little against the best, with the most workers."""
     key = _only_key(at)
     if key is None or is_condition(key.path) or len(at.curves) > 1 or any(result.job is not None for result in results):
         return None
     column, most = at.keys.index(key), max(result.ranks for result in results)
     ordered = sorted((index for index, result in enumerate(results) if result.ranks == most), key=lambda index: at.places[index][column])
     rates = [results[index].throughput_samples_per_s.mean for index in ordered]
+    worse = "lower"
+    if rates[0] > rates[-1]:  # such as a latency
+        ordered, rates, worse = ordered[::-1], rates[::-1], "higher"
     top = ordered[rates.index(max(rates))]
     least = next(index for index, rate in zip(ordered, rates, strict=True) if rate >= (1 - _ENOUGH) * max(rates))
     first, last = (written(key.values[at.places[index][column]], kind_of_setting(key.path)) for index in (least, top))
     first = f"{key.name} {first}"
     sized = f"On {size_in_words(results[top])}, {first[:1].lower()}{first[1:]}" if len(at.keys[0].values) > 1 else first
     if least == top:
-        return top, f"{sized} is fastest: {outcome_in_words(results[top])}; lower values lose more than {_ENOUGH:.0%}."
+        return top, f"{sized} is fastest: {outcome_in_words(results[top])}; {worse} values lose more than {_ENOUGH:.0%}."
     loss = 1 - compare(results[least], results[top]).ratio.mean
     return least, f"{sized} suffices: {outcome_in_words(results[least])}, {format_share(max(loss, 0.0))} below {last}."
 
@@ -79,8 +102,11 @@ def _only_key(at: Coordinates) -> Key | None:
 def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
     """Of results that differ in their number of workers alone: up to where more of them pay."""
     line = sorted(range(len(results)), key=lambda index: results[index].ranks)
-    if len(at.keys[0].values) < len(results) or len(at.curves) > 1 or any(result.job is not None for result in results):
+    if len(at.keys[0].values) < len(results) or len(at.curves) > 1 or len(results) == 1:
         return None
+    jobs = [result.job for result in results if result.job is not None]
+    if jobs:
+        return _cheapest(results, line) if len(jobs) == len(results) else None
     last = pays_until([(results[index].ranks, results[index].throughput_samples_per_s.mean) for index in line])
     result = results[line[last]]
     if last == len(line) - 1:
@@ -89,3 +115,19 @@ def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
     gain = compare(after, result).ratio.mean - 1
     bring = f"{size_in_words(after)} bring {format_share(gain)} more" if gain > 0 else f"{size_in_words(after)} bring nothing more"
     return line[last], f"More workers pay up to {size_in_words(result)}: {outcome_in_words(result)}; {bring}."
+
+
+def _cheapest(results: Sequence[Result], line: Sequence[int]) -> tuple[int, str] | None:
+    """Of whole jobs that differ in their number of workers alone: the cheapest, and the shortest."""
+    jobs = {index: job for index in line if (job := results[index].job) is not None}
+    costs = {index: job.cost_usd.mean for index, job in jobs.items() if job.cost_usd is not None}
+    shortest = min(jobs, key=lambda index: jobs[index].time_s.mean)
+    cheapest = min(costs, key=costs.__getitem__, default=shortest)
+
+    def said(index: int) -> str:
+        cost = f", {format_usd(costs[index])}" if index in costs else ""
+        return f"on {size_in_words(results[index])}: {written(jobs[index].time_s.mean, 'seconds')}{cost}"
+
+    if cheapest == shortest:
+        return shortest, f"{'Cheapest and shortest' if costs else 'Shortest'} {said(shortest)}."
+    return cheapest, f"Cheapest {said(cheapest)}; shortest {said(shortest)}."

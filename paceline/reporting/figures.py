@@ -358,13 +358,14 @@ def pareto_figure(plan: Plan) -> Figure | None:
         said = f"budget {format_usd(goal_y)}"
         words.append(words_at(1, math.log10(goal_y), "paper", "y", said, xanchor="right", yanchor="bottom", font=_LABEL))
     title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
-    # how many workers the answer and the ends of the front have, below the point, on the side that has more room
+    # how many workers the answer and the ends of the front have, above or below the point, on the side that has more room
     middle = math.sqrt(min(xs) * max(xs))
     for key in dict.fromkeys(candidate.key for candidate in (plan.chosen, *plan.pareto[:1], *plan.pareto[-1:]) if candidate.key in places):
         x, y = places[key]
         side = {"xanchor": "left", "xshift": 7} if x < middle else {"xanchor": "right", "xshift": -7}
         count = counted(every[key].result.scenario.workers, "worker")
-        words.append(words_at(math.log10(x), math.log10(y), "x", "y", count, yanchor="top", yshift=-3, font=_LABEL, **side))
+        above = {"yanchor": "bottom", "yshift": 8} if key == plan.chosen.key else {"yanchor": "top", "yshift": -3}
+        words.append(words_at(math.log10(x), math.log10(y), "x", "y", count, font=_LABEL, **above, **side))
     margin = {"l": 62, "r": 14, "t": 16, "b": 44}
     return figure(drawn, margin=margin, xaxis=log_axis(xs, title_x), yaxis=log_axis(ys, title_y), shapes=shapes, annotations=words)
 
@@ -614,13 +615,17 @@ _TICKS = 4
 
 
 def curves_figure(learned: Learned, metric: str, series: Sequence[int]) -> Figure:
-    """A metric against simulated time: the median of the runs of each way, in the range of them; ``series`` has the number of each."""
+    """A metric against simulated time: the median of the runs of each way, in the range of them; ``series`` has the number of each.
+
+    Of an accuracy what it lacks to 1, since that is what still changes at its end.
+    """
+    errors = "accuracy" in metric
     drawn = []
     times_s, values = [], []
     for number, way in zip(series, learned.ways, strict=True):
         if (spread := _spread(way, metric)) is None:
             continue
-        at_s, low, middle, high = spread
+        at_s, low, middle, high = (spread[0], *(_errors(spread[place]) for place in (3, 2, 1))) if errors else spread
         times_s += [at_s[0], at_s[-1]]
         values += [*low, *middle, *high]
         texts = [
@@ -630,12 +635,20 @@ def curves_figure(learned: Learned, metric: str, series: Sequence[int]) -> Figur
         ]
         drawn += spread_curve(at_s, low, middle, high, number, texts, width=2.25)
     target = [learned.target.value] if metric == learned.target.metric else []
-    title = plot_text(metric)
-    y_axis = log_axis([*values, *target], title) if metric == "loss" else linear_axis(max(values, default=1.0), title)
+    target, title = (_errors(target), f"1 − {plot_text(metric)}") if errors else (target, plot_text(metric))
+    y_axis = log_axis([*values, *target], title) if errors or metric == "loss" else linear_axis(max(values, default=1.0), title)
     if times_s and target:
         drawn.append(scatter([min(times_s), max(times_s)], target * 2, mode="lines", line={"color": MUTED, "width": 1.5, "dash": "dot"}))
     margin = {"l": 62, "r": 14, "t": 12, "b": 44}
     return figure(drawn, margin=margin, xaxis=log_axis(times_s, "Simulated time (s)"), yaxis=y_axis)
+
+
+_LEAST_ERROR = 1e-4
+"""A logarithmic axis has no place for none."""
+
+
+def _errors(values: Sequence[float]) -> list[float]:
+    return [max(1 - value, _LEAST_ERROR) for value in values]
 
 
 def _spread(way: LearnedWay, metric: str) -> tuple[list[float], ...] | None:

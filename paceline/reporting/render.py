@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 from markupsafe import Markup, escape
 
-from paceline.answers import answer_of_memory
+from paceline.answers import answer_of_memory, size_in_words
 from paceline.comparing import LITTLE
 from paceline.planning.sentences import months_in_words
-from paceline.planning.tables import brief, plan_tables
+from paceline.planning.tables import alternatives_table, brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, Figure, marker_symbol, part_colour
 from paceline.reporting.columns import PARTS, columns_of, map_of
-from paceline.reporting.content import Change, Content, content_of, helpful, most_helpful_in_words
+from paceline.reporting.content import Change, Content, content_of, helpful
 from paceline.reporting.figures import (
     KIND_LABELS,
     MEMORY_COLOURS,
@@ -47,7 +47,6 @@ from paceline.sentences import (
     coverage_in_words,
     goal_in_words,
     job_in_words,
-    length_in_words,
     measure_next_in_words,
     servers_note,
     time_note,
@@ -93,7 +92,7 @@ from simulator.base.text import (
 )
 from simulator.memory import PARTS as PARTS_OF_MEMORY
 from simulator.memory import Memory, memory
-from simulator.results.cost import cost_of_samples, placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.cost import placement_of, usd_per_hour
 from simulator.results.misread import left_out
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
@@ -185,7 +184,7 @@ def render(report: Content, *, whole: bool = True) -> str:
         "map": mapped,
         "trained_samples": report.plan.goal.samples if report.plan is not None else None,
         "of_layouts": titles,
-        "one_batch": not report.answer.of_each_batch,
+        "one_batch": report.answer.one_batch,
     }
     return (
         environment()
@@ -204,7 +203,6 @@ def render(report: Content, *, whole: bool = True) -> str:
             layouts=by_layout,
             of_layouts=titles,
             mapped=mapped is not None,
-            global_batch=best.scenario.batch * best.replicas,
             swept=[(index, key) for index, key in enumerate(at.keys) if len(key.values) > 1],
             # of whole jobs the cost of the job says more
             cost_drawn=any(usd_per_hour(result.scenario) is not None and result.job is None for result in results),
@@ -212,7 +210,9 @@ def render(report: Content, *, whole: bool = True) -> str:
             asynchronous={curve for curve, result in zip(at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous},
             nodes=counted(placement_of(best.scenario).nodes, "node"),
             plan_tables={} if report.plan is None else {table.name: brief(table) for table in plan_tables(report.plan)},
-            series=series_of(report),
+            alternatives=None if report.plan is None else alternatives_table(report.plan),
+            sized=report.sized(best),
+            named=_named(report),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=_brief_table(results, at),
             scripts=SCRIPTS,
@@ -240,11 +240,19 @@ def _brief_table(results: Sequence[Result], at: Coordinates) -> Table:
     return replace(Table.reading("All results", columns, rows, "results"), more=more)
 
 
+def _named(report: Content) -> list[tuple[int, str]]:
+    """Number and name of the lines of figures on ways to learn or to pay, as they are in legends."""
+    if report.learned is not None:
+        return list(zip(series_of(report), (way.name for way in report.learned.ways), strict=True))
+    payments = report.plan.payments if report.plan is not None else ()
+    return [(index, payment.name) for index, payment in enumerate(payments) if payment.best is not None]
+
+
 def _lead(report: Content, stills: Mapping[str, Still], *, by_layout: bool) -> str:
     """The figure that answers: it stands beside the answer, and not in its section."""
     swept = any(len(key.values) > 1 for key in report.at.keys)
-    if "pareto" in stills:
-        return "pareto"
+    if first := next((name for name in ("paying", "pareto", "learning-metric", "learning-loss") if name in stills), ""):
+        return first
     if report.answer.result.job is not None:
         return "job" if swept else "job-timeline" if "job-timeline" in stills else "steps-here"
     return "map" if by_layout else "throughput" if swept else "steps-here"
@@ -316,10 +324,10 @@ def _pareto(plan: Plan, every: Table | None) -> Still | None:
         return None
     name = "Cost against time" if plan.goal.samples else "Cost against throughput"
     about = (
-        "Circles reach the goal, triangles miss it; hollow: beyond what was measured; ringed: the answer; dotted: no other is both "
-        "cheaper and faster; dashed: the goal"
+        "Ringed: the answer; circles reach the goal, triangles miss it; hollow: beyond what was measured; dotted: none is cheaper and "
+        "faster; dashed: the goal"
     )
-    return Still(drawn, name, _title_of_front(plan), about, every)
+    return Still(drawn, name, _title_of_front(plan), about, every, otherwise_px=330)
 
 
 def _paying(plan: Plan, table: Table | None) -> Still | None:
@@ -331,10 +339,10 @@ def _paying(plan: Plan, table: Table | None) -> Still | None:
     if first is not None:
         title = f"Against {first.rented}, {first.own} {months_in_words(first.months or 0.0, first.months_low, first.months_high)}"
     about = (
-        "What has been paid by then for the same work; dashed: by the hour; shaded and whiskers: 90% prediction interval; diamonds: from "
-        "here on paying in advance has cost less"
+        "Paid by then for the same work; dashed: by the hour; shaded, whiskers: 90% interval; diamond: from here on paying in advance has "
+        "cost less"
     )
-    return Still(drawn, "When paying in advance pays", title, about, table)
+    return Still(drawn, "When paying in advance pays", title, about, table, otherwise_px=310)
 
 
 def _title_of_front(plan: Plan) -> str:
@@ -424,8 +432,7 @@ def _job(result: Result, name: str) -> Still | None:
     strips = strips_of(result)
     if result.job is None or not strips:
         return None
-    things = "ranks" if result.ranks != result.replicas else "replicas"
-    about = f"{name} with {result.ranks} {things}, drawn from means; each axis has its own scale"
+    about = f"{name} on {size_in_words(result)}, drawn from means; each axis has its own scale"
     title = f"The job takes {format_seconds(result.job.time_s.mean)} from start to end"
     return Still(job_timeline_figure(strips), "From start to end", title, about, parts_table(result))
 
@@ -437,6 +444,7 @@ def _learned(learned: Learned, series: Sequence[int]) -> dict[str, Still]:
     for place, metric in (("metric", target), ("loss", "loss")) if target != "loss" else (("loss", "loss"),):
         name, about = f"{metric.capitalize()} against time", f"{metric.capitalize()} of the validation data, median of the runs"
         title, more = (name, "") if place == "loss" else (learned.headline, "; dotted: the target")
+        about = f"1 − {about[:1].lower()}{about[1:]}" if "accuracy" in metric else about
         stills[f"learning-{place}"] = Still(curves_figure(learned, metric, series), name, title, about + more, otherwise_px=360)
     title, about = "What reaching the target takes", "Median of the runs; hollow: some runs did not reach it"
     table = learned.table().without_empty_columns()
@@ -489,10 +497,10 @@ def error_in_words(overlay: Overlay) -> str:
     measured = counted(settings, "measured setting")
     if settings < len(overlay.rows):
         fit = "fits" if settings == 1 else "fit"
-        return f"{measured} {fit} {len(overlay.rows)} predictions, so the error stands with each curve, under “Measured against predicted”"
+        return f"{measured} {fit} {len(overlay.rows)} predictions, so the error is given for each curve"
     middle = format_share(statistics.median(abs(row.error) for row in overlay.rows))
     inside = sum(row.inside for row in overlay.rows)
-    return f"beside {measured} the median error is {middle}, and {inside} of them lie{'s' if inside == 1 else ''} in the interval"
+    return f"at {measured} the median error is {middle}, and {inside} of them lie{'s' if inside == 1 else ''} in the interval"
 
 
 # -- the templates ------------------------------------------------------------------------
@@ -517,7 +525,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     texts = (
-        clause, clean, format_hourly, format_number, format_seconds, format_share, format_throughput, format_usd, listed, listed_numbers,
+        clause, clean, format_hourly, format_number, format_seconds, format_share, format_throughput, listed, listed_numbers,
         marker_symbol, sentence, written,
     )  # fmt: skip
     made.filters.update({function.__name__.removeprefix("format_"): function for function in texts})
@@ -529,9 +537,9 @@ def environment() -> jinja2.Environment:
         plain=partial(written, kind="setting"),
     )
     said = (
-        counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out, length_in_words,
-        measure_next_in_words, measured_tables, measurements_table, memory, answer_of_memory, most_helpful_in_words,
-        servers_note, time_note, usd_per_million_samples, variance_in_words, width_table, work_note, workers_note,
+        counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out,
+        measure_next_in_words, measured_tables, measurements_table, memory, answer_of_memory,
+        servers_note, time_note, variance_in_words, width_table, work_note, workers_note,
     )  # fmt: skip
     made.globals.update({function.__name__: function for function in said})
     # plotly's script is no user's text, and holds no closing script tag
@@ -549,41 +557,32 @@ _MARK = '<desc id="paceline-card">'
 CARD = marked_kind("card", _MARK, ".svg")
 """Pictures that a new one may replace."""
 
-_LETTERS, _MOST_LINES = 52, 3
-"""That fit into a line beside the curve, and lines of one text."""
-_LEFT, _TOP, _WIDTH, _HEIGHT = 552.0, 64.0, 214.0, 150.0
+_LETTERS, _MOST_LINES, _HEADLINE_LETTERS, _MOST_FIGURES = 48, 3, 64, 3
+"""Letters that fit into a line next to the curve, lines of one text, letters of a line of the headline, and figures."""
+_LEFT, _TOP, _WIDTH, _HEIGHT = 552.0, 152.0, 214.0, 150.0
 """Where the curve is drawn, in pixels."""
 
 
 def render_card(report: Content) -> str:
     """The picture as text: the same for the same report, byte for byte."""
-    answer = report.answer
-    result, goal = answer.result, report.plan.goal if report.plan is not None else None
-    things = "replica" if result.ranks == result.replicas else "rank"
-    rate, job = result.throughput_samples_per_s, result.job
-    trained = cost_of_samples(result, goal.samples) if goal is not None and goal.samples is not None and job is None else None
-    cost, million = (job.cost_usd if job is not None else trained), usd_per_million_samples(result)
-    time_s = job.time_s if job is not None else None
-    within = f"{format_interval(rate.low, rate.high, 'throughput')} samples/s"
-    facts = {
-        "90% interval": within if time_s is None else format_interval(time_s.low, time_s.high, "seconds"),
-        "Where to stop": sentence(report.stop) if report.stop else "",
-        "Cost": f"{format_usd(million.mean)} for a million samples" if million is not None else "",
-        "Take care": next((sentence(text) for text in (answer.batches_in_words, *report.cares) if text), ""),
-    }
-    if cost is not None:
-        facts["Cost"] = f"{format_usd(cost.mean)} ({format_interval(cost.low, cost.high, 'usd')})"
+    result, decision = report.answer.result, report.decision
+    facts = {figure.what: " · ".join(filter(None, (figure.mean, figure.interval))) for figure in decision.figures[:_MOST_FIGURES]}
+    facts |= dict(decision.lines)
     wrapped = partial(textwrap.wrap, width=_LETTERS, max_lines=_MOST_LINES, placeholder=" …")
-    lines = [(heading, wrapped(clean(text, 400))) for heading, text in facts.items() if text]
+    lines = [
+        (heading.capitalize(), wrapped(clean(text.replace("`", "").replace(": --details", " in the report"), 400)))
+        for heading, text in facts.items()
+    ]
+    headline = textwrap.wrap(clean(decision.headline, 300), width=_HEADLINE_LETTERS, max_lines=2, placeholder=" …")
+    top = 66 + 30 * len(headline)
     values: dict[str, Any] = {
         "title": clean(f"{report.title} on {result.scenario.cluster.name}", 90),
-        "name": clean(answer.name, 56),
-        "where": f"{counted(result.ranks, things)} on {counted(placement_of(result.scenario).nodes, 'node')}",
-        "headline": f"{format_throughput(rate.mean)} samples/s" if time_s is None else f"{format_seconds(time_s.mean)} for the job",
+        "headline": headline,
         "facts": lines,
-        "height": 150 + sum(20 * len(texts) + 8 for _, texts in lines),
+        "top": top,
+        "height": max(top + 16 + sum(20 * len(texts) + 8 for _, texts in lines), _TOP + _HEIGHT + 40),
         "drawn": _drawn(report),
-        "counted": f"{things}s",
+        "counted": f"{report.counted}s",
     }
     return environment().get_template("card.svg").render(mark=_MARK, **values)
 

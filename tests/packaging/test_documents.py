@@ -351,6 +351,14 @@ def python_blocks(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
+def test_the_citation_is_of_this_version():
+    cited = (ROOT / "CITATION.cff").read_text()
+    version, date = re.findall(r"^## (\S+) \(([\d-]+)\)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert version == paceline.__version__
+    assert f"\nversion: {version}\n" in cited
+    assert f'\ndate-released: "{date}"\n' in cited
+
+
 def test_the_test_of_a_cluster_passes():
     block = next(block for block in python_blocks(EXTEND) if "def test_" in block)
     defined: dict[str, Any] = {}

@@ -19,13 +19,13 @@ _STATION = re.compile(r"`(\w+)` \(\[[^\]]+\]\(([^)]+)\)\)")
 
 
 def _ways() -> dict[str, tuple[list[str], list[tuple[str, str]]]]:
-    """Of each thing followed the words of its command, and the stations of its way: file and name."""
+    """By each example, the words of its command and the stations of its way: file and name."""
     ways = {}
     for line in PAGE.read_text().splitlines():
-        if line.count("|") == 4 and "→" in line:
-            name, command, way = (cell.strip() for cell in line.strip("|").split("|"))
+        if entry := re.fullmatch(r"- ([^`]+): `([^`]+)`<br>(.+→.+)", line):
+            name, command, way = entry.groups()
             stations = [(str((PAGE.parent / path).resolve()), called) for called, path in _STATION.findall(way)]
-            ways[name] = shlex.split(command.strip("`")), stations
+            ways[name] = shlex.split(command), stations
     return ways
 
 

@@ -227,7 +227,7 @@ def test_the_picture_of_predictions_has_the_rows_and_errors_that_are_told(drawin
         assert len(points) == int(rows)
         assert format_share(statistics.median(abs(predicted / measured - 1) for measured, predicted in points)) == median
         assert all(1 / 6 < predicted / measured < 6 for measured, predicted in points)
-        assert f"{what}: {rows}, off by {median} in the median" in picture
+        assert f"{what}: {rows} rows, median error {median}" in picture
 
 
 def test_pictures_of_reports_are_shown():

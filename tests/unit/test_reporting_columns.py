@@ -82,7 +82,7 @@ def test_tables_name_columns_that_are_there_and_leave_out_what_says_nothing() ->
 @pytest.mark.slow
 def test_keys_come_with_their_texts() -> None:
     held = {key["path"]: (key["texts"], key["told"]) for key in columns(grid())["keys"]}
-    assert held["replicas"] == (["1", "4", "16"], ["1 replica", "4 replicas", "16 replicas"])
+    assert held["replicas"] == (["1", "4", "16"], ["1 worker", "4 workers", "16 workers"])
     assert held["cluster.inter_node.bandwidth_bytes_per_s"][1][0] == "network bandwidth 10 Gbit/s"
 
 

@@ -40,7 +40,7 @@ def test_every_swept_number_is_a_key_and_a_strategy_without_it_is_absent_from_it
     results = grid()
     at = coordinates_of(results)
     assert {key.name: key.values for key in at.keys} == {
-        "Replicas": (1, 4, 16),
+        "Workers": (1, 4, 16),
         "Servers": (2, 8),
         "Batch of a replica": (16, 64),
         "Network bandwidth": RATES,

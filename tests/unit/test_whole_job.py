@@ -23,7 +23,6 @@ from paceline.tables import PART_LABELS, epochs_table, jobs_table, parts_table
 from simulator import Result, load_scenario, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
-from simulator.base.text import format_seconds
 from simulator.results.rows import COLUMNS, OF_JOB
 from simulator.spec.figures import JobOutcome, JobParts
 from simulator.spec.uncertainty import relative_error_of
@@ -281,7 +280,3 @@ def test_jobs_are_ranked_by_their_time_and_conditions_are_no_choice() -> None:
     times_s = [result.job.time_s.mean for result in results if result.job is not None]
     assert min(times_s[3:]) < min(times_s[:3])  # fewer faults make a shorter job, which nobody can choose
     assert times_s[content.answer.index] == min(times_s[:3])
-    second_s = sorted(times_s[:3])[1]
-    assert content.against.startswith("either of it and ")  # what wins 4 of 5 runs is not certain
-    assert f"takes {format_seconds(second_s)}" in content.against
-    assert content.answer.peak is None

@@ -50,55 +50,36 @@ function showState(state) {
   );
 }
 
+// what stands at the sliders, in a sentence: each part where all of its figures are known
+const TOLD = [
+  "the job takes {job_time_s} ({job_time_low_s} to {job_time_high_s})",
+  "{job_cost_usd} for all of it",
+  "{throughput_samples_per_s} samples/s ({throughput_low} to {throughput_high})",
+  "efficiency {scaling_efficiency}",
+  "step {step_mean_s}",
+  "{usd_per_hour} an hour",
+  "limit: {bottleneck_label}",
+  "{standing}",
+];
+
 function showWhere(view) {
   const place = document.getElementById("where");
   if (!place) {
     return;
   }
-  const names = view.shown.filter((each) => each.chosen < 0).map((each) => each.name),
+  const known = (column) => data.columns[column] && value(column, view.here) !== null,
+    parts = TOLD.filter((text) => view.here >= 0 && [...text.matchAll(/\{(\w+)\}/g)].every(([, column]) => known(column))),
+    told = parts.map((text) => text.replace(/\{(\w+)\}/g, (_, column) => shown(column, view.here))).join(", "),
+    names = view.shown.filter((each) => each.chosen < 0 && each.curve !== view.focus).map((each) => each.name),
     missing = names.length ? ` No result there of ${names.length > MOST_MISSING ? names.length + " others" : listed(names)}.` : "",
-    stand = keys.some((_, key) => swept(key)) ? `The sliders stand at ${settingsText(view.state.at)}.` : "";
-  const told = view.shown.length ? missing : " Nothing is chosen: tick a box above.";
-  place.textContent = (stand + told).trim();
+    who = view.shown.length ? `${view.name}, ${view.here < 0 ? settingsText(view.state.at) : pointSettings(view.here)}: ${told || "no result"}.` : "Nothing is chosen: tick a box above.";
+  place.textContent = who + missing;
 }
 
 function showLegends(view) {
   const drawn = new Set(view.lines.map((each) => each.curve));
   document.querySelectorAll(".legend [data-curve]").forEach((item) => {
     item.hidden = !drawn.has(Number(item.dataset.curve));
-  });
-}
-
-// of the whole job, of the training that a plan is for, or else of a million samples
-function costCard(point) {
-  const hourly = `${shown("usd_per_hour", point)} an hour`;
-  if (document.getElementById("card-job") && value("job_cost_usd", point) !== null) {
-    return { cost: shown("job_cost_usd", point), hourly: `${interval("job_cost_low_usd", "job_cost_high_usd", point)}; ${hourly}` };
-  }
-  if (value("usd_per_million_samples", point) === null) {
-    return { cost: "not known", hourly: "no price with a source" };
-  }
-  if (data.trained_samples) {
-    const [cost, low, high] = ["", "_low", "_high"].map((end) => written((value("usd_per_million_samples" + end, point) * data.trained_samples) / 1e6, "usd"));
-    return { cost, hourly: `${low} to ${high}; ${hourly}` };
-  }
-  return { cost: shown("usd_per_million_samples", point), hourly: `a million samples; ${hourly}` };
-}
-
-// key figures: a card says what its description does, with what stands in columns in place of their names
-function showCards(view) {
-  const point = view.here,
-    known = point >= 0,
-    at = `at ${known ? pointSettings(point) : settingsText(view.state.at)}`,
-    alone = keys.filter((_, key) => swept(key)).length < 2,
-    where = known ? (alone ? "" : at + ": ") + value("placement", point) : at,
-    cards = { name: view.name || "Nothing is chosen", where, ...(known ? costCard(point) : {}) };
-  document.querySelectorAll("[id^=card-]").forEach((card) => {
-    const { told = "" } = card.dataset,
-      words = card.classList.contains("small") || card.id === "card-range",
-      has = known && told && !(told.includes("{job_") && value("job_time_s", point) === null),
-      otherwise = words ? (known ? "no whole job here" : "no result at these settings") : data.none;
-    card.textContent = cards[card.id.slice("card-".length)] ?? (has ? told.replace(/\{(\w+)\}/g, (_, column) => shown(column, point)) : otherwise);
   });
 }
 

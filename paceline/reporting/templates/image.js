@@ -15,7 +15,7 @@ function imagesOf(element) {
     seen = new Set();
   // of what follows the sliders also where they stand
   const figure = element.closest("figure") || element,
-    captions = [...figure.querySelectorAll("figcaption h3, figcaption p"), ...(figure.querySelector("[data-of]") ? document.querySelectorAll("#card-where") : [])],
+    captions = [...figure.querySelectorAll("figcaption h3, figcaption p"), ...(figure.querySelector("[data-of]") ? document.querySelectorAll("#where") : [])],
     words = captions.flatMap((caption, index) => inLines(caption.textContent, width).map((line) => (index ? `<span style='font-size:12px'>${harmless(line)}</span>` : `<b>${harmless(line)}</b>`)));
   const data = element.data.map((trace) => {
     const name = trace.name || (trace.legendgroup === "ideal" ? "ideal" : ""),

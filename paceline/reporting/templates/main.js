@@ -111,7 +111,7 @@ function fillResults() {
 function show() {
   view = viewOf(state);
   showState(state);
-  [showWhere, showLegends, showCards, fillLimits].forEach((fill) => fill(view));
+  [showWhere, showLegends, fillLimits].forEach((fill) => fill(view));
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
   // all before any is drawn: figures of a row are as high as its highest
   live.forEach((figure) => {

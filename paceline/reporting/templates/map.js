@@ -119,18 +119,26 @@ function settingsName(point) {
   return [...(curves.length > 1 ? [nameOf(point)] : []), ...others].join(", ") || nameOf(point);
 }
 
+// the same without what all of some points share
+function tellingNames(points) {
+  const parts = points.map((point) => settingsName(point).split(" · ").flatMap((part) => part.split(", "))),
+    shared = (part) => parts.length > 1 && parts.every((each) => each.includes(part));
+  return parts.map((each, row) => each.filter((part) => !shared(part)).join(", ") || settingsName(points[row]));
+}
+
 const rankedFigure = {
   id: "ranked",
   // every shown point with as many devices as at the sliders, under their conditions, the best first
   points: (view) => ranking(view, view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => place(0, point) === view.state.at[0])),
   title(view, points) {
     const best = data.ranked.least ? "shortest" : "fastest";
-    return `With ${keys[0].told[view.state.at[0]]}${metText(view)}, ${best} of ${written(points.length, "count")}: ${settingsName(points[0])}`;
+    return `With ${keys[0].told[view.state.at[0]]}${metText(view)}, ${best} of ${written(points.length, "count")}: ${tellingNames(points)[0]}`;
   },
   // what stands above a bar, in as many lines as it takes
   labels(points, width) {
     const batch = (point) => (data.one_batch ? "" : `, ${shown("global_batch", point)} samples a step`);
-    return points.slice(0, MOST_RANKED).map((point) => inLines(`${settingsName(point)}: ${shown(RANK, point)}${batch(point)}`, Math.floor((width - 30) / LETTER_PX)));
+    const names = tellingNames(points);
+    return points.slice(0, MOST_RANKED).map((point, row) => inLines(`${names[row]}: ${shown(RANK, point)}${batch(point)}`, Math.floor((width - 30) / LETTER_PX)));
   },
   height(view, points, width) {
     const labels = this.labels(points, width);

@@ -1,7 +1,9 @@
 // Figures over the swept key that x is: throughput, efficiency, cost, mean staleness, and the busiest link.
 
 const SAME_IDEAL = 0.05,
-  MOST_BANDS = 4;
+  MOST_BANDS = 4,
+  MOST_SIBLINGS = 8,
+  LINE_PX = 14;
 
 function pointLines(point) {
   return [`<b>${plotText(cut(nameOf(point), 60))}</b>`, plotText(pointSettings(point))];
@@ -59,8 +61,8 @@ function cheapest(view, column, what) {
 }
 
 // what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
-// of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, its `title`, and what it says where there is nothing to draw
-function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
+// of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, `labels` at their ends, its `title`, and what it says where there is nothing to draw
+function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks = {}, atLeast = 0, under, above, labels, none, table = id }) {
   const mean = (point) => value(column, point),
     within = (lines, keeps) => lines.map((each) => ({ ...each, points: each.points.filter(keeps) })).filter((each) => each.points.length);
   return {
@@ -79,6 +81,9 @@ function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks
       const banded = ({ curve }) => drawn.length <= MOST_BANDS || curve === view.focus;
       const values = (point) => (ends.length ? [low(point), high(point)] : [mean(point)]),
         seen = [...below, ...over].flatMap((trace) => trace.y).concat(drawn.flatMap((each) => each.points.flatMap(values)));
+      const yaxis = logarithmic ? logAxis(seen, ticks.tickprefix) : linearAxis(Math.max(atLeast, ...seen), ticks),
+        annotations = labels ? labels(view, yaxis, mean) : [],
+        margin = keyMargin(view.key);
       return {
         data: [
           ...below,
@@ -88,9 +93,10 @@ function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks
           ...ringTraces(view, drawn, mean),
         ],
         layout: layoutOf({
-          margin: keyMargin(view.key),
+          margin: { ...margin, r: Math.max(margin.r, ...annotations.map(({ text }) => 12 + LETTER_PX * text.replace(/<.*?>/g, "").length)) },
+          annotations,
           xaxis: keyAxis(view.key, view.state.xlog, width),
-          yaxis: logarithmic ? logAxis(seen, ticks.tickprefix) : linearAxis(Math.max(atLeast, ...seen), ticks),
+          yaxis,
           shapes: chosenLine(view),
         }),
       };
@@ -100,7 +106,39 @@ function figureOverKey(id, column, { hover, title, ends = [], log = false, ticks
 }
 
 function overReplicas(view) {
-  return ["replicas", "ranks"].includes(view.key.path) && swept(view.state.x);
+  return view.state.x === 0 && swept(0);
+}
+
+// of a single curve the lines at the other values of the one key that is swept besides x
+function siblings(view) {
+  const others = axes.filter((key) => key !== view.state.x);
+  if (view.lines.length !== 1 || view.lines[0].flat || others.length !== 1 || keys[others[0]].values.length > MOST_SIBLINGS) {
+    return [];
+  }
+  const [key] = others,
+    at = (index) => view.state.at.map((own, each) => (each === key ? index : own));
+  return keys[key].texts
+    .map((text, index) => ({ ...view.lines[0], name: text, points: line(view.focus, view.state.x, at(index)), here: index === view.state.at[key] }))
+    .filter((each) => each.points.length);
+}
+
+// their names at their ends, pushed apart where these are close
+function endLabels(view, { type, range: [low, high] }, read) {
+  const px = (plotElement("throughput").clientHeight - 70) / (high - low),
+    at = (point) => (type === "log" ? Math.log10(read(point)) : read(point)),
+    drawn = siblings(view).map((each) => ({ ...each, y: at(each.points[each.points.length - 1]) }));
+  let least = -Infinity;
+  return ascending(drawn, ({ y }) => y).map(({ name, y, here }) => {
+    const place = Math.max((y - low) * px, least);
+    least = place + LINE_PX;
+    const text = here ? `<b>${plotText(name)}</b>` : plotText(name);
+    return { ...LABEL, x: 1, xref: "paper", xanchor: "left", xshift: 4, y, yshift: place - (y - low) * px, text };
+  });
+}
+
+function siblingTraces(view) {
+  const rate = (point) => value("throughput_samples_per_s", point);
+  return siblings(view).filter(({ here }) => !here).map((each) => ({ ...curveTrace(view, each, rate, rateText), mode: "lines", opacity: 0.6, showlegend: false }));
 }
 
 function idealTraces(view) {
@@ -113,7 +151,7 @@ function idealTraces(view) {
       singles.push(single);
     }
   });
-  const words = (single) => `Ideal: ${written(single, "throughput")} samples/s from each ${view.key.path === "ranks" ? "rank" : "replica"}`;
+  const words = (single) => `Ideal: ${written(single, "throughput")} samples/s from each ${view.key.counted}`;
   return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
@@ -141,14 +179,16 @@ const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s",
   title(view) {
     const best = extreme(ranking(view, chosenPoints(view)), "throughput_samples_per_s"),
       who = view.chosen.length < 2 ? "the throughput is" : data.ranked.least ? `steps are fastest by ${nameOf(best)}:` : `${nameOf(best)} is fastest:`;
-    return best === undefined ? "" : `With ${whereText(view)}, ${who} ${shown("throughput_samples_per_s", best)} samples/s`;
+    const rate = best === undefined ? "" : `${shown("throughput_samples_per_s", best)} samples/s`;
+    return rate && (siblings(view).length ? `With ${settingsText(view.state.at)}: ${rate}` : `With ${whereText(view)}, ${who} ${rate}`);
   },
   hover: rateText,
   ends: ["throughput_low", "throughput_high"],
   log: true,
   ticks: { tickformat: ",~s" },
   under: idealTraces,
-  above: measuredTraces,
+  above: (view) => [...siblingTraces(view), ...measuredTraces(view)],
+  labels: endLabels,
 });
 
 const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {

@@ -54,7 +54,7 @@ const staleDistributionFigure = {
   },
   table(view, held) {
     const rows = held.flatMap(({ name, curve, chosen, bins }) =>
-      bins.map((bin) => [name, scaling(curve), value("replicas", chosen), bin.from, bin.to, bin.share]),
+      bins.map((bin) => [name, scaling(curve), value("key." + keys[0].path, chosen), bin.from, bin.to, bin.share]),
     );
     return computedTable("distribution", rows);
   },
