@@ -269,13 +269,14 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
         return {"name": drawn["name"], "texts": drawn["texts"], "told": drawn["told"], "key": key}
 
     of = [cell(settings, result.scenario) for settings, result in zip(own, results, strict=True)]
-    if len({tuple(place) for place in of if place is not None}) < _FEWEST_CELLS:
+    failed = [_failure(at, failure, cell) for failure in failures]
+    if len({tuple(place) for place in (*of, *(each["of"] for each in failed)) if place is not None}) < _FEWEST_CELLS:
         return None
     return {
         "rows": side(paths[0], cuts[0]),
         "columns": side(paths[1], cuts[1]),
         "of": of,
-        "failures": [_failure(at, failed, cell) for failed in failures],
+        "failures": failed,
     }
 
 

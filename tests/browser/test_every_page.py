@@ -110,7 +110,7 @@ def test_whole_jobs_are_ranked_by_their_time_where_as_much_fails(page: Page, tmp
     page.open(folder / "page.html", 1280, 900)
     page.unfold()
     given = {key["name"]: key["condition"] for key in page.run("return JSON.parse(document.getElementById('points').textContent).keys")}
-    assert given == {"Replicas": False, "Checkpoint every": False, "Faults node mtbf": True}
+    assert given == {"Workers": False, "Checkpoint every": False, "Faults node mtbf": True}
     assert "Faults" not in page.run(
         "const { xaxis, yaxis } = document.getElementById('figure-map').layout; return xaxis.title.text + yaxis.title.text"
     )

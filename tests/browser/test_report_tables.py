@@ -52,7 +52,7 @@ def test_the_tables_behind_curves_hold_what_is_drawn(page: Page, report: Path) -
         ("links", "Busiest link"),
     ):
         drawn = {(trace["name"], x, y) for trace in named(page, figure) for x, y in zip(trace["x"], trace["y"], strict=True)}
-        assert {(row["Strategy"], row["Replicas"], row[column]) for row in page.table(figure)} == drawn, figure
+        assert {(row["Strategy"], row["Workers"], row[column]) for row in page.table(figure)} == drawn, figure
         assert len(drawn) == 9, figure
 
 
@@ -111,7 +111,7 @@ def test_the_script_compares_run_by_run_as_the_library_does(page: Page, report: 
         and result.scenario.batch == batch
         and result.scenario.cluster == ring.scenario.cluster
     ]
-    (row,) = [row for row in page.table("around") if row["What is changed"] == "Replicas"]
+    (row,) = [row for row in page.table("around") if row["What is changed"] == "Workers"]
     expected = compare(fewer, ring)
     shown = [1 + row[name] for name in ("Faster by", "Low", "High")]
     assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
@@ -127,8 +127,7 @@ def test_efficiency_has_its_own_interval_and_every_table_its_nodes(page: Page, r
     }
     assert {(row["Efficiency"], row["Low efficiency"], row["High efficiency"], row["Nodes"]) for row in rows} <= known
     for figure in ("throughput", "cost", "staleness", "steps", "busy"):
-        assert all(row["Nodes"] >= row["Replicas"] for row in page.table(figure)), figure
-    assert "16 replicas on 16 nodes with 1 device each" in page.run("return document.getElementById('card-where').textContent")
+        assert all(row["Nodes"] >= row["Workers"] for row in page.table(figure)), figure
     hover = page.run("return document.getElementById('figure-efficiency').data.map(trace => [].concat(trace.hovertext).join()).join()")
     assert "4 replicas on 4 nodes with 1 device each" in hover
 

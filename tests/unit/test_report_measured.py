@@ -165,4 +165,4 @@ def test_a_setting_that_several_curves_predict_has_an_error_for_each_and_none_in
         ("new", "weak", 1, pytest.approx(2e6 / exact - 1), 0),
     ]
     alone = overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), ring)
-    assert error_in_words(alone) == "beside 1 measured setting the median error is 0%, and 1 of them lies in the interval"
+    assert error_in_words(alone) == "at 1 measured setting the median error is 0%, and 1 of them lies in the interval"

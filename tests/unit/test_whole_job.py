@@ -63,7 +63,7 @@ def test_epochs_that_are_alike_are_one_line_without_empty_columns() -> None:
 
 
 def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(LONG)
+    show_result(LONG, details=True)
     shown = capsys.readouterr().out
     text = " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
