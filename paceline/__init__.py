@@ -106,7 +106,7 @@ _HOME = {
     "Workload": "simulator.spec.workload",
     "read_results": "paceline.sweeping",
 }
-"""Where a public name is defined that is no function of :mod:`paceline.api`."""
+"""Modules of public names that are not functions of :mod:`paceline.api`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from paceline.cli.starting import hear
 
 
 def main() -> None:
-    """Run the command line; a signal ends it with one line from here on, while it is imported as well."""
+    """Run the command line. From here on a signal ends it with one line, even during imports."""
     hear()
     gc.set_threshold(200_000)  # what is imported stays: it is not looked through again and again for what can go
     from paceline.cli import app

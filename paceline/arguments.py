@@ -1,11 +1,10 @@
-"""What the library's functions take: described once, for the library, the command line and the reference.
+"""Arguments of the library's functions, described once for the library, the command line and the reference.
 
-An argument is described where a function takes it. What it means stands in the function's docstring, of which the
-first paragraph is for everybody, further ones for callers of the library. What it must be, and how it is typed at a
-terminal, stand in its type: :class:`MustBe` and :class:`Typed`. Kinds that several functions have are here.
-:func:`checked` holds what is given against all that, and :func:`arguments_of` tells it to the command line.
+The docstring of a function says what an argument means: its first paragraph is for everybody, later ones are for callers of the library.
+The type of the argument says what it must be, and how it is typed at a terminal: :class:`MustBe` and :class:`Typed`. Types that several
+functions share are here. :func:`checked` checks arguments, and :func:`arguments_of` describes them to the command line.
 
-The command line reads this to show a help, so that what is heavy is imported when a function is called.
+The command line imports this module for every help text, so heavy modules are imported inside functions.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True)
 class MustBe:
-    """What an argument must be.
+    """The rule of an argument.
 
     Attributes
     ----------
     what
-        As the end of "must be": ``"a whole number; 0 takes all cores"``. A choice of words says it by itself.
+        Text after "must be": ``"a whole number; 0 uses all cores"``. A choice of words needs none.
     least, most
-        Of a number.
+        Limits of a number.
     holds
-        Whether a value is such a thing, where its type does not say it.
+        Check of a value, where its type does not suffice.
     """
 
     what: str
@@ -63,24 +62,24 @@ class MustBe:
 
 @dataclass(frozen=True)
 class Typed:
-    """How an argument is typed on the command line, where its name and type do not tell.
+    """The form of an argument on the command line, where its name and type do not determine it.
 
     Attributes
     ----------
     name
-        Of the option, ``"--over"``; left out: that of the argument.
+        Name of the option, ``"--over"``; default: that of the argument.
     short
-        One letter for it, ``"-o"``.
+        One-letter name, ``"-o"``.
     metavar
-        What stands for its value in the help.
+        Placeholder of its value in the help.
     place
-        Whether it is no option: known by its place.
+        Whether it is positional instead of an option.
     reads
-        What its text is, one of :data:`paceline.cli.options.READERS`.
+        Format of its text, one of :data:`paceline.cli.options.READERS`.
     example
-        Text that can be read so.
+        Valid text.
     text
-        What it means, where the docstring of who takes it does not say so.
+        Description, where the function's docstring has none.
     """
 
     name: str = ""
@@ -93,11 +92,11 @@ class Typed:
 
 
 NOT_TYPED = Typed(reads="nothing")
-"""Of what only a program gives."""
+"""Marks arguments that only a program gives."""
 
 
 def instance_of(module: str, name: str) -> Any:
-    """The type of an object of a class whose module is only imported by those who make one."""
+    """Return the type of instances of a class whose module is imported only by those who make one."""
     return Annotated[Any, MustBe(f"a {name}", holds=lambda value: isinstance(value, getattr(sys.modules.get(module), name, ())))]
 
 
@@ -130,7 +129,7 @@ Source: TypeAlias = Annotated[
     MustBe("a file, a name such as 'ring', nested tables or a loaded scenario"),
     Typed(place=True, metavar="SCENARIO.toml"),
 ]
-"""A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
+"""A scenario: a file, the name of a built-in one, nested tables as in a file, or a loaded scenario."""
 
 Settings: TypeAlias = Annotated[
     Mapping[str, Any] | Pairs, MustBe("keys with values, such as {'strategy.workers': 8}"), Typed("--set", reads="settings")
@@ -142,54 +141,54 @@ Over: TypeAlias = Annotated[
     MustBe("keys with lists of values or ranges, such as {'strategy.workers': [1, 2, 4]} or {'strategy.workers': '1..8'}"),
     Typed(reads="over"),
 ]
-"""Values to try, by dotted key; a range such as ``"1..8"`` stands for its whole numbers, None among the values for the key left out."""
+"""Values to try, by dotted key. A range such as ``"1..8"`` means its whole numbers; None means that the key is left out."""
 
 Prices: TypeAlias = Annotated[
     str | float | Mapping[str, str | float | Price] | None,
-    MustBe("prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'"),
+    MustBe("prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all other clusters, such as '0.40/h'"),
     Typed("--price", reads="prices"),
 ]
-"""Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
+"""Prices of a node per hour, by cluster, such as ``{"ethernet-1g": "0.40/h"}``; a single price, or ``"*"``, is for all others."""
 
 TestbedSource: TypeAlias = Annotated[
     str | Path | Mapping[str, Any] | Spec | None, MustBe("a file, or nested tables"), Typed(place=True, metavar="SETTING.toml")
 ]
-"""A setting of the testbed: a file, nested tables as a file has them, one that is loaded already, or None for the one that needs none."""
+"""A setting of the testbed: a file, nested tables as in a file, a loaded setting, or None for the default."""
 
-Seed: TypeAlias = Annotated[int, MustBe("a whole number from 0 on", least=0)]
-"""Of everything random: the same seed gives the same."""
+Seed: TypeAlias = Annotated[int, MustBe("a whole number from 0", least=0)]
+"""Seed of everything random; equal seeds give equal results."""
 
-Answer: TypeAlias = Annotated[Result, MustBe("a result, such as `paceline.simulate` gives")]
+Answer: TypeAlias = Annotated[Result, MustBe("a result, as `paceline.simulate` returns it")]
 """The result of one scenario."""
 
 File: TypeAlias = Annotated[str | Path, MustBe("the path of a file")]
-"""A file that is read or written."""
+"""A file to read or write."""
 
 Folder: TypeAlias = Annotated[str | Path, MustBe("the path of a folder")]
-"""A folder that files are read from or written into."""
+"""A folder to read files from or write them into."""
 
 Force: TypeAlias = Annotated[bool, Typed(short="-f")]
-"""Whether files are replaced that something else has written."""
+"""Whether to replace files that something else wrote."""
 
 Text: TypeAlias = Annotated[str, MustBe("text")]
 """Any text."""
 
 Command: TypeAlias = Annotated[str, MustBe("text"), NOT_TYPED]
-"""What made a file, as it says itself; empty: the call of the library."""
+"""The command that makes a file, for its provenance; empty: the call of the library."""
 
 Count: TypeAlias = Annotated[int, MustBe("a whole number")]
-"""How many of something."""
+"""A count."""
 
 Amount: TypeAlias = Annotated[float, MustBe("a number, such as 1.28e6"), Typed(metavar="N", reads="amount")]
-"""A number that is often large, such as of samples."""
+"""A number that is often large, such as a number of samples."""
 
 Quantity: TypeAlias = str | float
-"""Text with a unit, or a number in SI units; what it must be is said where it is taken."""
+"""Text with a unit, or a number in SI units; each argument has its own rule."""
 
 Counts: TypeAlias = Annotated[
     str | Sequence[int] | None, MustBe("a range such as '1..64', or a list of whole numbers"), Typed(metavar="RANGE")
 ]
-"""Numbers to choose from: a range ``"1..64"``, or a list of which each counts."""
+"""Numbers to choose from: a range ``"1..64"`` to search, or a list of which every value is used."""
 
 Names: TypeAlias = Annotated[Sequence[str], MustBe("a list of names"), Typed(reads="names")]
 """Several names."""
@@ -199,49 +198,49 @@ Rates: TypeAlias = Annotated[
     MustBe("a list of numbers above 0, such as [1, 0.3]", holds=lambda rates: bool(rates) and all(0 < rate < math.inf for rate in rates)),
     Typed("--rate", reads="decimals", example="1,0.3,0.1"),
 ]
-"""What an optimizer's learning rate is multiplied by: the best of several is taken."""
+"""Factors of the optimizer's learning rate; the best is used."""
 
 Runs: TypeAlias = Annotated[int, MustBe("a whole number from 2 to 1000", least=2, most=1000), Typed(metavar="N")]
-"""How many runs are replayed of each way of training."""
+"""Number of replayed runs of each strategy."""
 
 Problem: TypeAlias = Annotated[str, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")]
-"""A model with its data: the name of one that comes along, or ``FILE.py:FUNCTION``."""
+"""A model with its data: a built-in name, or ``FILE.py:FUNCTION``."""
 
 Aim: TypeAlias = Annotated[str, MustBe("a metric with a value, such as 'accuracy=0.95'"), Typed(metavar="METRIC=VALUE")]
-"""How good is good enough."""
+"""Metric and value to reach."""
 
 Numbers: TypeAlias = Annotated[Sequence[int], MustBe("a list of whole numbers"), Typed(reads="numbers", example="16,32,64")]
 """Several whole numbers."""
 
-Jobs: TypeAlias = Annotated[int, MustBe("a whole number from 0 on; 0 takes all cores", least=0), Typed(metavar="N")]
-"""Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one."""
+Jobs: TypeAlias = Annotated[int, MustBe("a whole number from 0; 0 uses all cores", least=0), Typed(metavar="N")]
+"""Processes, or concurrent tasks; 0 uses all cores, of the cluster if one is used."""
 
 Backend: TypeAlias = Literal["local", "dask", "ray"]
 """Where simulations run: processes of this machine, or a Dask or Ray cluster."""
 
 Carrying: TypeAlias = Literal["grpc", "gloo"]
-"""What carries bytes between processes: TensorFlow's gRPC, or PyTorch's gloo."""
+"""Transport between processes: TensorFlow's gRPC, or PyTorch's gloo."""
 
 KerasBackend: TypeAlias = Annotated[str | None, MustBe("text such as 'jax'"), Typed(metavar="tensorflow|jax|torch")]
-"""What a Keras model runs on."""
+"""Backend of a Keras model."""
 
 Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'"), Typed(metavar="ADDRESS")]
-"""Where a Dask or Ray cluster is."""
+"""Address of a Dask or Ray cluster."""
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called with what is done and what there is in all."""
+"""Called with finished and total work."""
 
 Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called with what is done, the last in part, and what there is in all."""
+"""Called with finished work, the last item possibly in part, and total work."""
 
 Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called before what takes hours; raises where it should not be."""
+"""Called before lengthy work; raises to prevent it."""
 
 Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
+"""Called with finished work, total work, and what is counted; counting starts again with each stage."""
 
 Remarks: TypeAlias = Annotated[Callable[[str], None] | None, MustBe("a function"), NOT_TYPED]
-"""Called with each remark while measuring, such as how long it takes."""
+"""Called with each remark during a measurement, such as its expected duration."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`"), NOT_TYPED]
 """Receives every record of the first replication."""
@@ -249,7 +248,7 @@ Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a metho
 Thresholds: TypeAlias = Annotated[
     Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}"), NOT_TYPED
 ]
-"""What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
+"""Thresholds of a validation, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 Name: TypeAlias = Annotated[
@@ -260,23 +259,23 @@ Name: TypeAlias = Annotated[
     ),
     Typed(metavar="NAME"),
 ]
-"""Of a workload or cluster, and of its files."""
+"""Name of a workload or cluster, and of its files."""
 
 Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'"), Typed(metavar="FILE.py:FUNCTION")]
-"""A function in a file of Python, ``FILE.py:FUNCTION``."""
+"""A function in a Python file, ``FILE.py:FUNCTION``."""
 
 Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"], Typed(reads="text")]
-"""Of the numbers that a step computes with."""
+"""Precision of the numbers in a step."""
 
 Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python"), Typed(metavar="PATH")]
-"""A Python that has TensorFlow; None takes the one that runs."""
+"""A Python with TensorFlow; None: the running one."""
 
 Timeout: TypeAlias = Annotated[
     float,
     MustBe("a number of seconds above 0", holds=lambda seconds: 0.0 < seconds < math.inf),
     Typed("--timeout", metavar="SECONDS"),
 ]
-"""Seconds after which something is given up."""
+"""Timeout in seconds."""
 
 Address: TypeAlias = Annotated[str, MustBe("text such as '10.0.0.2:2222'"), Typed(metavar="HOST:PORT")]
 """``HOST:PORT``."""
@@ -285,20 +284,20 @@ ProfilePlaces: TypeAlias = Annotated[
     Mapping[int, str | Path | Sequence[str | Path]],
     MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}"),
 ]
-"""By the samples of a step: a TensorBoard log directory, the folder of one run, an ``.xplane.pb`` file, or a list of these."""
+"""Profiles by samples per step: a TensorBoard log directory, the folder of one run, an ``.xplane.pb`` file, or a list of these."""
 
 Profiles: TypeAlias = Annotated[
     ProfilePlaces | Profiled,
-    MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}, or profiles that are read"),
+    MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}, or profiles already read"),
 ]
-"""Profiles: where they are, or what :func:`paceline.read_profiles` has read."""
+"""Profiles: their paths, or the result of :func:`paceline.read_profiles`."""
 
-TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or a cluster that is read")]
-"""A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or what has been read."""
+TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or a cluster already read")]
+"""A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or one already read."""
 
 
 Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "faults", "result", "testbed-setting"]
-"""The formats of files."""
+"""Formats of files."""
 
 
 # -- what a function takes, told --------------------------------------------------------------
@@ -306,20 +305,20 @@ Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input"
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a function, as a command line needs to know it.
+    """An argument of a function, described for the command line.
 
     Attributes
     ----------
     kind
-        Its type, without what is noted beside it, and without None.
+        Its type, without annotations and without None.
     default
-        What holds where it is left out; :data:`inspect.Parameter.empty` where it must be given.
+        Its default; :data:`inspect.Parameter.empty` if it is required.
     must
-        What it must be.
+        Its rule.
     typed
-        How it is typed.
+        Its form on the command line.
     text
-        What it means: the first paragraph of its description.
+        Its meaning: the first paragraph of its description.
     """
 
     kind: Any
@@ -330,7 +329,7 @@ class Argument:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Argument]:
-    """What a function takes, by name."""
+    """Return the arguments of a function by name."""
     arguments = {}
     kinds = _kinds_of(function)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -342,14 +341,14 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, Argument]:
 
 
 def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's arguments. What it returns may be imported for type checkers only."""
+    """Return the types of a function's arguments. Its return type may be imported for type checkers only."""
     bare = inspect.unwrap(function)
     hints = {name: kind for name, kind in bare.__annotations__.items() if name != "return"}
     return get_type_hints(type(bare.__name__, (), {"__annotations__": hints}), bare.__globals__, include_extras=True)
 
 
 def _noted(kind: Any) -> tuple[list[Any], Any]:
-    """What is noted beside a type, the most particular last, and the type itself; of one that may be None, the other."""
+    """Return the annotations of a type, the most specific last, and the type itself without None."""
     if get_origin(kind) is Annotated:
         annotated, *notes = get_args(kind)
         inner, bare = _noted(annotated)
@@ -366,7 +365,7 @@ _ELSEWHERE = re.compile(r"As for :func:`(\w+)`\.? ?")
 
 
 def _described(function: Callable[..., Any], name: str) -> str:
-    """The first paragraph of what a docstring says of an argument; "As for" another function: what that says."""
+    """Return the first paragraph on an argument in a docstring; "As for" refers to another function's."""
     section = _PARAMETERS.search(inspect.getdoc(function) or "")
     entries = _ENTRY.findall(f"{section[1]}\n" if section else "")
     first = next((" ".join(text.strip().split("\n\n")[0].split()) for names, text in entries if name in names.split(", ")), "")
@@ -379,15 +378,15 @@ def _described(function: Callable[..., Any], name: str) -> str:
 
 
 def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
-    """The function, refusing arguments that are not what their types say.
+    """Return the function with its arguments checked against their types.
 
-    Numbers and arrays of numpy are given to it as Python's own. Results, scenarios and other
-    models are given to it as they are, neither copied nor validated again.
+    Numbers and arrays of numpy are converted to Python's own. Results, scenarios and other models are passed through, neither copied nor
+    validated again.
 
     Raises
     ------
     InputError
-        By the function that is returned: an argument is wrong.
+        By the returned function: an argument is wrong.
 
     Examples
     --------
@@ -400,7 +399,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
     >>> twice("four")
     Traceback (most recent call last):
         ...
-    simulator.base.errors.InputError: `jobs`: 'four' must be a whole number from 0 on; 0 takes all cores
+    simulator.base.errors.InputError: `jobs`: 'four' must be a whole number from 0; 0 uses all cores
     """
     signature = inspect.signature(function)
 
@@ -448,21 +447,21 @@ class _WithoutNotes(ast.NodeTransformer):
 
 
 def _without_notes(annotation: Any) -> Any:
-    """A type as :func:`help` shows it: its name."""
+    """Return a type that :func:`help` shows by its name."""
     if not isinstance(annotation, str) or "Annotated" not in annotation:
         return annotation
     return ast.unparse(_WithoutNotes().visit(ast.parse(annotation, mode="eval")))
 
 
 def refusal(name: str, value: object, rule: str) -> InputError:
-    """That an argument's value breaks a rule, which begins with "must be"."""
+    """Return the error for a value that breaks a rule, which begins with "must be"."""
     from simulator.base.validation_errors import quoted
 
     return InputError(f"`{name}`: {quoted(value)} {rule}")
 
 
 def _must_be(kind: Any, value: object) -> str:
-    """What an argument of this kind must be, and of words which may have been meant; "" where its type does not say it."""
+    """Return the rule of a type, with the nearest word of a choice; empty where the type has no rule."""
     from simulator.base.text import did_you_mean, listed
 
     notes, bare = _noted(kind)
@@ -475,31 +474,31 @@ def _must_be(kind: Any, value: object) -> str:
 
 
 def output_of(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
-    """A file to write, if there is to be one, found out before the work; errors as of :class:`simulator.base.files.Output`."""
+    """Return a file to write, if any, checked before the work; errors as in :class:`simulator.base.files.Output`."""
     from simulator.base.files import Output
 
     return None if out is None else Output(Path(out), kind, force=force)
 
 
 def path_of(path: str | Path | None) -> Path | None:
-    """A path that was given as text or as such; None where none was."""
+    """Return a path from text or a path; None without one."""
     return None if path is None else Path(path)
 
 
 def file_of(scenario: Any) -> Path | None:
-    """The file that a scenario is read from; None where it is none."""
+    """Return the file that a scenario is read from, if any."""
     from simulator.base.catalog import scenario_file
 
     return scenario_file(scenario) if isinstance(scenario, (str, Path)) else None
 
 
 def writable(out: str | Path | None, scenario: Any) -> Path | None:
-    """A results file to write, if there is to be one.
+    """Return a results file to write, if any.
 
     Raises
     ------
     InputError
-        It cannot be written, is the file of the scenario, or its name promises another format.
+        The file cannot be written, is the scenario's file, or has the extension of another format.
     """
     from simulator.base.files import check_ending, check_writable
 

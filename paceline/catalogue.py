@@ -1,7 +1,6 @@
-"""Lists what a scenario can name with ``use``, and the example scenarios; and makes the JSON Schema of each file format.
+"""The catalogue of everything that a scenario can name with ``use``, and of example scenarios; and the JSON Schema of each file format.
 
-``_FORMATS`` has the formats; their names also stand in ``Format`` of :mod:`paceline.arguments`. Files are found in
-:mod:`simulator.base.catalog`.
+``_FORMATS`` lists the formats; ``Format`` of :mod:`paceline.arguments` repeats their names. :mod:`simulator.base.catalog` finds files.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ class Entry:
     Attributes
     ----------
     kind
-        Which of the six.
+        One of the six kinds.
     name
-        By which scenarios name it; of a file that is in no catalogue its path.
+        Its name in scenarios; the path for a file outside the catalogue.
     file
-        Where it stands.
+        Its file.
     """
 
     kind: Kind
@@ -67,12 +66,12 @@ class Entry:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the user's, not one that Paceline brings along."""
+        """Whether it is the user's own, not built in."""
         return catalog.is_own(self.file)
 
     @property
     def spec(self) -> Workload | Cluster | Accelerator | InputPipeline | Faults | Scenario:
-        """All of it, every default filled in.
+        """The specification, with every default filled in.
 
         Raises
         ------
@@ -87,12 +86,12 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """The file as it stands.
+        """The text of the file.
 
         Raises
         ------
         ScenarioError
-            It cannot be read.
+            The file cannot be read.
         """
         try:
             return self.file.read_text(encoding="utf-8")
@@ -100,7 +99,7 @@ class Entry:
             raise ScenarioError(f"{self.file}: cannot be read: {error.strerror}") from None
 
     def summary(self) -> dict[str, Any]:
-        """What a list says of it, in SI units; of a file that breaks a rule, which."""
+        """Its figures for a list, in SI units; for an invalid file the rule that it breaks."""
         row: dict[str, Any] = {"kind": self.kind, "name": self.name, "file": str(self.file)}
         try:
             spec = self.spec
@@ -112,7 +111,7 @@ class Entry:
         return {**row, "description": spec.description, **_particulars(spec)}
 
     def _first_comment(self) -> str:
-        """What the comment says that a scenario's file begins with, commands left out."""
+        """Return the first comment of a scenario's file, without commands."""
         lines = itertools.takewhile(lambda line: line.startswith("#") and not line.startswith("#  "), self.text.splitlines())
         return " ".join(line.lstrip("# ").rstrip() for line in lines)
 
@@ -135,9 +134,9 @@ def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline | Faults
 
 
 class Catalogue(Short, Sequence[Entry]):
-    """Everything that a scenario can name, and the example scenarios: a sequence of entries, and by name or path each of them."""
+    """Everything that a scenario can name, and the example scenarios, indexed by position, name or path."""
 
-    see = "to_frame() lists them, models()['ethernet-25g'] is one"
+    see = "to_frame() lists all, models()['ethernet-25g'] returns one"
 
     def __init__(self) -> None:
         self._entries = tuple(Entry(kind, name, path) for kind, folder in _KINDS.items() for name, path in catalog.entries(folder).items())
@@ -156,12 +155,12 @@ class Catalogue(Short, Sequence[Entry]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[Entry]: ...
     def __getitem__(self, which: int | slice | str) -> Entry | Sequence[Entry]:
-        """An entry by its place, its name (a cluster where others have the name too), or the path of its file.
+        """Return an entry by position, name (a cluster where kinds share the name), or path of its file.
 
         Raises
         ------
         ScenarioError
-            There is none of this name; has the nearest ones. Or the file is of none of these kinds.
+            No entry has this name (the message has the nearest names), or the file is of another kind.
         """
         if not isinstance(which, str):
             return self._entries[which]
@@ -175,29 +174,32 @@ class Catalogue(Short, Sequence[Entry]):
         return Entry(kind, which, path)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per entry: kind, name, file and description."""
+        """Return a row per entry: kind, name, file and description."""
         columns = "kind", "name", "file", "description"
         return Table.of([{name: row[name] for name in columns} for row in (entry.summary() for entry in self)]).to_frame()
 
     def _repr_html_(self) -> str:
         rows = [{"kind": entry.kind, "name": entry.name, "description": entry.summary()["description"]} for entry in self]
-        return Table.of(rows, "What a scenario can name with use, and example scenarios").to_html()
+        return Table.of(rows, "Everything that a scenario can name with use, and example scenarios").to_html()
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """The JSON Schema of every format, by its name."""
+    """Return the JSON Schema of every format, by name."""
     return {name: schema_of(name) for name in get_args(Format)}
 
 
 def schema_of(name: Format) -> dict[str, Any]:
-    """The JSON Schema of a format."""
+    """Return the JSON Schema of a format."""
     whole = _FORMATS[name].model_json_schema()
     if name == "scenario":
         # in a file, `use` names a catalogue entry, and the section's own keys overlay it
         for path in NAMED:
             *outer, section = path.split(".")
             keys = (whole["$defs"][outer[0].capitalize()] if outer else whole)["properties"]
-            use = {"type": "string", "description": "name of a file of the catalogue, or a path; keys beside it overlay its own"}
+            use = {
+                "type": "string",
+                "description": "a name of the catalogue, or the path of a file; other keys of this table override the file's",
+            }
             named = {"type": "object", "required": ["use"], "properties": {"use": use}}
             written = keys[section]
             keys[section] = {"anyOf": [named, written], "description": written.pop("description")}

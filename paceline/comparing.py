@@ -1,7 +1,6 @@
-"""Compares one result with another: the ratio of their throughputs, how sure that is, and in how many of the shared runs it holds.
+"""Comparison of results: the ratio of their throughputs, its interval, and the number of paired runs that agree.
 
-How runs are paired and intervals are made is in
-:mod:`simulator.results.intervals`; what no change of speeds can bring, in :mod:`paceline.gain_bounds`.
+:mod:`simulator.results.intervals` pairs runs and makes intervals; :mod:`paceline.gain_bounds` limits gains.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NOTHING = 0.0005
 LITTLE = 0.01
 """A change that brings less helps nobody."""
 _AS_MULTIPLE = 3.0
-"""The same of a throughput beside another."""
+"""The same threshold for the ratio of two throughputs."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,8 +39,7 @@ class Comparison(Short):
     ratio
         Mean, and 90% prediction interval.
     runs
-        Pairs of runs that share their draws; 0 if they share none, and the interval then
-        reaches from the worst case of both to the best.
+        Pairs of runs that share their draws. If 0, the interval spans the worst to the best combination.
     wins, losses
         Pairs in which the first is faster, and slower.
     """
@@ -65,22 +63,22 @@ class Comparison(Short):
 
     @property
     def clear(self) -> bool:
-        """Return whether one of the two is faster, as far as the interval goes."""
+        """Return whether the interval shows which of the two is faster."""
         return has_effect(self.ratio)
 
 
 def rank(result: Result) -> float:
-    """Key by which results are ranked, the best first: the mean time of the whole job in seconds, else the throughput, negated.
+    """Return the key that ranks results, best first: the mean time of the whole job in seconds, else the negated throughput.
 
-    Headline, figures, tables and the terminal go by it; a plan goes by its goal.
+    Headlines, figures and tables use it; a plan ranks by its goal.
     """
     return -result.throughput_samples_per_s.mean if result.job is None else result.job.time_s.mean
 
 
 def over_whole_job(result: Result) -> Result:
-    """Return the result with the samples per second of its whole job as its throughput; the same where it has no job.
+    """Return the result with its throughput over the whole job; unchanged without a job.
 
-    The model's error is one of steps: it reaches a job by their share of its time, to first order.
+    Model error applies to steps, so to first order it is scaled by their share of the job's time.
     """
     job = result.job
     if job is None:
@@ -93,16 +91,15 @@ def over_whole_job(result: Result) -> Result:
 
 
 def share_of_steps(job: JobOutcome) -> float:
-    """Share of a job's time in which steps are made, mean over replications."""
+    """Return the share of a job's time spent in steps, mean over replications."""
     return fmean(job.steps_share_of_each_replication or [job.parts_s.of_steps / job.time_s.mean if job.time_s.mean else 1.0])
 
 
 def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False, bounds: GainBounds | None = None) -> Comparison:
-    """Throughput of ours over theirs, run by run where they share their draws; with ``whole_jobs`` samples over the time of the jobs.
+    """Return the ratio of our throughput to theirs, paired by run where they share draws; with ``whole_jobs`` over whole jobs.
 
-    What the model is off by counts as far as it differs between the two
-    (:func:`simulator.spec.uncertainty.between`). Of a pair that differs in speeds of links and devices
-    alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`): ``bounds``, where they are known.
+    Model error counts only where it differs between the two (:func:`simulator.spec.uncertainty.between`). If the two differ only in
+    speeds of links and devices, the interval is cut at ``bounds`` of the possible gain (:mod:`paceline.gain_bounds`), if known.
     """
     if whole_jobs:  # whose faults are fewer the sooner they end
         ours, theirs, bounds = over_whole_job(ours), over_whole_job(theirs), NO_BOUNDS
@@ -119,20 +116,18 @@ def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False, bounds: G
 
 
 def of_more_devices(ratio: Estimate, times: float) -> Estimate:
-    """A ratio of throughputs whose interval leaves out what is beyond ``times`` as many equal devices.
+    """Return a ratio of throughputs with its interval cut at ``times``, the ratio of the numbers of equal devices.
 
-    Whatever the model is off by, none works better than one that was there.
+    Regardless of model error, an added device does not work better than an existing one.
     """
     return bounded(ratio, GainBounds(0.0, times))
 
 
 def share_draws(ours: Result, theirs: Result) -> bool:
-    """Return whether run i of one and run i of the other are a pair.
+    """Return whether run i of one and run i of the other share their draws.
 
-    They are if seed and number of replications are the same: streams of random numbers go
-    by seed, replication and name. Two workloads that were moved to different devices are
-    not, since the draws of their factors come in the same order though nothing ties one
-    factor to the other.
+    They do if seed and number of replications are equal, because seed, replication and name identify a stream of random numbers.
+    Workloads moved to different devices do not: their factors are drawn in the same order but are unrelated.
     """
     rates, others = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     moved, moved_too = ours.moved, theirs.moved
@@ -141,21 +136,21 @@ def share_draws(ours: Result, theirs: Result) -> bool:
 
 
 def has_effect(ratio: Estimate) -> bool:
-    """Return whether an interval of ratios lies on one side of 1, and the mean is not 1 as far as anybody reads.
+    """Return whether an interval of ratios lies on one side of 1, and the mean visibly differs from 1.
 
-    An interval that begins at 1 says that a change does no harm: its effect is certain, its size is not.
+    An interval that begins at 1 counts: the change does no harm, and only the size of its effect is uncertain.
     """
     return not ratio.low < 1.0 < ratio.high and abs(ratio.mean - 1.0) >= NOTHING
 
 
 def never_validated(result: Result) -> bool:
-    """Return whether nothing of a result's kind was compared with real runs, so that its relative error is not known."""
+    """Return whether no result of this kind was compared with real runs, so that its relative error is unknown."""
     scenario, applied = result.scenario, result.discrepancy
     return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 
 
 def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[int]) -> list[int]:
-    """Those at as many ranks as the best and under the same conditions, the best first; ``conditions`` has those of each."""
+    """Return results with as many ranks as the best and the same ``conditions``, best first."""
     there = [
         index
         for index, result in enumerate(results)
@@ -165,7 +160,7 @@ def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[int]) -
 
 
 def is_condition(path: str) -> bool:
-    """Return whether a setting, by its dotted name, is one that nobody chooses, such as how often nodes fail."""
+    """Return whether a setting, given by its dotted name, is a condition that nobody chooses, such as the rate of failures."""
     return path.startswith(_CONDITIONS) and path not in _CHOSEN
 
 
@@ -174,19 +169,19 @@ _CONDITIONS = (
     "job.faults", "job.samples", "job.startup", "job.tracing", "run.seed", "workload.input", "workload.jitter", "workload.run_to_run",
 )  # fmt: skip
 _CHOSEN = ("job.faults.detection_s", "job.faults.elastic", "job.faults.min_workers", "job.faults.retries")
-"""Settings below those that are chosen all the same."""
+"""Settings under conditions that are chosen nevertheless."""
 
 
 def pays_until(rates: Sequence[tuple[int, float]]) -> int:
-    """The place up to which more devices pay: what is added works at least half as well as what was there.
+    """Return the place up to which more devices pay: added devices are at least half as effective as existing ones.
 
-    A step from n to m devices pays if the rate grows by at least half of what it would if all went on as well:
-    T(m) / T(n) >= 1 + (m / n - 1) / 2. For a doubling that is 1.5.
+    Going from n to m devices pays if the rate grows by at least half of linear scaling: T(m) / T(n) >= 1 + (m / n - 1) / 2. For a
+    doubling that is 1.5.
 
     Parameters
     ----------
     rates
-        Numbers of devices, ascending, each with samples per second.
+        Ascending numbers of devices, each with samples per second.
 
     Examples
     --------
@@ -202,16 +197,16 @@ def pays_until(rates: Sequence[tuple[int, float]]) -> int:
 
 
 _PAYS = 1.5
-"""What a doubling has to bring."""
+"""Least ratio of a doubling that pays."""
 
 
 def throughput_apart(ratio: float) -> str:
-    """By how much one throughput is apart from another, in words; of throughputs and not of times.
+    """Return the difference of two throughputs in words.
 
     Parameters
     ----------
     ratio
-        Of the one over the other.
+        The first over the second.
 
     Examples
     --------
@@ -226,7 +221,7 @@ def throughput_apart(ratio: float) -> str:
 Array = NDArray[np.float64]
 
 _DRAWS = 8192
-"""Of causes of the model, and of runs with them: a probability is so known to half a per cent."""
+"""Number of joint draws of model error and runs, which resolves a probability to half a per cent."""
 
 
 class Stake(NamedTuple):
@@ -235,14 +230,14 @@ class Stake(NamedTuple):
     Attributes
     ----------
     best
-        Probability that it is the best of them.
+        Probability of being the best.
     regret
         Expected excess of its value over that of the best (Savage, "The theory of statistical decision", 1951; the expected opportunity
         loss of Raiffa and Schlaifer, "Applied statistical decision theory", 1961).
     share
-        The same as a share of the best one's value.
+        Regret as a share of the best value.
     where_not_best
-        That share in the mean over the cases in which another one is the best; None where there are none.
+        Mean of that share over the cases in which another alternative is the best; None without such cases.
     """
 
     best: float
@@ -252,16 +247,16 @@ class Stake(NamedTuple):
 
 
 def stakes(values: Array, runs: int, *, most: bool = False) -> list[Stake]:
-    """Stakes of alternatives whose values were drawn together.
+    """Return the stakes of alternatives whose values were drawn jointly.
 
     Parameters
     ----------
     values
-        Shape (alternatives, draws), above zero. Of equals each has its part of the probability.
+        Shape (alternatives, draws), above zero. Equal alternatives share the probability.
     runs
-        Runs that the draws rest on: a probability is at least 1 / (runs + 1) and at most runs / (runs + 1), which is what they can show.
+        Number of simulated runs, which limits a probability to 1 / (runs + 1) at least and runs / (runs + 1) at most.
     most
-        Whether more is better; else less is.
+        Whether more is better.
     """
     best = values.max(axis=0) if most else values.min(axis=0)
     loss = best - values if most else values - best
@@ -284,19 +279,19 @@ _EQUAL = 1e-9
 
 
 def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], steps: Sequence[Sequence[float]]) -> Array:
-    """Rates of several configurations in one real run each, drawn together.
+    """Return joint draws of the rates of several configurations in one real run each.
 
-    Each draw takes one replication, the same of all that share their draws with the first, and one standard normal number for each cause
-    of what the model is off by, the same of all results that have that cause.
+    A draw picks one replication, the same for all results that share draws with the first, and a standard normal number for each cause of
+    model error, the same for all results with that cause.
 
     Parameters
     ----------
     results
-        Of the configurations.
+        Results of the configurations.
     rates
-        Samples a second of each replication: of the steps, or of a whole job.
+        Samples per second of each replication: of the steps, or of the whole job.
     steps
-        Of the time of each replication, the share that steps have, which alone the model is off by.
+        Share of steps in the time of each replication; model error applies to that share only.
 
     Returns
     -------
@@ -321,7 +316,7 @@ def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], ste
 
 
 def fastest(results: Sequence[Result]) -> list[Stake]:
-    """Stakes of several results, where more samples a second are preferred: over whole jobs where all have one."""
+    """Return the stakes of several results by samples per second, over whole jobs if all have one."""
     jobs = [result.job for result in results if result.job is not None]
     if len(jobs) == len(results):
         rates = [job.samples_per_s_of_each_replication for job in jobs]
@@ -333,12 +328,12 @@ def fastest(results: Sequence[Result]) -> list[Stake]:
 
 
 def step_shares(job: JobOutcome, runs: int) -> Sequence[float]:
-    """Share of the time of each run in which steps are made."""
+    """Return the share of each run's time spent in steps."""
     return job.steps_share_of_each_replication or [share_of_steps(job)] * runs
 
 
 def _longer(part: Part, cause: Array) -> Array:
-    """By how much the logarithm of a step's time rises where a cause is so many standard deviations off, by straight lines."""
+    """Return the increase of a step's log time for deviations of a cause, in standard deviations, by piecewise linear interpolation."""
     slower, faster = part.ends
     inside = np.interp(cause, [-Z_90, -1.0, 0.0, 1.0, Z_90], [-faster, -part.faster, 0.0, part.slower, slower])
     return inside * np.maximum(np.abs(cause) / Z_90, 1.0)

@@ -1,12 +1,11 @@
-"""Bounds of what a change of speeds alone can gain, whatever the model is off by.
+"""Bounds of the gain of a change in speeds, independent of model error.
 
-Two scenarios that differ in nothing but how fast some of their parts are (links, devices, hosts), or in the batch, do the same work in
-the same order. So the throughput of one over that of the other lies between the least and the greatest of the parts' ratios, with 1 among
-them: the laws of Amdahl (AFIPS 1967) for a step, without a word on which part limits. A few systems break the rule that faster parts
-never hurt, by little (Graham, "Bounds on multiprocessing timing anomalies", 1969), and runs of some steps scatter. What simulated
-runs show beyond the bounds is taken for that, and not told as an effect.
+Two scenarios that differ only in the speed of some parts (links, devices, hosts) or in the batch do the same work in the same order. So
+the ratio of their throughputs lies between the smallest and the largest ratio of the parts' speeds, with 1 among them. This is Amdahl's
+law (AFIPS 1967) without knowledge of the limiting part. Some systems slightly break the rule that faster parts never hurt (Graham, "Bounds
+on multiprocessing timing anomalies", 1969), and short runs scatter. Simulated gains beyond the bounds are attributed to that, and cut.
 
-Keys of a scenario that are speeds are named in ``_RATES`` and ``_TIMES``; any other key that differs means no bounds.
+``_RATES`` and ``_TIMES`` name the keys of speeds. If any other key differs, there are no bounds.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from simulator.spec.uncertainty import Uncertainty
 
 
 class GainBounds(NamedTuple):
-    """The throughput of one scenario over that of another, at least and at most."""
+    """Least and greatest ratio of the throughputs of two scenarios."""
 
     least: float
     most: float
 
 
 NO_BOUNDS = GainBounds(0.0, math.inf)
-"""Of scenarios that differ in more than speeds; and of equal ones, which chance alone tells apart."""
+"""Bounds for scenarios that differ in more than speeds, and for equal ones, which differ only by chance."""
 
 _SKIPPED = frozenset(
     {"name", "description", "basis", "price", "server_price", "calibrated", "fit", "fit_hosts", "provenance", "overridden", "uncertainty"}
 )
-"""Keys that change nothing of what is simulated; and draws."""
+"""Keys that do not affect a simulation, and draws."""
 
 _RATES = re.compile(
     r"cluster\.("
@@ -49,27 +48,27 @@ _RATES = re.compile(
     r"|storage\.\w+_per_s|transport\.flow_cap_bytes_per_s|nvls\.efficiency|node_speed\.\d+|node_classes\.\d+\.speed)"
     r"|workload\.(batch_per_replica|global_batch)"
 )
-"""Keys of which twice as much is twice as fast at most: a step is no shorter with a larger batch, whose samples a second it divides."""
+"""Keys whose doubling gains at most a factor of 2 (a larger batch does not shorten the step)."""
 _TIMES = re.compile(
     r"cluster\.(([\w.]+\.)?latency_s|fabric\.oversubscription|transport\.(cpu_per_message_s|cpu_per_byte_s|copy_per_byte_s))"
     r"|workload\.((forward|backward|input)\.(base_s|per_sample_s|least_s)|apply_s|server\.(base_s|per_byte_s))"
 )
-"""Keys of which half as much is twice as fast."""
+"""Keys whose halving gains at most a factor of 2."""
 INSTANT = 700.0
-"""Logarithm of a speed that stands for no time at all; larger ones are no floating-point numbers."""
+"""Logarithm of an infinite speed; larger ones overflow."""
 _DIGITS = 9
-"""Significant digits in which fitted draws have to be proportional, so that rounding does not tell them apart."""
+"""Significant digits in which fitted draws must be proportional, which allows for rounding."""
 
 
 class Speeds(NamedTuple):
-    """A scenario, taken apart.
+    """The speeds of a scenario, and a digest of everything else.
 
     Attributes
     ----------
     of
-        Logarithm of each part's speed, by its key; :data:`INSTANT` for what takes no time.
+        Logarithm of each part's speed, by key; :data:`INSTANT` for parts that take no time.
     rest
-        Digest of all else that decides what is simulated.
+        Digest of everything else that affects the simulation.
     """
 
     of: Mapping[str, float]
@@ -77,7 +76,7 @@ class Speeds(NamedTuple):
 
 
 def speeds_of(scenario: Scenario) -> Speeds | None:
-    """How fast the parts of a scenario are, and everything else; None where it cannot be resolved on this machine."""
+    """Return the speeds of a scenario and the digest of the rest; None if it cannot be resolved on this machine."""
     given = scenario
     try:
         scenario = resolve(scenario)
@@ -114,13 +113,13 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
 
 
 def _sections_of(scenario: Scenario) -> str:
-    """All that decides what a scenario gives, but for how it is simulated."""
+    """Return everything that affects a scenario's results, except how it is simulated."""
     written = resolve(scenario).model_dump(mode="json", context={"filled": True})
     return json.dumps({name: written[name] for name in written.keys() - {"measured_in", "run", "discrepancy"}}, sort_keys=True)
 
 
 def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
-    """Within what the throughput of ours over that of theirs lies.
+    """Return the bounds of the ratio of our throughput to theirs.
 
     Examples
     --------
@@ -135,7 +134,7 @@ def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
 
 
 def bounds_between(own: Speeds | None, other: Speeds | None) -> GainBounds:
-    """The same of two scenarios that have been taken apart."""
+    """Return the same bounds from two scenarios' speeds."""
     if own is None or other is None or own.rest != other.rest or own.of.keys() != other.of.keys():
         return NO_BOUNDS
     gains = [speed - other.of[path] for path, speed in own.of.items() if speed != other.of[path]]
@@ -145,17 +144,17 @@ def bounds_between(own: Speeds | None, other: Speeds | None) -> GainBounds:
 
 
 def bounded(ratio: Estimate, bounds: GainBounds) -> Estimate:
-    """The same ratio, mean and interval, as far as it can be."""
+    """Return a ratio with mean and interval cut at the bounds."""
     return Estimate(**{end: min(max(getattr(ratio, end), bounds.least), bounds.most) for end in ("mean", "low", "high")})
 
 
 def _rounded(value: float) -> float:
-    """Without what logarithms add in the last digits."""
+    """Return a number without rounding errors of logarithms."""
     return float(f"{value:.12g}")
 
 
 def _log_speed(path: str, value: Any) -> float | None:
-    """Logarithm of a part's speed; None for a key that is no speed."""
+    """Return the logarithm of a part's speed; None for a key that is not a speed."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     sign = 1.0 if _RATES.fullmatch(path) else -1.0 if _TIMES.fullmatch(path) else 0.0
@@ -165,14 +164,14 @@ def _log_speed(path: str, value: Any) -> float | None:
 
 
 def _columns(section: str, drawn: Uncertainty | None) -> Iterator[tuple[str, list[float]]]:
-    """Each fitted parameter of a section with its draws."""
+    """Yield each fitted parameter of a section with its draws."""
     if drawn is not None:
         for name, values in zip(drawn.parameters, zip(*drawn.draws, strict=True), strict=True):
             yield f"{section}.{name}", list(values)
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted path, but for what is descriptive, and for draws, which :func:`_columns` has."""
+    """Yield every value by dotted path, except descriptions, and draws (:func:`_columns`)."""
     if isinstance(value, BaseModel):
         items: Iterable[tuple[Any, Any]] = ((key, getattr(value, key)) for key in type(value).model_fields if key not in _SKIPPED)
     elif isinstance(value, Mapping):

@@ -3,24 +3,24 @@
 >>> from paceline.keras_callback import RecordSteps  # doctest: +SKIP
 >>> model.fit(data, epochs=5, callbacks=[RecordSteps("run.ndjson", batch=32)])  # doctest: +SKIP
 
-It runs in your Python (3.9 or newer), and needs nothing but Keras: the file may also be copied beside your script. What is written is
-read by ``calibrate/recorded/rows.py``; names of fields, and the version, must be the same there.
+It runs in your Python (3.9 or newer) and needs only Keras; you can also copy the file next to your script.
+``calibrate/recorded/rows.py`` reads the lines; names of fields and the version must agree.
 
-Lines (JSON), in the order of time; seconds are those of one monotonic clock that begins with the header:
+Lines (JSON), in order of time; seconds come from one monotonic clock that starts with the header:
 
 ``header``
-    What is known of the training and of the machine. A training that is begun again with the same file adds a header of its own.
+    Describes the training and the machine. A restarted training adds another header to the same file.
 ``step``
-    ``step`` (the optimizer's count), ``end_s``, ``duration_s`` from Keras' begin to its end of the batch, so with the wait for input,
-    ``between_s`` since the step before without what marks tell, ``cpu_s`` of this process and ``sent_bytes``, ``received_bytes`` of
-    the machine's network interfaces since the step before. ``steps`` where one call runs several (``steps_per_execution``).
+    ``step`` (the optimizer's count), ``end_s``, ``duration_s`` from Keras' begin to its end of the batch, input waiting included,
+    ``between_s`` since the previous step without the time of marks, ``cpu_s`` of this process and ``sent_bytes``, ``received_bytes`` of
+    the machine's network interfaces since the previous step. ``steps`` if one call runs several (``steps_per_execution``).
 ``machine``
-    About each second, of the cores that this process may use: how long they were busy (``busy_s``), and with this process (``own_s``),
-    since the line before.
+    About once a second: how long the cores that this process may use were busy (``busy_s``), and busy with this process (``own_s``),
+    since the previous line.
 ``mark``
-    ``epoch``, ``evaluation``, ``checkpoint``, or a name of yours: what happens between steps, with ``end_s`` and ``duration_s``.
+    ``epoch``, ``evaluation``, ``checkpoint``, or your own name: an event between steps, with ``end_s`` and ``duration_s``.
 ``end``
-    The training came to its end.
+    The training ended.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _MACHINE_EACH_S = 1.0
 
 
 class RecordSteps(keras.callbacks.Callback):
-    """Writes a line for each step of ``model.fit``; a training that is killed loses at most the step it is in.
+    """Write a line for each step of ``model.fit``; a killed training loses at most its current step.
 
     Parameters
     ----------
     path
-        The file (NDJSON); where it is there already, lines are added. None writes none.
+        The file (NDJSON); lines are added to an existing file. None writes none.
     workers
         Worker processes of the training; None: those of TF_CONFIG, or one.
     batch
-        Samples that each of them takes per step; None: not told.
+        Samples per worker and step; None: unknown.
     worker
-        The number of this process among them, from 0; None: as TF_CONFIG says. Each worker needs a file of its own.
+        Index of this process among the workers, from 0; None: as TF_CONFIG says. Each worker needs its own file.
     points
-        A table (CSV) that gets the line ``workers,batch,throughput`` when the training ends; with several workers only the chief should.
+        A table (CSV) that gets the line ``workers,batch,throughput`` when the training ends; of several workers only the chief needs it.
 
     Attributes
     ----------
     rates
-        Steps/s of each epoch that has ended. An epoch's first step, which traces the graph or fills the input pipeline, is left out.
+        Steps/s of each finished epoch, without its first step, which traces the graph or fills the input pipeline.
     """
 
     def __init__(self, path=None, workers=None, batch=None, worker=None, points=None):
@@ -86,7 +86,7 @@ class RecordSteps(keras.callbacks.Callback):
     # -- what Keras calls
 
     def on_train_begin(self, logs=None):
-        """Open the file, and say what is trained where."""
+        """Open the file, and write the header."""
         self.rates = []
         self._begun = self._ended = time.perf_counter()
         self._step = _iterations(self.model)
@@ -105,17 +105,17 @@ class RecordSteps(keras.callbacks.Callback):
         self._wrap("save_weights")
 
     def on_epoch_begin(self, epoch, logs=None):
-        """An epoch's steps are counted from 0."""
+        """Reset the count of the epoch's steps."""
         self._last_batch, self._first = -1, None
         self._mark("epoch", 0.0)
 
     def on_train_batch_begin(self, batch, logs=None):
-        """A step begins."""
+        """Record the begin of a step."""
         self._inside = 0.0
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        """A step, or what one call runs of them, has ended."""
+        """Record the end of a step, or of the steps of one call."""
         now = time.perf_counter()
         steps = max(batch - self._last_batch, 1)
         self._last_batch = batch
@@ -144,7 +144,7 @@ class RecordSteps(keras.callbacks.Callback):
         self._ended, self._away = now, 0.0
 
     def on_epoch_end(self, epoch, logs=None):
-        """The epoch's rate is known."""
+        """Record the epoch's rate."""
         if self._first is None:  # without data
             return
         (first, began), (last, ended) = self._first, self._last
@@ -155,16 +155,16 @@ class RecordSteps(keras.callbacks.Callback):
                 summary.scalar("steps_per_s", self.rates[-1], step=epoch)
 
     def on_test_begin(self, logs=None):
-        """An evaluation begins."""
+        """Record the begin of an evaluation."""
         self._tested = time.perf_counter()
 
     def on_test_end(self, logs=None):
-        """An evaluation has ended."""
+        """Record the end of an evaluation."""
         if self._file is not None:
             self._mark("evaluation", time.perf_counter() - self._tested)
 
     def on_train_end(self, logs=None):
-        """Say that it came to its end, and add the line of the run."""
+        """Record the end of the training, and add the line of the run."""
         if self._file is not None:
             for name in self._wrapped:
                 self.model.__dict__.pop(name, None)
@@ -183,7 +183,7 @@ class RecordSteps(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def between(self, what):
-        """Mark what the block does as no part of a step, such as ``with recorder.between("checkpoint"): ...``."""
+        """Mark the block as time between steps, such as ``with recorder.between("checkpoint"): ...``."""
         begun = time.perf_counter()
         self._nesting += 1
         try:
@@ -203,7 +203,7 @@ class RecordSteps(keras.callbacks.Callback):
             self._write({"kind": "mark", "what": what, "end_s": round(now, 7), "duration_s": round(duration_s, 7)})
 
     def _wrap(self, name):
-        """Mark a checkpoint where the model is saved, by whomever: Keras calls no callback then."""
+        """Mark a checkpoint whenever the model is saved, for which Keras calls no callback."""
         plain = getattr(self.model, name, None)
         if plain is None or name in self.model.__dict__:
             return
@@ -216,7 +216,7 @@ class RecordSteps(keras.callbacks.Callback):
         self._wrapped.append(name)
 
     def _write(self, line, begin=False):
-        """One call of the system for a line: it is in the file, even where this process is killed in the next moment."""
+        """Write a line with one system call, so that it survives a kill of this process."""
         text = json.dumps(line) + "\n"
         if begin and not _ends_with_newline(self.path):  # a training before was killed while it wrote
             text = "\n" + text
@@ -230,7 +230,7 @@ class RecordSteps(keras.callbacks.Callback):
         self._looked, self._busy, self._own = now, busy, cpu
 
     def _counters(self):
-        """Bytes (sent, received) of the machine's interfaces since it started, and their names."""
+        """Return bytes (sent, received) of the machine's interfaces since boot, and their names."""
         if self._net is None:
             return (0, 0), []
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -243,7 +243,7 @@ class RecordSteps(keras.callbacks.Callback):
 
 
 def _of_tf_config():
-    """How many workers TF_CONFIG has, the chief among them, and which this process is; (1, 0) without it."""
+    """Return the number of workers in TF_CONFIG, chief included, and this process's index; (1, 0) without TF_CONFIG."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         told = json.loads(os.environ.get("TF_CONFIG", ""))
         chiefs = len(told["cluster"].get("chief", ()))
@@ -282,7 +282,7 @@ def _header(model, interfaces, **told):
 
 
 def _parameters(model):
-    """How many numbers are trained; None where the model is not built yet."""
+    """Return the number of trainable parameters; None if the model is not built yet."""
     try:
         return sum(math.prod(map(int, variable.shape)) for variable in model.trainable_variables)
     except Exception:
@@ -290,7 +290,7 @@ def _parameters(model):
 
 
 def _iterations(model):
-    """The optimizer's count of steps, by which a training that goes on counts on."""
+    """Return the optimizer's count of steps, which a resumed training continues."""
     try:
         iterations = model.optimizer.iterations
         return int(iterations.numpy() if hasattr(iterations, "numpy") else iterations)
@@ -299,7 +299,7 @@ def _iterations(model):
 
 
 def _busy_s():
-    """Seconds for which the cores of this process were busy since the machine started; None where the system does not tell."""
+    """Return busy seconds of this process's cores since boot; None if the system does not report them."""
     try:
         cores = os.sched_getaffinity(0)
         with open("/proc/stat", encoding="ascii") as lines:

@@ -1,6 +1,6 @@
-"""Asks before long work begins: simulations, sweeps and searches, real measuring runs, and trainings whose single step takes hours.
+"""Confirmation before long work: simulations, sweeps, searches, real runs, and trainings whose single step takes hours.
 
-:mod:`simulator.effort` estimates; here are the limits and the words. Whoever starts the work is asked, or only informed: :data:`Agree`.
+:mod:`simulator.effort` estimates durations; this module has the limits and the messages. The caller is asked by :data:`Agree`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
-"""What one scenario, and what many may take before it is asked about."""
+"""Seconds that one scenario, and that many, may take without a question."""
 _LONG_MEASURING_S = 3600.0
-"""What real runs may take before it is asked about."""
+"""Seconds that real runs may take without a question."""
 _TRUSTED_MARGIN = 5.0
-"""An estimate below the limit by this factor is trusted; a larger one is checked by timing a short run (:func:`timed_effort_s`)."""
+"""An estimate this far below the limit is trusted; a larger one is checked by timing a short run (:func:`timed_effort_s`)."""
 _LONG_STEP_S = 3600.0
-"""No step of a real training takes as long: it is likely a mistake, such as a batch of millions where 64 samples were measured."""
+"""A longer step is likely a mistake, such as a batch of millions where 64 samples were measured."""
 _MANY = 100_000
-"""Replicas from which on a run takes a minute, and memory that is worth a word."""
+"""From this many replicas on, a run takes a minute, and much memory."""
 _SAMPLE = 1000
 _GOLDEN = 0.6180339887498949
 _SIMULATED_PER_LINE = 16
-"""About the most configurations of one line that a plan simulates: it searches by halving ranges."""
+"""About the most configurations of one line that a plan simulates, since it bisects ranges."""
 
 
 @dataclass(frozen=True)
 class Lengthy:
-    """Work that takes long.
+    """Lengthy work.
 
     Attributes
     ----------
     what
-        What takes how long: "its 19 replications of 1,000 steps take about 3 h to simulate here".
+        The work and its duration: "its 19 replications of 1,000 steps take about 3 h to simulate here".
     instead
-        What would take less: "take fewer run.replications or run.steps".
+        How to shorten it: "take fewer run.replications or run.steps".
     limit_s
-        Seconds that such work may take before it is asked about; None where it is only worth a word.
+        Seconds that such work may take without a question; None if it is only reported.
     """
 
     what: str
@@ -53,16 +53,16 @@ class Lengthy:
 
 
 Agree: TypeAlias = Callable[[Lengthy], None]
-"""Called before lengthy work is begun; raises where it should not be."""
+"""Called before lengthy work; raises to prevent it."""
 
 
 def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
-    """Ask whether to simulate a scenario, where that takes long; tell what one of very many replicas takes.
+    """Ask whether to simulate a scenario that takes long; report the needs of very many replicas.
 
     Raises
     ------
     InputError
-        There is not the memory for very many replicas.
+        Memory does not suffice for the replicas.
     """
     if agree is None:
         return
@@ -78,14 +78,14 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
 
 
 def agree_to_audit(scenario: Scenario, agree: Agree | None) -> None:
-    """Ask whether to audit a scenario, where that takes long: the textbook engine runs it."""
+    """Ask whether to audit a scenario, if the textbook engine takes long for it."""
     if agree is not None:
         audited = scenario.replaced({"run.engine": "simpy", "run.replications": 1})
         _ask([(1.0, resolve(audited))], f"an audit of {_length(scenario)} takes", _LONG_ALONE_S, agree, cores=1)
 
 
 def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: Agree | None, *, jobs: int) -> None:
-    """Ask whether to simulate those scenarios at some places, where that takes long; of thousands, a part stands for all."""
+    """Ask whether to simulate the scenarios at some places, if that takes long; of thousands, a sample is estimated."""
     if agree is None:
         return
     count = min(len(places), _SAMPLE)
@@ -95,17 +95,17 @@ def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: 
 
 
 def agree_to_plan(lines: Sequence[Sequence[Resolved]], agree: Agree | None, *, jobs: int) -> None:
-    """Ask whether to search a plan's configurations, where that takes long.
+    """Ask whether to search a plan's configurations, if that takes long.
 
     Parameters
     ----------
     lines
-        Configurations of which one is searched, line by line, such as those that differ in nothing but their workers; of each, as many
-        count as a search looks at.
+        Lines of configurations to search, such as those that differ only in workers; each counts for the configurations that a search
+        simulates.
     agree
         Asks; None agrees to everything.
     jobs
-        Processes; 0 takes all cores.
+        Processes; 0 uses all cores.
     """
     if agree is None:
         return
@@ -116,14 +116,14 @@ def agree_to_plan(lines: Sequence[Sequence[Resolved]], agree: Agree | None, *, j
 
 
 def agree_to_measure(what: str, took_s: float, agree: Agree | None) -> None:
-    """Ask whether to begin real runs, where these take long, and say what they are.
+    """Ask whether to begin real runs, if they take long, and describe them.
 
     Parameters
     ----------
     what
-        Is run, and where its measurements go.
+        The runs, and the folder of their measurements.
     took_s
-        Seconds that it is estimated to take; 0 where all is measured already.
+        Estimated seconds; 0 if everything is measured already.
     agree
         Asks; None agrees to everything.
     """
@@ -132,17 +132,17 @@ def agree_to_measure(what: str, took_s: float, agree: Agree | None) -> None:
     about = f"about {format_rough_seconds(took_s)}" if took_s else ""
     if took_s > _LONG_MEASURING_S:
         agree(Lengthy(f"its runs take {about} on this machine", "take fewer settings or repeats", _LONG_MEASURING_S))
-    agree(Lengthy(f"{what}; {f'{about} to measure' if took_s else 'all measured before'}"))
+    agree(Lengthy(f"{what}; {f'{about} to measure' if took_s else 'all measured already'}"))
 
 
 def _cores(jobs: int) -> int:
-    """Cores that some jobs keep busy; those of a cluster are not known, and taken to be as many as here."""
+    """Return the cores that some jobs keep busy; a cluster is assumed to have as many as this machine."""
     here = os.cpu_count() or 1
     return min(jobs, here) if jobs else here
 
 
 def _ask(weighed: Sequence[tuple[float, Resolved]], what: str, limit_s: float, agree: Agree, *, cores: int) -> None:
-    """Ask, where scenarios, each as often as its weight says, take longer together than the limit on that many cores."""
+    """Ask if scenarios, counted by their weights, together take longer than the limit on that many cores."""
     efforts_s = [effort_s(scenario) for _, scenario in weighed]
     if not any(efforts_s):
         return
@@ -158,7 +158,7 @@ def _ask(weighed: Sequence[tuple[float, Resolved]], what: str, limit_s: float, a
 
 
 def _about_step(scenario: Scenario, step_s: float) -> str:
-    """Say how long a step takes, and what of it is out of all proportion."""
+    """Return a sentence on the time of a step and on any value out of proportion."""
     run, known = scenario.run, scenario.workload.calibrated
     steps = run.total_steps(scenario.replicas) / scenario.replicas
     all_s = format_rough_seconds(step_s * steps)
@@ -171,7 +171,7 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 
 def _instead(scenario: Scenario, step_s: float) -> str:
-    """Say what to give in place of what makes a step so long: that without which it would be shortest."""
+    """Return what to change to shorten a step most."""
     known, name = scenario.workload.calibrated, f"cluster.{scenario.strategy.link or 'inter_node'}"
     latency, rate = f"{name}.latency", f"{name}.bandwidth"
     latency_s, bytes_per_s = scenario.value_at(f"{latency}_s"), scenario.value_at(f"{rate}_bytes_per_s")

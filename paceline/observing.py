@@ -1,6 +1,6 @@
-"""What was seen of a scenario's first replication: a trace, TensorBoard's events, and a check of all invariants.
+"""Observations of a scenario's first replication: a trace, TensorBoard events, and a check of all invariants.
 
-``paceline.observe`` makes it. Recording, traces and events are in ``simulator/observing``, the invariants in
+``paceline.observe`` makes them. Recording, traces and events are in ``simulator/observing``, invariants in
 :mod:`simulator.checks.invariants`.
 """
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Observation(Short):
-    """A result, and what was seen of its first replication.
+    """A result, and observations of its first replication.
 
     Attributes
     ----------
     result
-        Of all replications.
+        The result of all replications.
     laws
-        Laws that were checked, and hold, by name, with what each says; none without an audit.
+        Invariants that were checked and hold, by name, with their meaning; none without an audit.
     records
-        How many facts they were checked on, by kind, such as ``"messages"``.
+        Number of facts that they were checked on, by kind, such as ``"messages"``.
     trace
-        The Chrome trace that was written.
+        The written Chrome trace.
     bound
-        What bounds the step of median length, in a sentence; "" without a trace.
+        Sentence on what bounds the step of median length; "" without a trace.
     tensorboard
-        The folder with TensorBoard's events.
+        The folder with TensorBoard events.
     """
 
-    see: ClassVar[str] = ".result has the figures, .laws what was checked"
+    see: ClassVar[str] = ".result has the figures, .laws the checked invariants"
 
     result: Result
     laws: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Observation(Short):
             yield f"wrote {path}"
 
     def to_frame(self) -> pd.DataFrame:
-        """The result as one row."""
+        """Return the result as one row."""
         return self.result.to_frame()
 
     def _repr_html_(self) -> str:
@@ -66,7 +66,7 @@ class Observation(Short):
 
 
 def write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
-    """Write the trace with the critical path of the measured step of median length; what bounds that step."""
+    """Write the trace with the critical path of the measured step of median length; return what bounds that step."""
     from simulator.observing.chrome_trace import chrome_trace
     from simulator.observing.recording import bound_of_step, critical_path, median_step
 
@@ -78,10 +78,10 @@ def write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
 
 
 def counts_of(recording: Recording) -> dict[str, int]:
-    """How many facts of each kind were recorded."""
+    """Return the number of recorded facts by kind."""
     counts = {
         "steps": len(recording.steps),
-        "pieces of compute": len(recording.spans),
+        "compute operations": len(recording.spans),
         "messages": len(recording.transfers),
         "services": len(recording.services),
     }

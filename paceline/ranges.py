@@ -1,6 +1,6 @@
-"""Lists of whole numbers as a person types them: ``1..8``, ``1,2,4``, ``1..4,8,16``.
+"""Lists of whole numbers as they are typed: ``1..8``, ``1,2,4``, ``1..4,8,16``.
 
-Options of the command line, ``over`` of a sweep and the counts of a plan are read by this one syntax.
+Options of the command line, ``over`` of a sweep and the counts of a plan share this syntax.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from simulator.base.errors import InputError
 
 MOST = 1_000_000
-"""Numbers that a list may have."""
+"""Most numbers of a list."""
 _LONG = 2
-"""Numbers in a row beyond which they are written as a range."""
+"""More consecutive numbers are written as a range."""
 _PART = re.compile(r"\s*(\d{1,15})\s*(?:\.\.\s*(\d{1,15})\s*)?")
 
 
 def is_range(text: str) -> bool:
-    """Whether a text is one range, such as ``1..64``."""
+    """Return whether a text is one range, such as ``1..64``."""
     match = _PART.fullmatch(text)
     return match is not None and match[2] is not None
 
 
 def numbers_in(text: str, where: str = "") -> list[int] | None:
-    """The numbers that a text lists, ranges with both of their ends, in the order given; None where it is no such list.
+    """Return the numbers that a text lists, in order, ranges with both ends; None if it is not such a list.
 
     >>> numbers_in("1..4,8,16")
     [1, 2, 3, 4, 8, 16]
@@ -34,9 +34,9 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
     Parameters
     ----------
     text
-        As typed.
+        Text as typed.
     where
-        Begins messages: the option or key that it is given for.
+        Prefix of messages: the option or key.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
             return None
         low, high = int(part[1]), int(part[2] or part[1])
         if low > high:
-            raise InputError(f"{where}{part[0].strip()!r}: has nothing in it, since {low} is above {high}; write {high}..{low}")
+            raise InputError(f"{where}{part[0].strip()!r}: is empty, since {low} is above {high}; write {high}..{low}")
         if high - low + len(numbers) >= MOST:
             raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
         numbers.extend(range(low, high + 1))
@@ -57,7 +57,7 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
 
 
 def doubled(least: int, most: int) -> list[int]:
-    """A number, twice as much, four times as much and so on, up to another one, which ends them whatever it is.
+    """Return a number, its doubles up to another number, and that number.
 
     >>> doubled(1, 6)
     [1, 2, 4, 6]
@@ -66,7 +66,7 @@ def doubled(least: int, most: int) -> list[int]:
 
 
 def range_of(numbers: Sequence[int]) -> str:
-    """Numbers as a person types them, what :func:`numbers_in` reads.
+    """Return numbers as they are typed, the inverse of :func:`numbers_in`.
 
     >>> range_of([1, 2, 3, 4, 8, 16])
     '1..4,8,16'

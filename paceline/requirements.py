@@ -1,7 +1,7 @@
-"""Requirements on a result, such as ``efficiency>=70%``: read from text, and compared with its columns.
+"""Requirements on a result, such as ``efficiency>=70%``.
 
-The column that is named decides: an estimate by its mean, an end of an interval (``scaling_efficiency_low``) by itself. Columns are those
-of :data:`simulator.results.rows.COLUMNS`.
+A requirement compares a column of :data:`simulator.results.rows.COLUMNS`: the mean of an estimate, or an end of its interval
+(``scaling_efficiency_low``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
 _ORDERED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISONS: dict[str, Callable[..., bool]] = {**_ORDERED, "==": operator.eq, "=": operator.eq, "!=": operator.ne}
 _UNITS = {"usd": r"\s*(?:USD|\$)\s*", "hourly": r"\s*(?:USD|\$|/\s*h)\s*", "throughput": r"\s*(?:samples|updates)\s*/\s*s$"}
-"""What may be written beside a number, by the kind of its column."""
+"""Units allowed after a number, by the kind of its column."""
 _RUN_MEANS = {"step_time_s": "mean_step_s", "staleness": "mean_staleness"}
-"""Figures whose mean has its interval under another name."""
+"""Figures whose interval has another name than their mean."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Requirement:
     Attributes
     ----------
     text
-        As it was written.
+        Text as written.
     column
-        What is compared.
+        The compared column.
     comparison
         One of >=, <=, >, <, == (or =) and !=.
     limit
-        What it is compared with: a number in the column's unit, or text.
+        The limit: a number in the column's unit, or text.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Requirement:
         Raises
         ------
         InputError
-            It is none, names no column, or its value is not of the column's kind.
+            The text is not a requirement, names no column, or its value is not of the column's kind.
         """
         match = _TEXT.fullmatch(text)
         if not match:
@@ -73,7 +73,7 @@ class Requirement:
             raise InputError(f"{where}: there is no column {quoted(name)}; {hint}")
         if column.kind in ("text", "any"):
             if comparison in _ORDERED:
-                raise InputError(f"{where}: {column.name} is no number; compare it with == or !=")
+                raise InputError(f"{where}: {column.name} is not a number; compare it with == or !=")
             return cls(text.strip(), column, comparison, value)
         try:
             return cls(text.strip(), column, comparison, _number(column, name, value, where))
@@ -81,7 +81,7 @@ class Requirement:
             raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
     def judge(self, row: Row) -> tuple[bool, str]:
-        """Return whether a result, given by its row, meets it, and a sentence: why not, or that its interval contains the limit."""
+        """Return whether a result's row meets the requirement, with a sentence if it does not, or if its interval contains the limit."""
         value = row[self.column.name]
         if value is None:
             return False, f"{self.text} is not met: there is no {self.column.name} in this result"
@@ -101,7 +101,7 @@ class Requirement:
             return True, ""
         end = _ENDS[f"{self._path}.{'low' if '>' in self.comparison else 'high'}"]
         safer = f"{end}{self.comparison}{self._typed_limit}"
-        return True, f"{self.text} is met by the estimate, {shown}, but the interval contains the limit{interval}; {safer} is stricter"
+        return True, f"{self.text} is met by the mean, {shown}, but the interval contains the limit{interval}; {safer} is stricter"
 
     @property
     def _path(self) -> str:
@@ -113,24 +113,24 @@ class Requirement:
         return self.text.rpartition(self.comparison)[2].strip()
 
     def _ends(self, row: Row) -> tuple[float, float] | None:
-        """The ends of the column's interval; None where it has none."""
+        """Return the ends of the column's interval; None without one."""
         low, high = (row.get(_ENDS.get(f"{self._path}.{end}", "")) for end in ("low", "high"))
         return None if low is None or high is None else (float(low), float(high))
 
     def _shown(self, value: float) -> str:
-        """The value as a reader sees it, with more digits where that looks like the limit."""
+        """Return the value as shown, with more digits if it looks like the limit."""
         shown = written(value, self.column.kind)
         alike = value != self.limit and shown == written(self.limit, self.column.kind)
         return f"{shown} ({value:.10g})" if alike else shown
 
 
 def requirements_of(texts: str | Iterable[str]) -> tuple[Requirement, ...]:
-    """Requirements, each as :meth:`Requirement.of` reads it."""
+    """Return requirements, each read by :meth:`Requirement.of`."""
     return tuple(map(Requirement.of, [texts] if isinstance(texts, str) else texts))
 
 
 def _number(column: Column, name: str, text: str, where: str) -> float:
-    """The value that a column of numbers is compared with."""
+    """Return the limit of a numeric column."""
     if column.kind == "share":
         return share_of(text, where, "70%")
     if column.kind == "seconds":
@@ -140,13 +140,13 @@ def _number(column: Column, name: str, text: str, where: str) -> float:
 
 
 _ENDS = {column.of: column.name for column in COLUMNS.values() if column.of.endswith((".low", ".high"))}
-"""Names of the columns with the ends of intervals, by the figures that they read."""
+"""Columns of interval ends, by the figures that they read."""
 _BY_HEADING = {column.heading.partition(" (")[0].lower(): column for column in COLUMNS.values() if column.of.endswith(".mean")}
-"""Columns of estimates by what a reader sees above them, such as "efficiency"."""
+"""Columns of estimates by their headings, such as "efficiency"."""
 
 
 def judged(requirements: Iterable[Requirement], result: Result) -> tuple[list[str], list[str]]:
-    """Sentences on the requirements that a result does not meet, and on those that only its estimate meets."""
+    """Return sentences on requirements that a result misses, and on those that only its mean meets."""
     row = result.row()
     verdicts = [requirement.judge(row) for requirement in requirements]
     return [text for met, text in verdicts if not met], [text for met, text in verdicts if met and text]

@@ -1,7 +1,7 @@
-"""Writes the text of a first scenario from a few figures, with a comment on each key and on what else it could be.
+"""The text of a first scenario from a few figures, with a comment on each key and its alternatives.
 
-The text is that of ``first_scenario.toml.jinja``. The fields of :class:`Figures` are the arguments of ``paceline.new_scenario`` and so
-the options of ``paceline init``. ``BEGUN_WITH`` and ``SORTS`` also go into ``cli/keys.json`` for completion: write that anew by
+The template is ``first_scenario.toml.jinja``. The fields of :class:`Figures` are the arguments of ``paceline.new_scenario`` and so the
+options of ``paceline init``. ``cli/keys.json`` repeats ``BEGUN_WITH`` and ``SORTS`` for completion: after a change run
 ``python docs/completion_keys.py``.
 """
 
@@ -27,38 +27,38 @@ from simulator.spec.training import SLOTS
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
 
 OWN = "own"
-"""Stands for a workload or cluster that is described in the scenario itself."""
+"""Name of a workload or cluster that is described in the scenario itself."""
 BEGUN_WITH = ("single", "mirrored", "ring", "halving-doubling", "tree", "hierarchical", "auto", "sync-ps", "backup", "async-ps", "ssp")
-"""Names of strategies that a few figures are enough for."""
+"""Strategies that a few figures suffice for."""
 
 SORTS: Mapping[str, str] = {
-    "ethernet": "the rate of the port, of which TCP gets a share",
-    "rdma": "the rate of the adapter (InfiniBand, RoCE), of which collectives get a share",
-    "given": "what transfers get, as measured",
+    "ethernet": "the rate of the port, of which TCP achieves a share",
+    "rdma": "the rate of the adapter (InfiniBand, RoCE), of which collectives achieve a share",
+    "given": "the measured rate of transfers",
 }
-"""What the bandwidth between machines is."""
-_OF_SORTS = "given: the bandwidth is what transfers get"
+"""Kinds of bandwidth between machines."""
+_OF_SORTS = "specified: the bandwidth that transfers achieve"
 _EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "information": "'64 MiB'", "power": "'0.5 kW'"}
 NODES = 4
-"""Machines, where nothing says how many."""
+"""Default number of machines."""
 _BYTES_PER_PARAMETER = 4
 _CONCENTRATION = 14.0
-"""Sizes fall with their rank as exp(-14 rank / tensors): fitted to the median of the cumulated sizes of seven networks
-(models/published/tensors.csv), of whose parameters the largest variable has 9% and the eight largest half."""
+"""Sizes fall with their rank as exp(-14 rank / tensors), fitted to the median cumulated sizes of seven networks
+(models/published/tensors.csv). The largest variable has 9% of the parameters, the eight largest have half."""
 _TENSORS, _MOST_TENSORS = 160, 100_000
-"""Variables of such a workload: ResNet-50 has 161, BERT-base some 200."""
+"""Variables of such a workload: ResNet-50 has 161, BERT-base about 200."""
 MEASURED_WITH: Mapping[str, str] = {
-    "device": "computing alone",
-    "servers": "one worker with the parameter servers, its pull and push included",
+    "device": "compute only",
+    "servers": "one worker with parameter servers, its pull and push included",
 }
-"""What a step's time may hold."""
+"""What a step's time may include."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What is known of a training: of what is left out, the most usual.
+    """Figures of a training; the most usual values by default.
 
-    Its attributes are the arguments of :func:`paceline.new_scenario`; :data:`OWN` stands for a workload or cluster that they describe.
+    The attributes are the arguments of :func:`paceline.new_scenario`; :data:`OWN` means a workload or cluster that they describe.
     """
 
     workload: str = OWN
@@ -90,11 +90,11 @@ class Figures:
         if self.strategy not in BEGUN_WITH:
             if self.strategy in SHORT_NAMES:
                 raise InputError(
-                    f"`strategy` {self.strategy!r}: needs more than these figures; begin from an example, "
+                    f"`strategy` {self.strategy!r}: needs more figures than these; start from an example, "
                     f"such as `paceline simulate pipeline`, or with one of {', '.join(BEGUN_WITH)}"
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
-            raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
+            raise InputError(f"`strategy` {quoted(self.strategy)}: is not a strategy; {hint}")
         for name, words, hint in (
             ("sort", SORTS, _OF_SORTS),
             ("measured_with", MEASURED_WITH, "device: computing alone"),
@@ -108,57 +108,54 @@ class Figures:
             raise InputError(f"`tensors`: {self.tensors} must be at most {_MOST_TENSORS:,}")
         if self.has_servers and self.machines <= self.servers:
             raise InputError(
-                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its "
-                "own, and workers need one"
+                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of {self.servers} `servers` takes a machine, "
+                "and workers need one"
             )
         if self.workload == OWN and (self.step_time is None or self.parameters is None):
             missing = "step_time" if self.step_time is None else "parameters"
-            raise InputError(
-                f"`{missing}`: is missing: a workload of your own needs `step_time` and `parameters`; or name one "
-                "that is measured as `workload`"
-            )
+            raise InputError(f"`{missing}`: is missing; give `step_time` and `parameters` of your model, or name a measured `workload`")
         if self.largest is not None and not 0 < self.largest <= 1:
             raise InputError(f"`largest`: {self.largest:g} must be a share of the parameters, above 0 and at most 1, such as 0.1")
         if self.parameters is not None and not 1 <= self.parameters <= 1e15:
             raise InputError(f"`parameters`: {self.parameters:g} must be at least 1 and at most 1e15")
         if (self.epochs is None) != (self.dataset_size is None):
             known, other = ("epochs", "dataset_size") if self.dataset_size is None else ("dataset_size", "epochs")
-            raise InputError(f"`{known}`: goes with `{other}`; give both, or leave both out")
+            raise InputError(f"`{known}`: needs `{other}`; give both or neither")
 
     @property
     def has_servers(self) -> bool:
-        """Whether the strategy has parameter servers."""
+        """Whether the strategy uses parameter servers."""
         return kind_of(SHORT_NAMES[self.strategy]).has_servers
 
     @property
     def machines(self) -> int:
-        """How many machines workers and servers have."""
+        """Number of machines for workers and servers."""
         if self.nodes is not None:
             return self.nodes
         return NODES if self.workers is None else self.workers + (self.servers if self.has_servers else 0)
 
     @property
     def devices_per_node(self) -> int:
-        """Devices of a machine, as the catalogue has them where it has the cluster."""
+        """Devices of a machine, from the catalogue if it has the cluster."""
         if self.cluster == OWN:
             return self.devices
         return load_cluster(find("clusters", self.cluster, "`cluster`")).devices_per_node
 
     @property
     def is_nominal(self) -> bool:
-        """Whether links of the cluster say what sort they are, so that step times scatter as those of real devices do."""
+        """Whether links of the cluster have a kind, so that step times scatter like those of real devices."""
         if self.cluster == OWN:
             return self.sort != "given" or self.devices > 1
         return is_nominal(load_cluster(find("clusters", self.cluster, "`cluster`")))
 
 
 def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> float:
-    """A quantity in SI units, above zero.
+    """Return a quantity in SI units, above zero.
 
     Raises
     ------
     InputError
-        It is none.
+        The text is not such a quantity.
     """
     try:
         value = parse_quantity(quantity, dimension) if isinstance(quantity, str) else float(quantity)
@@ -170,14 +167,14 @@ def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> f
 
 
 def text_of(figures: Figures, name: str) -> str:
-    """The text of a scenario file that is going to have this name.
+    """Return the text of a scenario file with this name.
 
     Raises
     ------
     InputError
         A figure cannot be read.
     ScenarioError
-        There is no workload or cluster of the name.
+        No workload or cluster has the name.
     """
     import jinja2
 
@@ -191,7 +188,7 @@ def text_of(figures: Figures, name: str) -> str:
 
 
 def _aligned(section: str) -> str:
-    """Lines with their comments, which stand behind a tab, in one column, where the line leaves room."""
+    """Return lines with their comments, given after a tab, aligned in one column where they fit."""
     lines = [line.partition("\t") for line in section.splitlines()]
     width = max((len(text) for text, tab, _ in lines if tab and len(text) <= _WIDEST), default=0)
     return "\n".join(f"{text:<{width}}  # {comment}" if tab else text for text, tab, comment in lines)
@@ -206,7 +203,7 @@ def _toml(value: object) -> str:
 
 
 def _workload(figures: Figures) -> dict[str, Any]:
-    """What the template says of a workload that the figures describe."""
+    """Return values of the template for a workload that the figures describe."""
     if figures.workload != OWN:
         find("workloads", figures.workload, "`workload`")
         return {}
@@ -232,7 +229,7 @@ def _workload(figures: Figures) -> dict[str, Any]:
 
 
 def _parts(tensors: int, largest: float | None) -> Iterator[tuple[int, float]]:
-    """Numbers of tensors of about one size, from the largest on, and their share of the parameters: 1, 2, 4, ... and the rest."""
+    """Return groups of tensors of similar size, largest first, and their share of the parameters: 1, 2, 4, ... and the rest."""
 
     def cumulated(rank: float) -> float:
         return math.expm1(-_CONCENTRATION * rank / tensors) / math.expm1(-_CONCENTRATION)
@@ -247,7 +244,7 @@ def _parts(tensors: int, largest: float | None) -> Iterator[tuple[int, float]]:
 
 
 def _cluster(figures: Figures) -> dict[str, Any]:
-    """What the template says of machines, links and their price."""
+    """Return values of the template for machines, links and their price."""
     link: dict[str, str | float] = {}
     for key, full, value in (("bandwidth", "bandwidth_bytes_per_s", figures.bandwidth), ("latency", "latency_s", figures.latency)):
         quantity_of(value, "rate" if key == "bandwidth" else "time", key)
@@ -262,7 +259,7 @@ def _cluster(figures: Figures) -> dict[str, Any]:
 
 
 def _strategy(figures: Figures) -> dict[str, Any]:
-    """What the template says of the way of training."""
+    """Return values of the template for the strategy."""
     table, devices = strategy_table(figures.strategy, {}), figures.devices_per_node
     kind = kind_of(table)
     by_fit = "keras" in kind.model_validate(table).software
@@ -279,17 +276,17 @@ def _strategy(figures: Figures) -> dict[str, Any]:
 
 _TEMPLATE = Path(__file__).with_name("first_scenario.toml.jinja")
 _WIDEST = 44
-"""Characters of a line behind which the comment stands in the column of the others."""
+"""Column of the comments after short lines."""
 _INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}
 """Sixteen lanes of PCIe 3.0: 8 GT/s each, 128 of 130 bits of which are data (PCI Express base specification 3.0)."""
 _OF_STRATEGY = {
     "kind": listed(list(KINDS), "or"),
-    "algorithm": "of the all-reduce; auto: whichever is fastest for each size",
+    "algorithm": "all-reduce algorithm; auto: the fastest for each size",
     "mode": "sync, async, or ssp with a bound",
     "bound": "steps that the fastest worker may be ahead of the slowest",
-    "backup_workers": "the slowest ones of each step, which are not waited for",
+    "backup_workers": "slowest workers of each step, not waited for",
     "workers": "processes, one on each machine",
     "replicas_per_worker": "devices that a worker drives",
-    "replicas": "devices of the one machine",
-    "servers": "parameter servers, each on a machine of its own",
+    "replicas": "devices of the machine",
+    "servers": "parameter servers, each on its own machine",
 }

@@ -1,7 +1,7 @@
-"""What one worker's pull and push cost a parameter server's host, beside a link of 10 Gbit/s: a closed form, and its sentences.
+"""Cost of one worker's pull and push for a parameter server's host, compared with a link of 10 Gbit/s: a closed form and its sentences.
 
-It must agree with the simulator's model of hosts (tests/calibrate/test_server.py compares the two). The commands ``calibrate`` and
-``calibrate-server`` show it.
+It agrees with the simulator's model of hosts (tests/calibrate/test_server.py compares the two). ``calibrate`` and
+``calibrate-server`` print it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from simulator.spec.constants import constants
 from simulator.spec.workload import Workload
 
 RATE_BYTES_PER_S = 10e9 / 8
-"""Of the link that a server's host is held against: 10 Gbit/s, in each direction."""
+"""Rate, in each direction, of the link that a server's host is compared with: 10 Gbit/s."""
 
 
 _CLEARLY = 1.25
-"""Times as long as the link is the host at work, at least, before it is called the limit."""
+"""Least ratio of host time to link time at which the host is called the limit."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class ServerLoad:
     tensors
         Variables of the model.
     size_bytes
-        Of all of them.
+        Bytes of all variables.
     per_tensor_s, per_byte_s
-        Seconds that a host works on a tensor, and on a byte.
+        Host seconds per tensor, and per byte.
     """
 
     tensors: int
@@ -42,7 +42,7 @@ class ServerLoad:
 
     @classmethod
     def of(cls, workload: Workload) -> ServerLoad:
-        """That of a workload, with what gRPC costs hosts in practice (docs/numbers.md).
+        """Return the load of a workload, with measured costs of gRPC (docs/numbers.md).
 
         Examples
         --------
@@ -57,26 +57,26 @@ class ServerLoad:
 
     @property
     def host_s(self) -> float:
-        """Work of the server's host on one worker's pull and push: each tensor and byte twice."""
+        """Host time for one worker's pull and push; each tensor and byte counts twice."""
         return 2 * (self.tensors * self.per_tensor_s + self.size_bytes * self.per_byte_s)
 
     @property
     def wire_s(self) -> float:
-        """Time on a link of 10 Gbit/s, whose two directions carry pull and push at once."""
+        """Time on a link of 10 Gbit/s, which carries pull and push at once."""
         return self.size_bytes / RATE_BYTES_PER_S
 
     @property
     def updates_per_s(self) -> float:
-        """Steps of workers that one server's host can serve in a second, at most."""
+        """Most worker steps per second that one server's host can serve."""
         return 1.0 / self.host_s
 
     @property
     def hosts_limit(self) -> bool:
-        """Whether the host is kept longer than such a link, by so much that it is sure to be the limit: work on few tensors about ties."""
+        """Whether the host certainly limits before the link; with few tensors the two are about equal."""
         return self.host_s > _CLEARLY * self.wire_s
 
     def to_dict(self) -> dict[str, Any]:
-        """What is said of it, as plain data."""
+        """Return the figures as plain data."""
         return {
             "tensors": self.tensors,
             "size_bytes": self.size_bytes,
@@ -89,15 +89,15 @@ class ServerLoad:
 
     @property
     def as_rate(self) -> str:
-        """What the host's work means for a training, as a sentence without its full stop."""
+        """The load in a sentence without a full stop."""
         return (
-            f"{self._size}: a server works {format_seconds(self.host_s)} on one worker's pull and push, "
-            f"at most about {_per_second(self.updates_per_s)}"
+            f"{self._size}: one worker's pull and push take {format_seconds(self.host_s)} of a server's host, "
+            f"so it serves at most about {_per_second(self.updates_per_s)}"
         )
 
     @property
     def against_network(self) -> str:
-        """What limits a server first, as a part of a sentence."""
+        """The first limit of a server, as part of a sentence."""
         return f"hosts limit before a link of {format_rate(RATE_BYTES_PER_S)}, at about {_per_second(self.updates_per_s)} a server"
 
     @property

@@ -350,7 +350,7 @@ def validate_matrix(
         Some of the matrix cannot be measured, fitted or predicted. This is found out before anything is measured.
     CalibrationError
         Several settings in a row could not be measured, or one that the fit cannot do without. What came before is kept; the same call
-        goes on there.
+        resumes there.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The command line: one file of ``commands/`` for each sub-command, heavy imports inside the commands."""
+"""The command line. Files of ``commands/`` hold the sub-commands, which import heavy modules themselves."""

@@ -45,8 +45,7 @@ COMMANDS: Mapping[str, Sequence[Any]] = {
     ),
     "Look up": (looking_up.schema, ("models", looking_up.ABOUT_MODELS, looking_up.list_, looking_up.show)),
 }  # fmt: skip
-"""The sub-commands by the headings of ``paceline --help``: functions of their names, or a name, what it is about, and its own functions.
-What is heavy is imported inside them."""
+"""The sub-commands by the headings of ``paceline --help``: functions, or the name, help and functions of a group of commands."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,13 +65,13 @@ def _root(
 
 
 def _flowing(command: Callable[..., None]) -> str:
-    """Help of a command: its docstring up to its parameters, with each paragraph as one line, for the terminal to wrap."""
+    """Return a command's help: its docstring up to the parameters, each paragraph on one line."""
     text = inspect.cleandoc(command.__doc__ or "").partition("\n\nParameters\n---")[0]
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class _Helping:
-    """A command or group that shows its help as :mod:`paceline.cli.help` has it, with no type next to a flag."""
+    """A command or group with the help of :mod:`paceline.cli.help`, and no type next to a flag."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -88,9 +87,7 @@ class _Helping:
 
 
 class _Command(_Helping, TyperCommand):
-    """A command that is known to messages while it runs, and whose options are read when they are asked for.
-
-    A list of commands asks for none, and reading those of all commands takes longer than all else that a help does.
+    """A command that messages can refer to while it runs. Its options are read on first use, which keeps ``paceline --help`` fast.
 
     Parameters
     ----------
@@ -129,7 +126,7 @@ class _Command(_Helping, TyperCommand):
 
 
 def _import_numpy() -> None:
-    """Import numpy with one thread for linear algebra: the others spin while the command starts. What it starts has its own choice."""
+    """Import numpy with one thread for linear algebra, since idle threads spin; child processes choose for themselves."""
     if _THREADS in os.environ:
         return
     os.environ[_THREADS] = "1"
@@ -139,18 +136,18 @@ def _import_numpy() -> None:
 
 
 class _Group(_Helping, TyperGroup):
-    """A command that has commands of its own."""
+    """A group of commands."""
 
 
 def program(about: str, *functions: Callable[..., None], name: str | None = None, panel: str | None = None) -> Any:
-    """A program that looks like this one, for :func:`main`, or a part of it: each function is a command of its name."""
+    """Return a program in the style of this one, for :func:`main`; each function is a command of its name."""
     commands: dict[str, Any] = {str(command.name): command for command in map(_Command, functions)}
     settings = None if name else _HELP
     return _Group(name=name, help=about, commands=commands, no_args_is_help=True, context_settings=settings, rich_help_panel=panel)
 
 
 class _Commands(_Group):
-    """``paceline`` itself: its commands are those of :data:`COMMANDS`, in their order."""
+    """``paceline``, with the commands of :data:`COMMANDS` in their order."""
 
     def __init__(self, **options: Any) -> None:
         commands: dict[str, Any] = {}
@@ -183,11 +180,11 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 _LONGEST_LINE = 600
 _OF_KEYS = ("--set", "--over")
 _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
-"""A unit that the shell has cut off its value."""
+"""A unit that the shell separated from its value."""
 
 
 def _say(message: str) -> None:
-    """One line on stderr, whatever the message is made of."""
+    """Print a message as one line on stderr."""
     from simulator.base.text import printable
 
     line = printable(" ".join(message.split()))
@@ -197,7 +194,7 @@ def _say(message: str) -> None:
 
 
 def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
-    """Words of a docstring on an argument as the command says them: options, and values as one types them."""
+    """Return the description of an argument with options and values as they are typed."""
 
     def typed(literal: re.Match[str]) -> str:
         inner, quoted = literal[1], f"`{literal[1]}`"
@@ -217,7 +214,7 @@ def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
-    """Show what is meant for the user as a line like any other remark; the rest is for developers."""
+    """Show a warning for the user as a remark; others go to developers."""
     if issubclass(category, PacelineWarning):
         _say(in_options(str(message)))
     else:
@@ -228,7 +225,7 @@ _show_as_before = warnings.showwarning
 
 
 def main(run: Callable[..., Any] = app, name: str = "paceline") -> None:
-    """Run the command line, or another that looks like it; every error of the user's ends as one line and an exit code."""
+    """Run the command line, or another in its style; every user error ends in one line and an exit code."""
     if "_PACELINE_COMPLETE" in os.environ:  # typer's scripts ask so at every Tab
         from paceline.cli import completing
 
@@ -245,7 +242,7 @@ def main(run: Callable[..., Any] = app, name: str = "paceline") -> None:
 
 
 def _run(ending: Ending, run: Callable[..., Any], name: str) -> tuple[int, str]:
-    """The exit code, and where the command was stopped, what is kept of its work."""
+    """Return the exit code and, if the command was stopped, what is kept of its work."""
     kept = ""
     try:
         code = ending.during(lambda: run(prog_name=name, standalone_mode=False))
@@ -277,7 +274,7 @@ def _run(ending: Ending, run: Callable[..., Any], name: str) -> tuple[int, str]:
 
 
 def _explain(error: Any) -> int:
-    """Tell of a command line that cannot be understood; return the exit code."""
+    """Explain a wrong command line; return the exit code."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
@@ -285,15 +282,15 @@ def _explain(error: Any) -> int:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         message = _with_what_was_meant(error).replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
         if stray := next((word for option, word in itertools.pairwise(sys.argv) if option in _OF_KEYS and "=" not in word), None):
-            message = f"{message.rstrip('.')}; a key and its value are one word: {stray}=VALUE"
+            message = f"{message.rstrip('.')}; write a key and its value as one word: {stray}=VALUE"
         elif _UNIT_LOST.search(message):
-            message += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
+            message += "; quote a value with its unit: '20000 samples/s', '500 USD', '12 h'"
         _say(f"{message}{hint}")
     return int(error.exit_code)
 
 
 def _with_what_was_meant(error: Any) -> str:
-    """The message of a usage error; of a command, option or choice that there is not with the nearest."""
+    """Return the message of a usage error, with the nearest command, option or choice."""
     from simulator.base.text import did_you_mean
 
     message: str = error.format_message()
@@ -312,7 +309,7 @@ def _with_what_was_meant(error: Any) -> str:
 
 
 def _as_setting(option: str, command: Any) -> str:
-    """Setting for a key of a scenario that was taken for an option; "" where it is none, or the command sets no keys."""
+    """Return the ``--set`` that an unknown option was meant as; empty where it is no key of a scenario."""
     from paceline.cli.completing import known_keys
 
     if not any("--set" in each.opts for each in getattr(command, "params", ())):
@@ -323,23 +320,23 @@ def _as_setting(option: str, command: Any) -> str:
 
 
 _OTHERWISE_NAMED = {
-    "compare": "`paceline sweep SCENARIO --over KEY=V1,V2` simulates what is to be compared, and `paceline report` draws it",
+    "compare": "to compare scenarios, use `paceline sweep SCENARIO --over KEY=V1,V2` and `paceline report`",
     "run": "`paceline simulate SCENARIO` predicts a training, `paceline testbed run` runs one",
     "predict": "`paceline simulate SCENARIO` predicts a training",
     "profile": "`paceline calibrate MODEL.py:FUNCTION --name NAME` measures a model",
 }
-"""What commands are called elsewhere, with what does it here."""
+"""Names of commands elsewhere, with the command to use here."""
 _NO_COMMAND = re.compile(r"(No such command '(.*?)')")
 _NO_CHOICE = re.compile(r"(.*'([^']*)' is not one of (.*?))\.?$")
 
 
 def _given(error: Any) -> str:
-    """The value of an option that has been refused, where typer tells it."""
+    """Return the refused value of an option, if typer gives it."""
     problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     return f"{problems[0].get('input')!r} " if problems else ""
 
 
 def _reader_gone() -> int:
-    """The reader has gone, as in ``paceline ... | head``: nothing is left to say to it."""
+    """End quietly: the reader has gone, as in ``paceline ... | head``."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

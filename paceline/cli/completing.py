@@ -1,8 +1,8 @@
-"""What the shell offers when Tab is pressed: commands, options, names of the catalogue, keys and their values.
+"""Shell completion: commands, options, names of the catalogue, keys and their values.
 
-The scripts that ``paceline --install-completion`` puts into a shell are typer's. They call ``paceline`` with what is
-typed so far in environment variables, at every Tab; so the answer is found here, from the words alone and from
-:data:`KEYS_FILE`, without loading what simulates. ``python docs/completion_keys.py`` writes that file anew.
+typer makes the scripts that ``paceline --install-completion`` installs. At every Tab they call ``paceline`` with the words typed so
+far in environment variables. To answer fast, this module uses only these words and :data:`KEYS_FILE`, and does not load the simulator.
+``python docs/completion_keys.py`` writes that file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ software, sorts of links."""
 
 
 class Word(NamedTuple):
-    """Something that can be typed, and in a few words what it is."""
+    """A completion, with a short description."""
 
     text: str
     help: str = ""
@@ -38,7 +38,7 @@ class Word(NamedTuple):
 
 
 class _Typed(NamedTuple):
-    """The words before the one that is completed, that one, and how much of it the shell does not replace."""
+    """The words before the completed one, that word, and the part of it that the shell does not replace."""
 
     before: list[str]
     last: str
@@ -60,14 +60,14 @@ def answer(root: Any) -> bool:
 
 
 def _going_on(word: Word) -> Iterable[Word]:
-    """Words that may follow the only one, where that is not whole: behind a word that is offered alone, shells put a space."""
+    """Return longer words in place of a single incomplete one, after which the shell would put a space."""
     if word.text.endswith("="):
         return [Word(f"{word.text}VALUE", word.help)]
     return _files(word.text) if word.text.endswith("/") else []
 
 
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
-    """Yield what ``last`` may become, behind the words ``before``, the program's name left out."""
+    """Yield completions of ``last`` after the words ``before``, which leave out the program's name."""
     command, waiting = root, None
     of = ""
     arguments, no_more_options = 0, False
@@ -106,7 +106,7 @@ def _option(command: Any, name: str) -> Any:
 
 
 def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
-    """Long names of options; of those that can be given once, what is not given yet."""
+    """Yield long names of options, without those that are given already and cannot be repeated."""
     for option in command.params:
         names = {*option.opts, *option.secondary_opts}
         if option.param_type_name == "option" and not option.hidden and (option.multiple or not names & {*before}):
@@ -116,7 +116,7 @@ def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
 
 
 def _values(parameter: Any, of: str, begun: str) -> Iterable[Word]:
-    """Values of an option or argument of a command."""
+    """Yield values of an option or argument of a command."""
     words = _VALUES.get(f"{of}.{parameter.name}") or _VALUES.get(parameter.name)
     if words is not None:
         return words(begun)
@@ -125,7 +125,7 @@ def _values(parameter: Any, of: str, begun: str) -> Iterable[Word]:
 
 
 def first_words(text: str | None) -> str:
-    """The beginning of a help, up to where it goes into details."""
+    """Return the beginning of a help text, without its details."""
     plain = " ".join((text or "").split())
     first = re.split(r"(?<=.{20})(?:[.;:](?: |$)| \()", plain, maxsplit=1)[0].removesuffix(".")
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST].rpartition(' ')[0]}..."
@@ -142,7 +142,7 @@ def _names(*kinds: Kind) -> list[str]:
 
 
 def _named(*kinds: Kind) -> Callable[[str], Iterator[Word]]:
-    """Names of the catalogue, and files that may hold such a thing."""
+    """Yield names of the catalogue, and files that may define the same kind."""
 
     def words(begun: str) -> Iterator[Word]:
         yield from map(Word, _names(*kinds))
@@ -152,7 +152,7 @@ def _named(*kinds: Kind) -> Callable[[str], Iterator[Word]]:
 
 
 def _files(begun: str) -> Iterator[Word]:
-    """TOML files, and folders that lead to some."""
+    """Yield TOML files, and folders that contain some."""
     folder, _, part = begun.rpartition("/")
     inside = Path(folder or ("/" if begun.startswith("/") else "."))
     before = begun[: len(begun) - len(part)]
@@ -170,7 +170,7 @@ def _files(begun: str) -> Iterator[Word]:
 
 
 def _listed(words: Callable[[], Iterable[str]]) -> Callable[[str], Iterator[Word]]:
-    """Names separated by commas, none of them twice."""
+    """Yield lists of names separated by commas, without repetition."""
 
     def more(begun: str) -> Iterator[Word]:
         before, comma, _ = begun.rpartition(",")
@@ -180,7 +180,7 @@ def _listed(words: Callable[[], Iterable[str]]) -> Callable[[str], Iterator[Word
 
 
 def _keys(table: str, *, several: bool = False) -> Callable[[str], Iterator[Word]]:
-    """``KEY=VALUE``, or ``KEY=V1,V2`` where ``several`` are given: keys, or the values of the one that is typed."""
+    """Yield keys, or values of the typed key, for ``KEY=VALUE`` or, with ``several``, ``KEY=V1,V2``."""
 
     def words(begun: str) -> Iterator[Word]:
         known = _known()[table]
@@ -197,7 +197,7 @@ def _keys(table: str, *, several: bool = False) -> Callable[[str], Iterator[Word
 
 
 def _values_of_key(about: Mapping[str, Any], begun: str, *, several: bool) -> Iterable[Word]:
-    """Values of a key, where they are few: a list, or names of a kind of the catalogue."""
+    """Return the values of a key if they are few: a list, or names of a kind of the catalogue."""
     names = about.get("values") or _names(*about.get("of", ()))
     if several:
         return _listed(lambda: names)(begun)
@@ -205,7 +205,7 @@ def _values_of_key(about: Mapping[str, Any], begun: str, *, several: bool) -> It
 
 
 def known_keys() -> list[str]:
-    """Every key of a scenario that can be set, with its dots."""
+    """Return every dotted key of a scenario that can be set."""
     return list(_known()["scenario"])
 
 
@@ -247,14 +247,14 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "init.sort": _sorts,
     "precision": lambda _: map(Word, ("float32", "mixed_float16", "mixed_bfloat16", "bfloat16")),
 }
-"""What the values of parameters are, by their names in Python; behind a command, where one of the name differs there."""
+"""Kinds of values by parameter name in Python; prefixed by a command where they differ there."""
 
 
 # -- shells -------------------------------------------------------------------------------
 
 
 def _split(text: str) -> list[str]:
-    """Words as a shell has them; the last may lack its closing quote."""
+    """Split a line into words as a shell does; the last may lack its closing quote."""
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -266,7 +266,7 @@ def _split(text: str) -> list[str]:
 
 
 def _of_bash() -> _Typed:
-    """Bash takes ``key=value`` for three words, of which it replaces the last."""
+    """Read the words from bash, which splits ``key=value`` into three words and replaces the last."""
     words = _split(os.environ.get("COMP_WORDS", ""))
     number = int(os.environ.get("COMP_CWORD", "0"))
     joined: list[str] = []
@@ -284,11 +284,11 @@ def _of_bash() -> _Typed:
 
 
 _BREAKS = ("=", ":")
-"""Letters that are words of their own in bash."""
+"""Characters that bash treats as separate words."""
 
 
 def _of_line() -> _Typed:
-    """The line up to the cursor, as zsh and fish hand it over."""
+    """Read the words of the line up to the cursor, as zsh and fish pass it."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
     return _Typed(words[:-1], words[-1]) if words and not line.endswith(" ") else _Typed(words, "")
@@ -300,7 +300,7 @@ def _of_powershell() -> _Typed:
 
 
 def _in_bash(words: Sequence[Word]) -> str:
-    """Words as bash puts them into the line: a space within one needs a backslash, unless the word has begun with a quote."""
+    """Return words escaped for bash: a space needs a backslash unless the word begins with a quote."""
     space = " " if _is_quoted(os.environ.get("COMP_WORDS", "")) else "\\ "
     return "".join(word.text.replace(" ", space) + "\n" for word in words)
 

@@ -1,6 +1,6 @@
-"""How a command ends that is stopped: by Ctrl-C, a scheduler's SIGTERM, or the terminal's SIGHUP.
+"""How a command ends after Ctrl-C, a scheduler's SIGTERM, or the terminal's SIGHUP.
 
-Until the command line is imported, signals are answered in starting.py; errors and exit codes are handled in app.py.
+Until the command line is imported, starting.py handles signals. app.py handles errors and exit codes.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
 HookedT = TypeVar("HookedT")
 
 MISSED = 3
-"""Exit code of a command that did its work, where a goal, a threshold or a limit was missed."""
+"""Exit code of a command that did its work but missed a goal, a threshold or a limit."""
 _AGAIN_S = 0.02
 _IMPORTER = "<frozen importlib"
-"""How the files begin that the functions come from which import modules."""
+"""Prefix of the file names of functions that import modules."""
 
 
 class Interrupted(KeyboardInterrupt):
     """A signal asks this process to end.
 
-    The signal of one that is gone before it has come to :meth:`Ending.during` is sent again: libraries written in C, NumPy's among
-    them, take any exception of what they call for "there is no such attribute", and go on. Who catches one, and goes on to an end
-    of its own, says so by :meth:`heed`, or keeps it until then.
+    If the exception is lost before it reaches :meth:`Ending.during`, the signal is sent again: libraries in C, NumPy among them, may
+    mistake any exception for a missing attribute, and continue. Code that catches the exception and ends in its own way calls
+    :meth:`heed`, or keeps the exception until it ends.
     """
 
     lost: Callable[[], None] | None = None
 
     def heed(self) -> None:
-        """It has been heard: nothing is sent again when it is gone."""
+        """Mark the exception as handled, so that its signal is not sent again."""
         self.lost = None
 
     def __del__(self) -> None:
@@ -48,20 +48,20 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Terminated(Interrupted):
-    """It is another signal than that of Ctrl-C: handled wherever Ctrl-C is."""
+    """A signal other than Ctrl-C, handled wherever Ctrl-C is."""
 
 
 class StoppedError(Exception):
-    """A command was stopped; the text says what is kept of its work, where, and how to go on; or nothing."""
+    """A command was stopped; the text, if any, says what is kept, where, and how to resume."""
 
 
 class Ending:
-    """Which signal has asked this process to end, if one has."""
+    """The signal that has asked this process to end, if any."""
 
     number: int = signal.SIGINT
     asked: bool = False
     told: bool = False
-    """Whether the command has been told, by an exception that is not lost."""
+    """Whether the command has received the signal as an exception."""
     inside: bool = False
     """Whether a command is at work."""
 
@@ -70,7 +70,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """128 and the number of the signal, as shells have it; that of Ctrl-C where none came."""
+        """128 plus the number of the signal, as in shells; that of Ctrl-C without one."""
         return 128 + self.number
 
     @property
@@ -84,10 +84,10 @@ class Ending:
         Raises
         ------
         StoppedError
-            It was stopped, and has told what is kept.
+            The command was stopped, and has reported what is kept.
         KeyboardInterrupt
-            It was stopped. Whatever else surfaces then has come of that: libraries wrap such an exception, or trip over what it has
-            left half made.
+            The command was stopped. Other exceptions that surface then are consequences: libraries wrap the exception, or fail on
+            incomplete state.
         """
         try:
             self.inside = True
@@ -106,7 +106,7 @@ class Ending:
             self.inside = False
 
     def tell(self) -> Interrupted:
-        """Return what tells the command that a signal has come."""
+        """Return the exception that reports a signal to the command."""
         interrupted = Interrupted() if self.number == signal.SIGINT else Terminated()
         interrupted.lost = self._lost
         self.told = True
@@ -134,7 +134,7 @@ class Ending:
         _thread.start_new_thread(send, ())
 
     def wait_for_sent(self) -> None:
-        """Return when all signals that were to be sent again have come: a thread that goes on while Python ends may crash it."""
+        """Wait until all repeated signals have arrived, since a thread that runs while Python exits may crash it."""
         for sending in self._sending:
             sending.acquire()
         if self._sending:
@@ -143,13 +143,12 @@ class Ending:
 
 @contextmanager
 def ending_by_signals() -> Iterator[Ending]:
-    """Inside, signals are answered as :meth:`Ending.during` says.
+    """Handle signals inside the block as :meth:`Ending.during` describes.
 
-    SIGINT raises :class:`Interrupted`, and SIGTERM and SIGHUP, once, :class:`Terminated`. In the midst of an import, of a module or of
-    what that imports, a signal waits: libraries that are being imported make something else of an exception, or keep what is half made.
-    One that was lost, as :class:`Interrupted` says, is raised again. One that the parent has let be ignored, as ``nohup`` does, still
-    is. What cannot be tidied up because it was stopped half made says nothing any more, nor does a thread that trips over it, as
-    joblib's may over what was handed to it last.
+    SIGINT raises :class:`Interrupted`; SIGTERM and SIGHUP raise :class:`Terminated` once. During an import a signal waits, because
+    libraries may convert the exception or keep incomplete modules. A lost exception is raised again (:class:`Interrupted`). Signals that
+    the parent ignores, as ``nohup`` does, stay ignored. Errors from incomplete cleanup, or from threads that fail on it (as joblib's
+    may), are silenced.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
@@ -192,7 +191,7 @@ def ending_by_signals() -> Iterator[Ending]:
 
 
 def _imports(frame: FrameType | None) -> int:
-    """Number of importing calls that a frame is within."""
+    """Return the number of import calls that a frame is within."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_filename.startswith(_IMPORTER)
@@ -202,12 +201,12 @@ def _imports(frame: FrameType | None) -> int:
 
 @contextmanager
 def keeping(kept: Callable[[], str] | None = None) -> Iterator[None]:
-    """Around work that leaves something behind when it is stopped.
+    """Wrap work that keeps something when it is stopped.
 
     Raises
     ------
     StoppedError
-        It was stopped; with what ``kept`` then says, or where that is left out, what the library has said.
+        The work was stopped. The text is that of ``kept``, or of the library's exception.
     """
     try:
         yield
@@ -217,21 +216,21 @@ def keeping(kept: Callable[[], str] | None = None) -> Iterator[None]:
 
 @contextmanager
 def keeping_results(bar: AbstractContextManager[Callable[..., None]], out: Path | None, of: str = "") -> Iterator[Callable[..., None]]:
-    """Around work whose results a file keeps, each as soon as it is done: progress, which also counts what is kept.
+    """Wrap work that saves each result in a file at once: show progress and count what is kept.
 
     Parameters
     ----------
     bar
-        Shows results done and in all, and of work of several parts also what is counted.
+        Shows finished and total results and, for work in several stages, what is counted.
     out
         The file.
     of
-        Of work of several parts the one whose results these are.
+        For work in several stages, the stage that makes these results.
 
     Raises
     ------
     StoppedError
-        It was stopped; says how many results are kept, unless nothing would have been, or how many there are is not known yet.
+        The work was stopped. The text says how many results are kept, if results were to be kept and their total is known.
     """
     counted = (0, 0)
 
@@ -241,7 +240,7 @@ def keeping_results(bar: AbstractContextManager[Callable[..., None]], out: Path 
             return ""
         if not done:
             return "nothing was finished yet"
-        return f"{done:,} of {total:,} results are kept in {out}; the same command goes on there"
+        return f"{done:,} of {total:,} results are saved in {out}; run the command again to resume"
 
     with bar as advance, keeping(kept):
 
@@ -256,7 +255,7 @@ def keeping_results(bar: AbstractContextManager[Callable[..., None]], out: Path 
 
 @contextmanager
 def serving(begun: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Around what serves until Ctrl-C, which is no error once it has ``begun``."""
+    """Wrap a server that runs until Ctrl-C, which is not an error once it has ``begun``."""
     try:
         yield
     except Interrupted as interrupted:

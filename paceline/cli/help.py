@@ -1,7 +1,7 @@
-"""What ``--help`` and ``--help-all`` print: plain text, as wide as the terminal.
+"""The output of ``--help`` and ``--help-all``: plain text, wrapped to the terminal.
 
-``--help`` of a command with many options shows the common ones, each by the first sentence of its text; ``--help-all`` shows all of all.
-Options are common that have a heading (:attr:`paceline.cli.options.Calls.common`). Every ``--help`` imports this: nothing heavy.
+For a command with many options, ``--help`` shows the common ones with the first sentence of their texts; ``--help-all`` shows
+everything. :attr:`paceline.cli.options.Calls.common` lists the common options. Every ``--help`` imports this module: import nothing heavy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import typer
 HELP_ALL = "--help-all"
 _WIDEST = 100
 _NAMES_WIDEST = 26
-"""Characters of an option with its value; the text of a longer one begins on the next line."""
+"""Width of the column of options; the text of a longer option begins on the next line."""
 _EXAMPLES = 2
-"""Examples that ``--help`` shows at most."""
+"""Most examples that ``--help`` shows."""
 _ARGUMENTS, _COMMANDS, _OPTIONS, _MORE = "Arguments", "Commands", "Options", "More options"
 
 
@@ -60,14 +60,14 @@ def help_of(command: Any, context: Any, *, everything: bool = False) -> str:
 
 
 def examples_in(paragraph: str) -> Iterator[tuple[str, str]]:
-    """Yield commands of a paragraph of examples, each with a remark on it; nothing of another paragraph."""
+    """Yield the commands of a paragraph of examples, each with its remark; nothing for other paragraphs."""
     if paragraph.startswith("Example: "):
         for command, after in re.findall(r"`(.+?)`([^`]*)", paragraph):
             yield command, re.sub(r"^,? ?then$|, then$", "", after.strip(" ,.")).strip()
 
 
 def first_sentence(text: str) -> str:
-    """Return what a text says first."""
+    """Return the first sentence of a text."""
     return re.split(r"(?<=[.])\s+(?=[A-Z`'\d-])", text, maxsplit=1)[0]
 
 
@@ -81,7 +81,7 @@ def _paragraph(text: str) -> str:
 
 
 def _command(command: str, remark: str) -> Iterator[str]:
-    """Lines of a command that can be pasted into a shell, broken between words."""
+    """Return a command as lines that can be pasted into a shell, broken between words."""
     words = re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", re.sub(r"( --?[\w-]+) (?!-)", r"\1\0", command))
     line = "  $"
     for number, word in enumerate(words):
@@ -111,7 +111,7 @@ def _place(parameter: Any) -> str:
 
 
 def _row(parameter: Any, *, brief: bool) -> tuple[str, str]:
-    """An option or argument with its value, and what it means."""
+    """Return an option or argument with its value, and its meaning."""
     text = first_sentence(parameter.help or "") if brief else parameter.help or ""
     if parameter.param_type_name == "argument":
         return _place(parameter), text

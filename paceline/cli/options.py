@@ -1,9 +1,9 @@
-"""Options of commands, made of what functions take; and their arguments, made of what is typed.
+"""Options of commands, made from the signatures of functions; and arguments of functions, made from the command line.
 
-:func:`calling` names functions of ``paceline.api``. Each of their arguments is an option of the command, and so is each parameter of the
-command's own function: name, type and default as in the signature, the help as the docstring has it. An option that has no help is hidden.
-How text is read is at home here: the keys of :data:`READERS` are the words of ``Typed.reads``, so change both.
-Every help text imports this file, so import what is heavy inside functions.
+:func:`calling` names functions of ``paceline.api``. Each of their arguments becomes an option, as does each parameter of the command's own
+function. Name, type and default come from the signature, the help from the docstring. An option without help is hidden.
+:data:`READERS` defines how text is read; its keys are the values of ``Typed.reads``, so change both together.
+Every help text imports this module: import heavy modules inside functions.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from simulator.base.errors import InputError, ScenarioError
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 Yes: TypeAlias = Annotated[bool, Typed(short="-y", text="Skip the confirmation.")]
-"""Whether to go on without a question."""
+"""Whether to continue without asking."""
 
 Require: TypeAlias = Annotated[
     list[str] | None,
     Typed(
         metavar="'COLUMN>=VALUE'",
-        text="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. The mean of an estimate is compared; "
+        text="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. It compares the mean; "
         "'scaling_efficiency_low>=70%' compares the low end of its interval. Repeatable.",
     ),
 ]
-"""What a result must be."""
+"""Requirement on a result."""
 
 
 def _keys(
@@ -49,7 +49,7 @@ def _keys(
     samples: Amount | None = None,
     dataset_size: Amount | None = None,
 ) -> None:
-    """Stand for the keys of a scenario that have options of their own. All but replications are keys of [job].
+    """Describe the keys of a scenario that have their own options. All but replications are keys of [job].
 
     Parameters
     ----------
@@ -64,17 +64,15 @@ def _keys(
     """
 
 
-_HelpAll: TypeAlias = Annotated[
-    bool, typer.Option(HELP_ALL, is_eager=True, callback=show_all, help="Show every option with all that it means, and exit.")
-]
+_HelpAll: TypeAlias = Annotated[bool, typer.Option(HELP_ALL, is_eager=True, callback=show_all, help="Show every option in full, and exit.")]
 _METAVARS = {bool: None, int: "N", float: "X", Path: "PATH"}
-"""What stands for a value of a type in the help."""
+"""Placeholders of values in the help, by type."""
 _DEEPEST = 20
-"""Parts that a dotted key has at most."""
+"""Most parts of a dotted key."""
 _LONGEST_COUNT = 6
-"""Digits of a number of workers."""
+"""Most digits of a number of workers."""
 _EVERY = "*"
-"""Stands for every cluster without a price, as the library has it."""
+"""Name, in the library, of every cluster without its own price."""
 
 
 # -- from functions to options -------------------------------------------------------------------------
@@ -82,26 +80,26 @@ _EVERY = "*"
 
 @dataclass(frozen=True)
 class Calls:
-    """What a command calls, and what is particular to its options.
+    """The functions that a command calls, and the particulars of its options.
 
     Attributes
     ----------
     functions
-        Of the library, by name. What several take is one option, as the first has it.
+        Names of functions of the library. An argument of several is one option, described by the first.
     keys
-        Keys of the scenario that have options of their own, parameters of :func:`_keys`.
+        Keys of the scenario with their own options, parameters of :func:`_keys`.
     without
-        Arguments that are no options.
+        Arguments that are not options.
     optional
-        Arguments that the library needs and the command does not, or not always.
+        Arguments that the library requires but the command does not.
     left_out
-        Defaults, in words, where they differ from those of the library.
+        Defaults, in words, that differ from the library's.
     common
-        Options that ``--help`` shows, by heading; ``--help-all`` shows the others too. Empty: there are few, and it shows all.
+        Options that ``--help`` shows, by heading; ``--help-all`` shows the others too. Empty: ``--help`` shows all.
     only
-        By functions, the option that what only they take needs: ``{"refit": "With --refit"}``.
+        By function, the option that its own arguments require: ``{"refit": "With --refit"}``.
     hints
-        More on an argument, by its name.
+        Additional help on arguments, by name.
     """
 
     functions: tuple[str, ...]
@@ -115,7 +113,7 @@ class Calls:
 
 
 def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], CommandT]:
-    """Mark a command as one that calls functions of the library, with the fields of :class:`Calls`; its ``given`` gets their arguments."""
+    """Mark a command as calling functions of the library, with the fields of :class:`Calls`; its ``given`` receives their arguments."""
 
     def mark(command: CommandT) -> CommandT:
         command.calls = Calls(functions, **particulars)  # type: ignore[attr-defined]
@@ -125,7 +123,7 @@ def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], Command
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer knows one: a function with a parameter of typer's for each option; one that is not marked is one already."""
+    """Return the command as typer needs it: a function with a typer parameter for each option. Unmarked functions stay as they are."""
     calls: Calls | None = getattr(command, "calls", None)
     if calls is None:
         return command
@@ -150,7 +148,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
-    """Arguments that a command takes for the library, by name: those of its functions, and behind ``--set`` keys that have options."""
+    """Return the library's arguments of a command by name: those of its functions, and after ``--set`` the keys with their own options."""
     from paceline import api
 
     arguments: dict[str, Argument] = {}
@@ -170,7 +168,7 @@ def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
 
 
 def _parameter(name: str, argument: Argument, calls: Calls) -> inspect.Parameter:
-    """An argument as a parameter of a function that typer knows."""
+    """Return an argument as a parameter for typer."""
     typed, default = argument.typed, argument.default
     reader, empty = READERS.get(typed.reads), inspect.Parameter.empty
     kind = _kind_typed(argument.kind) if reader is None else reader.kind
@@ -196,25 +194,25 @@ def _parameter(name: str, argument: Argument, calls: Calls) -> inspect.Parameter
 
 
 def _kind_typed(kind: Any) -> Any:
-    """Type of what is typed for an argument of this type: a path or text, where those are among what the library takes."""
+    """Return the type that typer reads for an argument of this type: a path or text, if the library accepts them."""
     if kind in (bool, int, float, Path) or get_origin(kind) in (Literal, list):
         return kind
     return Path if Path in get_args(kind) else str
 
 
 class Given(dict[str, Any]):
-    """What was typed for the library, as its functions take it: ``api.plan(**given)``. What was not typed, they know.
+    """Arguments typed for the library: ``api.plan(**given)``. Others keep the library's defaults.
 
     Parameters
     ----------
     context
-        Of the command, which knows what was typed.
+        The context of the command.
     arguments
-        Of the library.
+        Arguments of the library.
     typed
-        What typer has made of the command line, by name.
+        Values that typer has read, by name.
     keys
-        Those of ``arguments`` that are keys of the scenario: they become settings.
+        Names in ``arguments`` that are keys of the scenario: they become settings.
     """
 
     def __init__(
@@ -232,54 +230,54 @@ class Given(dict[str, Any]):
                 self[name] = READERS[reads].read(value, self.option(name), example) if reads else value
 
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return what one of several functions takes of it."""
+        """Return the arguments that a function accepts."""
         return {name: self[name] for name in inspect.signature(function).parameters if name in self}
 
     def text(self, name: str) -> Any:
-        """Return what was typed, as it is; None where it was not."""
+        """Return the value as typed; None if it was not typed."""
         return self._typed[name]
 
     def option(self, name: str) -> str:
-        """How a parameter, by its name in Python, is typed; an argument is known by what stands for it."""
+        """Return how a parameter, given by its name in Python, is typed; for an argument its placeholder."""
         parameter = next(each for each in self._context.command.params if each.name == name)
         return str(next((word for word in parameter.opts if word.startswith("--")), parameter.metavar or name))
 
     def is_typed(self, name: str) -> bool:
-        """Return whether a parameter, by its name in Python, was typed."""
+        """Return whether a parameter, given by its name in Python, was typed."""
         source = self._context.get_parameter_source(name)
         return source is not None and source.name == "COMMANDLINE"
 
     def needs(self, option: str, names: Collection[str]) -> None:
-        """Refuse options that have no effect without ``option``, which is not given.
+        """Refuse options that need ``option``, which is not given.
 
         Parameters
         ----------
         option
-            What they go with, as it is typed.
+            The option that they need, as typed.
         names
             Parameters of the command, by their names in Python.
 
         Raises
         ------
         InputError
-            One of them is typed.
+            One of them was typed.
         """
         if stray := self._first(names):
-            raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
+            raise InputError(f"{stray}: needs {option}; add it, or leave {stray} out")
 
     def useless(self, beside: str, names: Collection[str]) -> None:
-        """Refuse options that have no effect with another, which is given; parameters and errors as for :meth:`needs`."""
+        """Refuse options that have no effect with a given one; parameters and errors as in :meth:`needs`."""
         if stray := self._first(names):
             raise InputError(f"{stray}: has no effect with {beside}; leave one of them out")
 
     def _first(self, names: Collection[str]) -> str | None:
-        """The first of the parameters ``names`` that was typed, as it is typed."""
+        """Return the first of the parameters ``names`` that was typed, as typed."""
         typed = (str(each.name) for each in self._context.command.params if each.name in names)
         return next((self.option(name) for name in typed if self.is_typed(name)), None)
 
 
 def command_line(*program: str) -> str:
-    """This command, as it can be typed again; ``program``: the words that start it, where these are not ``paceline``."""
+    """Return this command line to type again; ``program`` replaces ``paceline``."""
     return shlex.join([*(program or ("paceline",)), *sys.argv[1:]])
 
 
@@ -287,7 +285,7 @@ def command_line(*program: str) -> str:
 
 
 def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any]]:
-    """``--set KEY=VALUE``, as often as given, and settings that have options of their own, where these are given.
+    """Return the settings of every ``--set KEY=VALUE``, and of options that set a key.
 
     >>> settings_of(["strategy.workers=8"], dataset_size=1000.0)
     [('strategy.workers', 8), ('job.dataset_size', 1000.0)]
@@ -297,29 +295,29 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
     texts
         As typed.
     more
-        Values of options that stand for a key (:func:`_keys`).
+        Values of options that set a key (:func:`_keys`).
 
     Raises
     ------
     ScenarioError
-        One cannot be read, or is given both ways.
+        A setting cannot be read, or is given both ways.
     """
     settings = [parse_setting(text) for text in texts or ()]
     for name, value in more.items():
         key = f"{'run' if name == 'replications' else 'job'}.{name}"
         if key in dict(settings):
-            raise ScenarioError(f"--{name.replace('_', '-')} and --set {key}: are the same; leave one of them out")
+            raise ScenarioError(f"--{name.replace('_', '-')} and --set {key}: both set the same key; leave one of them out")
         settings.append((key, value))
     return settings
 
 
 def over_of(texts: Iterable[str], *_: str) -> dict[str, list[Any]]:
-    """``--over KEY=V1,V2,...``, as often as given.
+    """Return the axes of every ``--over KEY=V1,V2,...``.
 
     Raises
     ------
     ScenarioError
-        One cannot be read, or a key is given twice.
+        An axis cannot be read, or a key is given twice.
     """
     axes: dict[str, list[Any]] = {}
     for key, values in map(parse_axis, texts):
@@ -330,7 +328,7 @@ def over_of(texts: Iterable[str], *_: str) -> dict[str, list[Any]]:
 
 
 def prices_of(texts: Iterable[str], *_: str) -> dict[str, str]:
-    """``--price [NAME=]PRICE``, as often as given.
+    """Return the prices of every ``--price [NAME=]PRICE``.
 
     >>> prices_of(["lab=0.40/h", "0.20/h"])
     {'lab': '0.40/h', '*': '0.20/h'}
@@ -338,7 +336,7 @@ def prices_of(texts: Iterable[str], *_: str) -> dict[str, str]:
     Raises
     ------
     InputError
-        There is no name before ``=``, or a name is given twice.
+        The name before ``=`` is missing, or a name is given twice.
     """
     from simulator.base.validation_errors import quoted
 
@@ -347,16 +345,16 @@ def prices_of(texts: Iterable[str], *_: str) -> dict[str, str]:
         name, equals, price = text.rpartition("=")
         name = name.strip()
         if equals and not name:
-            raise InputError(f"--price {quoted(text)}: a name stands before '=', such as --price ethernet-1g=0.40/h")
+            raise InputError(f"--price {quoted(text)}: the name before '=' is missing; write it as in --price ethernet-1g=0.40/h")
         if (name or _EVERY) in prices:
             whose = f"the price of {name}" if name else "a price for every cluster without one"
-            raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one of them")
+            raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one")
         prices[name or _EVERY] = price
     return prices
 
 
 def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str, str]:
-    """``N=VALUE``, as often as given, or several separated by commas; N is a number, or one with its unit, such as ``16 devices``.
+    """Return values by number of workers from ``N=VALUE``, repeated or separated by commas; N may have a unit, as in ``16 devices``.
 
     >>> by_workers_of(["1=60ms,8=170ms"], "--step")
     {1: '60ms', 8: '170ms'}
@@ -364,7 +362,7 @@ def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str,
     Raises
     ------
     InputError
-        There is no number of workers, or one is given twice.
+        The number of workers is missing or given twice.
     """
     values: dict[int | str, str] = {}
     for part in ",".join(texts).split(","):
@@ -379,7 +377,7 @@ def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str,
 
 
 def run_files_of(texts: Iterable[str], *_: str) -> list[Any]:
-    """``[N=]FILE``, as often as given; a file that is there under the whole name is that.
+    """Return files of runs from every ``[N=]FILE``; an existing file of the whole name takes precedence.
 
     >>> run_files_of(["one.ndjson", "8=eight.csv", "16 devices=both.csv"])
     [PosixPath('one.ndjson'), (8, PosixPath('eight.csv')), ('16 devices', PosixPath('both.csv'))]
@@ -393,19 +391,19 @@ def run_files_of(texts: Iterable[str], *_: str) -> list[Any]:
 
 
 def _count_of(text: str) -> int | str:
-    """A number of workers; one with a unit stays text."""
+    """Return a number of workers; one with a unit stays text."""
     count = text.strip()
     is_number = count.isascii() and count.isdigit() and len(count) <= _LONGEST_COUNT and int(count) > 0
     return int(count) if is_number else count
 
 
 def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
-    """Whole numbers from 1 on, separated by commas; ranges among them.
+    """Return whole numbers from 1, given separated by commas or as ranges.
 
     Raises
     ------
     InputError
-        One is none, or below 1.
+        A part is not a whole number, or is below 1.
     """
     numbers = numbers_in(text, f"{option} ")
     if numbers is None:
@@ -416,7 +414,7 @@ def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
 
 
 def decimals_of(text: str, option: str, example: str) -> list[float]:
-    """Numbers separated by commas; raises InputError where one is no number."""
+    """Return numbers separated by commas; raises InputError for anything else."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -424,20 +422,20 @@ def decimals_of(text: str, option: str, example: str) -> list[float]:
 
 
 def names_of(text: str, option: str, *_: str) -> list[str]:
-    """Names separated by commas, each once; raises InputError where one is empty."""
+    """Return names separated by commas, each once; raises InputError for an empty one."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     if not all(names):
-        raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none of them empty")
+        raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none empty")
     return names
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Split ``key=value``; the value is TOML where it parses as TOML, else text; None, which unsets the key, where there is none.
+    """Split ``key=value``. The value is TOML if it parses as TOML, else text; an empty one is None, which unsets the key.
 
     Raises
     ------
     ScenarioError
-        There is no ``=``, or no key.
+        The ``=`` or the key is missing.
     """
     from simulator.base.validation_errors import quoted
 
@@ -454,8 +452,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where the first is
-    empty.
+    """Read ``key=v1,v2,...`` or a range of whole numbers. Each value is TOML if it parses as TOML, else text; an empty first one is None.
 
     >>> parse_axis("strategy.workers=1..3,8")
     ('strategy.workers', [1, 2, 3, 8])
@@ -465,7 +462,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     Raises
     ------
     ScenarioError
-        There is no key, no value, or an empty one behind the first.
+        The key or all values are missing, or a value after the first is empty.
     """
     key, equals, raw = text.partition("=")
     key = key.strip()
@@ -486,7 +483,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
     if None in values[1:]:
         raise ScenarioError(
-            f"--over {text[:80]!r}: has nothing between two commas; for the default of {key} begin with a comma: {key}=,v1,v2"
+            f"--over {text[:80]!r}: a value between commas is missing; to include the default of {key}, begin with a comma: {key}=,v1,v2"
         )
     return key, values
 
@@ -498,14 +495,14 @@ def _is_dotted(text: str) -> bool:
 
 
 def _value_of(raw: str, where: str) -> Any:
-    """TOML where it parses as TOML, else text; None where there is nothing."""
+    """Return a value read as TOML if it parses as TOML, else text; None if it is empty."""
     value = _toml(raw)
     _warn_of_thousands(raw, value, where)
     return raw.strip() or None if value is None else value
 
 
 def _toml(raw: str) -> Any:
-    """The value that a text is in TOML; None where it is none."""
+    """Return the value of a text read as TOML; None if it does not parse."""
     from simulator.base.files import exact
 
     try:
@@ -516,7 +513,7 @@ def _toml(raw: str) -> Any:
 
 
 def _warn_of_thousands(raw: str, value: object, where: str) -> None:
-    """Warn where a number that is typed may mean thousands: a file is TOML, which knows decimals alone, a command line need not be."""
+    """Warn where a typed number such as 1.000 may mean thousands. TOML files have only decimals."""
     if isinstance(value, float):
         from simulator.base.units import warn_of_thousands
 
@@ -524,12 +521,12 @@ def _warn_of_thousands(raw: str, value: object, where: str) -> None:
 
 
 def number_typed(text: str) -> float:
-    """Return what an option for a number of samples, epochs or parameters is given, as typer reads it.
+    """Return a typed number of samples, epochs or parameters, for typer.
 
     Raises
     ------
     typer.BadParameter
-        It is no number, or may be read in two ways.
+        It is not a number, or can be read in two ways.
     """
     from simulator.base.errors import UnitError
     from simulator.base.units import number_of
@@ -545,18 +542,18 @@ def _as_it_is(value: Any, *_: str) -> Any:
 
 
 class Reader(NamedTuple):
-    """How the text of an option becomes an argument.
+    """Conversion of an option's text to an argument.
 
     Attributes
     ----------
     kind
-        What typer makes of what is typed.
+        Type that typer reads.
     read
-        Makes an argument of that, given how the option is typed and an example.
+        Converts that to an argument, given how the option is typed and an example.
     metavar
-        What stands for the value in the help.
+        Placeholder of the value in the help.
     hint
-        What the help adds to the meaning of the argument.
+        Text that the help adds to the argument's description.
     """
 
     kind: Any

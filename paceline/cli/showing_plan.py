@@ -1,6 +1,6 @@
-"""Prints plans and advice on stdout: the answer in sentences and one table; with details, all that stands behind a plan.
+"""Print plans and advice on stdout: the answer and its alternatives, and everything else with details.
 
-Sentences come with the plan, tables from :mod:`paceline.planning.tables`; here is chosen which columns a terminal has room for.
+Sentences come with the plan, tables from :mod:`paceline.planning.tables`. This module chooses the columns that fit a terminal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIGURES = (
     "rank", "cluster", "strategy", "name", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "hours", "usd_per_hour",
     "cost_usd", "confidence",
 )  # fmt: skip
-"""Columns of configurations for which a terminal of 80 characters has room."""
+"""Columns of configurations that fit into 80 characters."""
 _WAYS = (
     "way", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "usd_per_hour", "cost_usd", "memory_bytes", "waiting",
 )  # fmt: skip
@@ -55,7 +55,7 @@ _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 
 def show_plan(plan: Plan, *, details: bool = False) -> None:
-    """The answer and its alternatives; with ``details`` all that was compared."""
+    """Show the answer and its alternatives; with ``details`` everything that was compared."""
     footer = "" if details else "Details: --details   Report: --report plan.html"
     display_answer(answer_of_plan(plan))
     display("", *_plan(plan, details=details))
@@ -77,7 +77,7 @@ def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
 
 
 def _alternatives(plan: Plan) -> Iterator[Part]:
-    """The ways to pay where there are several, the next best configurations, and what was asked for and cannot be."""
+    """Yield the ways to pay if there are several, the runners-up, and refused configurations."""
     if plan.payments:
         table = next(table for table in plan_tables(plan) if table.name == "plan-payments")
         yield from _shown(replace(table, title="Ways to pay"), ("payment", "usd_per_hour", "cost_usd", "capital_usd", "confidence"))
@@ -94,7 +94,7 @@ def _alternatives(plan: Plan) -> Iterator[Part]:
 
 
 def show_advice(advice: Advice, *, details: bool = False) -> None:
-    """What to use, and the throughput of each strategy by number of machines; with ``details`` every configuration."""
+    """Show the advice and each strategy's throughput by number of machines; with ``details`` every configuration."""
     display_answer(answer_of_advice(advice), _by_machines(advice), footer="" if details else "Details: --details")
     if details:
         table = advice.table()
@@ -104,7 +104,7 @@ def show_advice(advice: Advice, *, details: bool = False) -> None:
 
 
 def _by_machines(advice: Advice) -> Table:
-    """A row for each strategy, those with the same figures as one, and a column for each number of machines."""
+    """Return a row for each strategy (merged where figures are equal) and a column for each number of machines."""
     counts = sorted({row.nodes for row in advice.rows})
     best = advice.rows[advice.best]
     names: dict[tuple[float | None, ...], list[str]] = {}
@@ -121,7 +121,7 @@ def _warnings(result: Result) -> Iterator[Styled]:
 
 
 def _details(plan: Plan) -> Iterator[Part]:
-    """Clusters, strategies, ways of training, cost against time, improvements, and every note."""
+    """Yield tables of clusters, strategies, ways of training, the Pareto front and improvements, and every note."""
     tables = {table.name: table for table in plan_tables(plan)}
     if (table := tables.get("plan-clusters")) is not None:
         answers = [(each.cluster, each.best, each.text) for each in plan.clusters]
@@ -134,21 +134,21 @@ def _details(plan: Plan) -> Iterator[Part]:
     if note := time_note(plan.candidates, plan.goal):
         yield f"{note}\n"
     if len(plan.pareto) > 1:
-        axes = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
+        axes = "cost and time of the training" if plan.goal.samples is not None else "hourly price and throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
-        yield from _candidates(plan, f"Pareto front of those simulated, {axes}{more}", plan.pareto[:_FRONT], compared=False)
+        yield from _candidates(plan, f"Pareto front by {axes}{more}", plan.pareto[:_FRONT], compared=False)
     if (table := tables.get("plan-improvements")) is not None:
         yield from _improvements(plan, table)
     yield width_table(plan.chosen.result)
     yield from measurements(plan.chosen.result)
     yield ""
     yield from filter(None, (workers_note(plan), servers_note(plan), work_note(plan)))
-    yield from (Styled(f"not in these figures: {thing.name}: {thing.text}", "dim") for thing in plan.left_out)
+    yield from (Styled(f"not included: {thing.name}: {thing.text}", "dim") for thing in plan.left_out)
     yield from (Styled(f"note: {text}", "dim") for text in plan.notes)
 
 
 def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
-    """Reasons why something cannot be, each with the number of configurations that share it; up to a number of them."""
+    """Yield reasons for refusals with the number of configurations each covers, at most ``most`` of them."""
     for reason in reasons[:most]:
         yield Styled(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}", "yellow")
     if most is not None and len(reasons) > most:
@@ -157,7 +157,7 @@ def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
 
 
 def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
-    """Those columns of a table, in its order, that have a value there."""
+    """Yield a table reduced to the named columns that have values."""
     short = table.narrow(*(column.name for column in table.columns if column.name in names))
     columns = tuple(replace(column, kind="compact") if column.name in _NARROW else column for column in short.columns)
     yield replace(short, columns=columns)
@@ -166,7 +166,7 @@ def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
 
 
 def _candidates(plan: Plan, title: str, candidates: Sequence[Candidate], *, compared: bool = True) -> Iterator[Part]:
-    """Figures of each candidate, and below the table what else must be known of them, and if ``compared`` how they stand to the answer."""
+    """Yield a table of candidates, then remarks on them and, if ``compared``, their comparison with the answer."""
     table = replace(candidates_in_rows(plan, candidates), title=title)
     if any(candidate.cost_usd is not None for candidate in candidates):
         table = table.only(*(column.name for column in table.columns if column.name != "usd_per_hour"))
@@ -182,7 +182,7 @@ def _candidates(plan: Plan, title: str, candidates: Sequence[Candidate], *, comp
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Places in the table: a range where none between them is left out."""
+    """Return places in the table, as a range where they are consecutive."""
     whole = len(ranks) > 2 and ranks[-1] - ranks[0] + 1 == len(ranks)
     return f"{ranks[0]} to {ranks[-1]}" if whole else listed([str(rank) for rank in ranks])
 
@@ -190,7 +190,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _caveats(candidate: Candidate) -> Iterator[str]:
     """Remarks on a candidate's figures."""
     if candidate.result.extrapolated:
-        yield "extrapolated, beyond what was measured"
+        yield "extrapolated beyond measured settings"
     if not candidate.meets:
         yield "misses the goal"
 
@@ -198,7 +198,7 @@ def _caveats(candidate: Candidate) -> Iterator[str]:
 def _best_of_each(
     table: Table, columns: Sequence[str], answers: Iterable[tuple[str, Candidate | None, str]], *, placed: str = ""
 ) -> Iterator[Part]:
-    """A line for each answer, and below the table how its best stands to the goal; ``placed``: as a part of what has its name."""
+    """Yield a table of answers, then a remark on each; ``placed`` says what each answer is the best of."""
     yield from _shown(table, columns)
     for name, best, text in answers:
         texts = [text]
@@ -211,12 +211,12 @@ def _best_of_each(
 
 
 def _payments(plan: Plan) -> Iterator[Part]:
-    """The answer in each way to pay, the price of each, and when it pays."""
+    """Yield the answer under each way to pay, its price, and when it pays off."""
     table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
     if table is None:
         return
     yield from _shown(replace(table, title="Ways to pay"), _PAYMENTS)
-    yield Styled("running: price of an hour in use, without the share of what is paid in advance", "dim")
+    yield Styled("running: price of an hour in use, without the share of advance payments", "dim")
     for payment in plan.payments:
         price = f"{format_hourly(payment.price.usd_per_node_hour)} for a node and hour ({payment.price.said})"
         yield f"{payment.name}: {payment.text}; {price}"
@@ -225,14 +225,14 @@ def _payments(plan: Plan) -> Iterator[Part]:
 
 
 def _improvements(plan: Plan, table: Table) -> Iterator[Part]:
-    """Table of what was simulated, and below it each in a sentence."""
+    """Yield a table of simulated improvements, then a sentence on each."""
     simulated = [place for place, improvement in enumerate(plan.improvements) if improvement.gain is not None]
     if simulated:
-        title = f"what one improvement would bring, {plan.chosen.scaling} scaling"
+        title = f"Gain of one improvement, {plan.chosen.scaling} scaling"
         yield from _shown(replace(table, title=title, rows=tuple(table.rows[place] for place in simulated)), _GAINS)
     open_ = [each.name for each in plan.improvements if each.effect is not None and not has_effect(each.effect)]
     if open_:
-        yield Styled(f"{NOT_CERTAIN}, for the interval of the gain, run by run, holds 0: {listed(open_)}", "dim")
+        yield Styled(f"{NOT_CERTAIN} (the interval of the gain, paired by run, contains 0): {listed(open_)}", "dim")
     for improvement in plan.improvements:
         yield Styled(f"{improvement.name}: {improvement.text}", "" if improvement.gain is None else "dim")
     yield ""

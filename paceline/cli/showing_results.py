@@ -59,7 +59,7 @@ _MOST = 999_999.5
 
 
 def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[str, Outcome]]) -> None:
-    """Say on stderr which requirements each outcome, given with what begins its lines, misses, or meets by its estimate alone.
+    """Report on stderr the requirements that an outcome misses, or meets by its mean only.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[
 
 
 def show_memory(memory: Memory) -> None:
-    """Whether it fits, the parts of the device that has least left, and a line for each stage of a pipeline."""
+    """Show whether a model fits, the memory of the fullest device, and a line for each pipeline stage."""
     parts = memory.parts_table()
     known = [place for place, part in enumerate(memory.tightest.parts) if part.size_bytes is not None]
     tables: list[Part] = [replace(parts, title="", rows=tuple(parts.rows[place] for place in known))]
@@ -90,7 +90,7 @@ def show_memory(memory: Memory) -> None:
 
 
 def show_table(results: Sequence[Result]) -> None:
-    """Which of several results to take, and a table of all."""
+    """Show which result to choose, and a table of all."""
     from paceline.reporting.content import content_of
 
     content = content_of(results)
@@ -109,12 +109,12 @@ def show_table(results: Sequence[Result]) -> None:
 
 
 _MOST_ROWS = 12
-"""Results that have a row each; of more, a table has the throughput alone."""
+"""Most results that get a row each; with more, the table shows only throughput."""
 _MOST_COUNTS = 6
 
 
 def _matrix(results: Sequence[Result], names: Sequence[str]) -> Table:
-    """Samples/s, a row for each setting and a column for each number of workers, of many numbers some of them."""
+    """Return a table of samples/s: a row for each setting, a column for each number of workers (at most a few)."""
     counts = sorted({result.ranks for result in results})
     step = (len(counts) - 1) / (_MOST_COUNTS - 1)
     shown = counts if len(counts) <= _MOST_COUNTS else [counts[round(place * step)] for place in range(_MOST_COUNTS)]
@@ -162,21 +162,21 @@ def _interval(result: Result) -> str:
 
 
 def _placement(result: Result) -> Placement:
-    """Where its processes sit; results written before it was kept are placed now."""
+    """Return where processes are placed; computed now for results of older versions."""
     return result.placement if result.placement is not None else placement_of(result.scenario)
 
 
 def show_result(result: Result, *, assumptions: bool = False, details: bool = False) -> None:
-    """One result: the answer, and with ``details`` all that is known of it.
+    """Show one result: the answer, and with ``details`` everything known about it.
 
     Parameters
     ----------
     result
         To show.
     assumptions
-        Whether what was assumed is shown in full, instead of counted.
+        Whether assumed values are listed instead of counted.
     details
-        Whether warnings are shown in full, where a step's time goes, what the interval is made of, and all that would narrow it.
+        Whether to show warnings in full, the parts of a step, the sources of the interval's width, and measurements that narrow it.
     """
     footer = "" if details else "Details: --details"
     display_answer(answer_of(result), footer=footer if not assumptions else "")
@@ -201,7 +201,7 @@ def show_result(result: Result, *, assumptions: bool = False, details: bool = Fa
 
 
 def measurements(result: Result) -> Iterator[Part]:
-    """Each command that would narrow the interval, with the one that is expected then, and what that rests on."""
+    """Yield each command that would narrow the interval, with the interval expected afterwards and its basis."""
     table = measurements_table(result)
     if table.rows:
         yield from ("", Styled(table.title, "bold"))
@@ -210,12 +210,12 @@ def measurements(result: Result) -> Iterator[Part]:
         interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
         best = "at best " if measurement.at_best else ""
         yield measurement.command
-        yield Styled(f"{best}{interval}, {format_share(measurement.left)} as wide: {', '.join(measurement.narrows)}", indent=2)
+        yield Styled(f"{best}{interval}, {format_share(measurement.left)} of the width: {', '.join(measurement.narrows)}", indent=2)
         yield Styled(measurement.rests_on, "dim", 2)
 
 
 def _more(result: Result) -> Iterator[tuple[str, str]]:
-    """The limit, cost, what to measure and every warning, in full."""
+    """Yield the limit, the cost, the next measurement and every warning, in full."""
     yield "limit", f"{result.bottleneck.text} {result.bottleneck.remedy}"
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
@@ -226,11 +226,11 @@ def _more(result: Result) -> Iterator[tuple[str, str]]:
 
 
 _LITTLE = 0.005
-"""Shares of a step that are not told."""
+"""Smaller shares of a step are left out."""
 
 
 def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
-    """Where a step's time goes, what the interval rests on, and what was assumed and left out."""
+    """Yield the parts of a step, the basis of the interval, and what was assumed and left out."""
     step, parts = result.step_time_s, result.breakdown_s
     named = (
         ("input", parts.input),
@@ -244,8 +244,8 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     interval = format_interval(efficiency.low, efficiency.high, "share")
     share = written(efficiency.mean, "share")
     fed = (parts.compute + (0.0 if result.scenario.servers else parts.apply)) / step.mean
-    waits = f", which waits for its input as well; {format_share(fed)} of one that does not" if parts.input > _LITTLE * step.mean else ""
-    yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times one replica alone{waits}"
+    waits = f", which also waits for input; {format_share(fed)} of one that does not" if parts.input > _LITTLE * step.mean else ""
+    yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times the single-replica baseline{waits}"
     quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
     yield "step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles)
     shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > _LITTLE * step.mean]
@@ -263,15 +263,15 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
 
 
 def _assumed(result: Result, *, in_full: bool) -> Iterator[tuple[str, str]]:
-    """What was taken for keys that the scenario leaves out; or only how many there are."""
+    """Yield the values assumed for keys that the scenario leaves out, or only their number."""
     if in_full:
         yield from (("assumed", f"{taken.path} = {taken.value}: {taken.reason}") for taken in result.assumed)
     elif result.assumed:
-        yield "assumed", f"{counted(len(result.assumed), 'value')} that the scenario leaves out: --assumptions"
+        yield "assumed", f"{counted(len(result.assumed), 'value')} missing from the scenario: --assumptions"
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
-    """Lines that only some strategies and runs have."""
+    """Yield lines that apply to some strategies and runs only."""
     pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
     if any(stage.staleness for stage in result.stages):
         yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"
@@ -295,9 +295,9 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 _RANGE_IS_INTERVAL = 19
-"""With this number of replications the 90% interval goes from the least to the largest."""
+"""With at most this many replications, the 90% interval spans all of them."""
 _SHORT = 1000
-"""Steps of a worker below which runs differ much from one another."""
+"""With fewer steps of a worker, runs differ much."""
 _LISTED = 4
 
 
@@ -311,7 +311,7 @@ def _by_server(stale: Staleness) -> str:
 
 
 def _chosen(result: Result) -> str:
-    """Algorithm and protocol of each size, equal neighbours as one."""
+    """Return algorithm and protocol by message size; equal neighbours are merged."""
     reduced = sorted(result.all_reduces, key=lambda each: each.size_bytes)
     texts = []
     for name, same in groupby(reduced, lambda each: each.algorithm if each.protocol == "none" else f"{each.algorithm} ({each.protocol})"):
@@ -323,6 +323,6 @@ def _chosen(result: Result) -> str:
 
 def _phases(phase: Phase) -> str:
     if phase.mixed_after_s is None:
-        return f"not mixed by the end (order {phase.order_at_end:.2f}; random: mostly below {phase.order_of_random_phases:.2f})"
+        return f"not mixed by the end (order {phase.order_at_end:.2f}; random phases: mostly below {phase.order_of_random_phases:.2f})"
     some = "" if phase.mixed_share == 1 else f", in {format_share(phase.mixed_share)} of the runs"
     return f"mixed after {format_seconds(phase.mixed_after_s)}{some}"

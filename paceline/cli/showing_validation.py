@@ -1,6 +1,6 @@
-"""Prints a validation on stdout: scores, further tables, and every setting; and the settings of a matrix.
+"""Print a validation on stdout (scores, tables and settings), and the settings of a matrix.
 
-The tables are made in :mod:`paceline.reporting.validation.content`; here is chosen which columns and rows a terminal has room for.
+:mod:`paceline.reporting.validation.content` makes the tables. This module chooses the columns and rows that fit a terminal.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
 _NOT_IN_SCORES = ("worst setting", "interval score")
 _BELOW = ("most_determined_by", "factor_without")
-"""Columns of what a refit moved that stand below it, where there is room for their words."""
+"""Columns of a refit that are shown below the table, where their texts fit."""
 _MOST_ROWS = 60
-"""Of a group."""
+"""Most settings of a group that are shown."""
 _MOST_IN_ALL, _FEW_ROWS = 120, 6
 _LONG_TABLE = 24
 
 
 def show_validation(validation: Validation, *, details: bool = False) -> None:
-    """How good predictions are, and the settings with the largest errors; with ``details`` every score, table and note."""
+    """Show the quality of predictions and the settings with the largest errors; with ``details`` every score, table and note."""
     if not details:
         group = validation.score.group if validation.score is not None and validation.score.group in validation.groups else None
         predicted = (row for row in validation.rows if not row.fitted and group in (None, row.group))
@@ -55,7 +55,7 @@ def show_validation(validation: Validation, *, details: bool = False) -> None:
         display(table, *([Styled(clean(table.note, 1000), "dim", 2)] if table.note else []), "")
     display(*(_rows(validation, group) for group in validation.groups))
     if any(row.fitted for row in validation.rows):
-        display(Styled("* took part in the fit, so it counts in no score", "dim"))
+        display(Styled("* used in the fit, so not counted in scores", "dim"))
     display(*(Styled(clean(note, 1000), "dim", 2) for note in validation.notes))
 
 
@@ -66,17 +66,17 @@ def show_matrix(matrix: Matrix) -> None:
     display(
         matrix.to_table(),
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
-        f"{format_rough_seconds(matrix.guessed_s)} in all, a guess from rates and means{matrix.left_out}",
+        f"{format_rough_seconds(matrix.guessed_s)} in all (estimated from rates and means){matrix.left_out}",
     )
 
 
 def _narrow(table: Table) -> Table:
-    """Those columns of what a refit moved that a terminal has room for; any other table as it is."""
+    """Reduce the table of a refit to columns that fit a terminal; return other tables unchanged."""
     names = [column.name for column in table.columns]
     if not {*_BELOW} <= {*names}:
         return table
     told = [
-        f"{row[0]}: most determined by {row[names.index('most_determined_by')]}; without it the factor is {_factor(row, names)}."
+        f"{row[0]}: determined mostly by {row[names.index('most_determined_by')]}; without it the factor is {_factor(row, names)}."
         for row in table.rows
     ]
     return replace(table.only(*(name for name in names if name not in _BELOW)), note=" ".join([*told, table.note]))
@@ -94,7 +94,7 @@ def _scores(validation: Validation) -> Table:
 
 
 def _rows(validation: Validation, group: str) -> Table:
-    """The settings of one group, the worst ones where there are very many."""
+    """Return the settings of a group, or only the worst if there are very many."""
     rows = [row for row in validation.rows if row.group == group]
     title = group
     most = _MOST_ROWS if len(validation.rows) <= _MOST_IN_ALL else _FEW_ROWS

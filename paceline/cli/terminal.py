@@ -1,11 +1,11 @@
-"""Writes to the terminal, and asks there: remarks, questions and progress on stderr; text, tables and JSON on stdout.
+"""Terminal input and output: remarks, questions and progress on stderr; text, tables and JSON on stdout.
 
-``note``, ``say``, ``display`` and ``printer`` show what is not printable as escapes, so that a name in a user's file cannot steer the
-terminal; ``show_json`` writes JSON as it is. Not all output comes through here: app.py prints errors, and many commands write JSON with
-``typer.echo``. ``print`` is allowed here and in app.py only (T201 in pyproject.toml); ``rich`` is imported inside functions.
-What the bars yield is given to the library as ``progress``, so its arguments are fixed: done and total, of ``stages_bar`` also what.
-``evidence/__main__.py`` uses this file too, and tests/cli/test_sweep.py sets ``_EVERY_S``. At the end is what calibrating commands share:
-the provenance is read by its keys, which the fits in ``calibrate/fit`` write.
+``note``, ``say``, ``display`` and ``printer`` escape unprintable characters, so that a name in a user's file cannot control the terminal;
+``show_json`` writes JSON unchanged. app.py prints errors, and many commands write JSON with ``typer.echo``. Only this module and app.py may
+``print`` (T201 in pyproject.toml). ``rich`` is imported inside functions. Progress bars yield the library's ``progress``, so their
+arguments are fixed: done and total, and for ``stages_bar`` the stage. ``evidence/__main__.py`` uses this module too, and
+tests/cli/test_sweep.py sets ``_EVERY_S``. The functions at the end are shared by calibrating commands; they read keys of the provenance
+that ``calibrate/fit`` writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Advance = Callable[[float, int], None]
 
 
 def note(message: str) -> None:
-    """A remark for the person at the terminal."""
+    """Print a remark on stderr."""
     print(printable(message), file=sys.stderr)
 
 
@@ -55,7 +55,7 @@ def remark(message: str) -> None:
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Text for a person, on stdout; names that a user has given are escaped."""
+    """Print text on stdout, with unprintable characters escaped."""
     print(printable(text), end=end)
 
 
@@ -65,7 +65,7 @@ def _console_class() -> type[Console]:
     from rich.segment import Segment
 
     class Printable(Console):
-        """A console on which nothing that a user has named is obeyed: what is not printable is shown as escapes."""
+        """A console that escapes unprintable characters, so that a user's names cannot control it."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
@@ -75,12 +75,12 @@ def _console_class() -> type[Console]:
 
 
 def printer(**options: Any) -> Console:
-    """A console of rich for the terminal, with its ``options``; every table and text is shown on one."""
+    """Return a rich console for the terminal, with its ``options``; every table and text is shown on one."""
     return _console_class()(**options)
 
 
 class Styled(NamedTuple):
-    """A text for the terminal: in a style of rich's, so many characters from the left."""
+    """A text in a rich style, indented by some characters."""
 
     text: str
     style: str = ""
@@ -88,11 +88,11 @@ class Styled(NamedTuple):
 
 
 Part: TypeAlias = "str | Styled | Table | RenderableType"
-"""What begins on a line of its own: a text, a table, or anything that rich shows."""
+"""A block of output: a text, a table, or anything that rich shows."""
 
 
 def display(*parts: Part) -> None:
-    """Texts and tables on stdout; in texts no markup of rich's is obeyed."""
+    """Print texts and tables on stdout; rich markup in texts has no effect."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -110,7 +110,7 @@ def display(*parts: Part) -> None:
 
 
 def display_answer(answer: Answer, *more: Part, footer: str = "") -> None:
-    """Headline, small table and labelled lines of an answer, then ``more``, and a ``footer`` that says where the rest is."""
+    """Print an answer's headline, table and labelled lines, then ``more``, and a ``footer`` that points to the rest."""
     display(Styled(answer.headline, "bold"), "")
     if answer.figures:
         display(_figures_grid(answer), "")
@@ -135,7 +135,7 @@ def _figures_grid(answer: Answer) -> RenderableType:
 
 
 def labelled(lines: Iterable[tuple[str, str]]) -> RenderableType:
-    """Labels with texts next to them, in two columns; what to watch out for is in colour."""
+    """Return labels and texts in two columns; *Watch out* is in colour."""
     from rich.table import Table
     from rich.text import Text
 
@@ -146,26 +146,26 @@ def labelled(lines: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def show_json(data: Any) -> None:
-    """Plain data on stdout, as JSON; nothing is escaped beyond what JSON does."""
+    """Print plain data as JSON on stdout, with no escapes beyond JSON's."""
     print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def asking(where: object, *, yes: bool) -> Agree:
-    """Return what the library calls before lengthy work: asks at the terminal, or with ``yes`` goes on without a question.
+    """Return the function that the library calls before lengthy work: it asks at the terminal, or with ``yes`` continues at once.
 
     Parameters
     ----------
     where
-        What the work is about, such as the scenario's file.
+        Subject of the work, such as the scenario's file.
     yes
         Whether ``--yes`` is given.
 
     Raises
     ------
     InputError
-        By the function that is returned: the work takes long, there is nobody to ask, and ``yes`` is not set.
+        By the returned function: the work is long, stdin is not a terminal, and ``yes`` is not set.
     Exit
-        By the function that is returned: the answer was no.
+        By the returned function: the answer was no.
     """
 
     def agree(work: Lengthy) -> None:
@@ -179,7 +179,7 @@ def asking(where: object, *, yes: bool) -> Agree:
             return
         elif not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError(f"{where}: {work.what}; more than {format_rough_seconds(work.limit_s)} needs --yes; or {work.instead}")
-        elif not typer.confirm(f"paceline: {where}: {work.what}. Go on?", err=True):
+        elif not typer.confirm(f"paceline: {where}: {work.what}. Continue?", err=True):
             raise typer.Exit(InputError.exit_code)
 
     return agree
@@ -187,10 +187,10 @@ def asking(where: object, *, yes: bool) -> Agree:
 
 @contextmanager
 def progress_bar(title: str, *, soon: bool = False) -> Iterator[Advance]:
-    """Progress on stderr with the time left; call what it gives with work done and work in all.
+    """Show progress on stderr with the time left; call the yielded function with work done and total work.
 
-    A bar where stderr is a terminal; else a line now and then, so that a log shows life, ``soon`` one after a second. What
-    was done before the first call does not count towards the time left.
+    On a terminal it is a bar, elsewhere an occasional line, with ``soon`` the first after a second. Work done before the first call
+    does not count in the time left.
     """
     shown = printer(stderr=True)
     if not shown.is_terminal:
@@ -224,7 +224,7 @@ _EVERY_S, _SOON_S = 30.0, 1.0
 
 @contextmanager
 def stages_bar(*, soon: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """Progress of work of several parts: a bar for each, titled by what is counted; ``soon`` as of :func:`progress_bar`."""
+    """Show progress of work in several stages: a bar for each, titled by what it counts; ``soon`` as in :func:`progress_bar`."""
     bars: dict[str, Advance] = {}
     with ExitStack() as shown:
 
@@ -238,7 +238,7 @@ def stages_bar(*, soon: bool = False) -> Iterator[Callable[[int, int, str], None
 
 
 def _progress_lines(title: str, first_after_s: float) -> Advance:
-    """Progress in lines, at most one each half minute, the first after some seconds."""
+    """Show progress as lines, at most one each half minute, the first after some seconds."""
     first: tuple[float, float] | None = None
     next_s = 0.0
 
@@ -257,7 +257,7 @@ def _progress_lines(title: str, first_after_s: float) -> Advance:
 
 
 def _count(done: float) -> str:
-    """A number of things done, of which the last may be under way."""
+    """Return a number of finished items; the last may be in part."""
     return f"{done:,}" if done == int(done) else f"{done:,.2f}"
 
 
@@ -266,19 +266,19 @@ FittedT = TypeVar("FittedT", "InputPipeline", "Cluster")
 
 @contextmanager
 def measuring() -> Iterator[Callable[[int, int, str], None]]:
-    """Progress of measurements; where they are stopped, what the library says that is kept of them; warnings in boxes.
+    """Show progress of measurements and, if they are stopped, what is kept; show warnings in boxes.
 
     Raises
     ------
     StoppedError
-        It was stopped.
+        The measurements were stopped.
     """
     with warning_loudly(), stages_bar() as progress, keeping():
         yield progress
 
 
 def run_measured(calibrate: Callable[..., FittedT], given: Given, folder: str) -> tuple[FittedT, Path, Path]:
-    """What a function of the library fits to new or earlier measurements; the file of that in ``folder``, and that of the measurements."""
+    """Call a function of the library that fits measurements; return the fit, its file in ``folder``, and the file of measurements."""
     path = given.get("out") or Path("models") / folder / f"{given['name']}.toml"
     with measuring() as progress:
         fitted = calibrate(**{**given, "out": path}, command=command_line(), progress=progress)
@@ -288,7 +288,7 @@ def run_measured(calibrate: Callable[..., FittedT], given: Given, folder: str) -
 
 @contextmanager
 def warning_loudly() -> Iterator[None]:
-    """Around a calibration: what was measured and is not to be relied on is said at the end, in boxes on stderr."""
+    """Wrap a calibration: show warnings about unreliable measurements at the end, in boxes on stderr."""
     from rich.panel import Panel
 
     loud: list[str] = []
@@ -309,35 +309,35 @@ def warning_loudly() -> Iterator[None]:
 
 
 def print_fitted(fitted: BaseModel, path: Path, raw: Path, *, exclude_none: bool = True, **more: object) -> None:
-    """What was fitted on stdout, as JSON: with its file, that of its measurements, and what is known ``more``."""
+    """Print a fit as JSON on stdout, with its file, the file of measurements, and ``more`` fields."""
     data = fitted.model_dump(mode="json", exclude={"uncertainty"}, exclude_none=exclude_none)
     typer.echo(json.dumps({**data, "file": str(path), "measurements": str(raw), **more}, indent=2))
 
 
 def note_of_file(path: Path, section: str, *, beside: str, init: bool = True, scenario: str = "ring") -> None:
-    """What was written, and what to type next.
+    """Print the written file and the next command.
 
     Parameters
     ----------
     path
-        The file that was fitted.
+        The file of the fit.
     section
-        Of a scenario, which names it.
+        Section of a scenario that names it.
     beside
         Where the measurements are, in words.
     init
-        Whether ``paceline init`` takes it too.
+        Whether ``paceline init`` accepts it too.
     scenario
-        Of the catalogue, to try it with.
+        Scenario of the catalogue to try it with.
     """
     note(f"wrote {path}; {beside}")
     use = shlex.quote(str(path.stem if path.parent == Path("models") / f"{section}s" else path))
-    mine = f", or make a scenario of your own with it: paceline init --{section} {use}" if init else ""
+    mine = f", or write your own scenario with it: paceline init --{section} {use}" if init else ""
     note(f"next: paceline simulate {scenario} --set {section}.use={use}{mine}")
 
 
 def note_of_measurements(provenance: Mapping[str, str]) -> None:
-    """What was left out, and what processes at once have shown."""
+    """Print what was left out, and the findings of concurrent processes."""
     for key in ("left_out", "at_once"):
         if key in provenance:
             note(f"paceline: {provenance[key]}")

@@ -1,1 +1,1 @@
-"""The sub-commands: functions that :data:`paceline.cli.app.COMMANDS` lists; the docstring of each is its help."""
+"""The sub-commands: functions that :data:`paceline.cli.app.COMMANDS` lists. Each docstring is the help."""

@@ -1,7 +1,7 @@
-"""``paceline init`` and ``paceline why``: a scenario of one's own, and why a training does not scale, from options or answers.
+"""``paceline init`` and ``paceline why``: write a scenario, and explain poor scaling, from options or answers.
 
-They call ``new_scenario`` and ``why`` of ``paceline.api``, and ask at the terminal for the figures of the first where none is given,
-each checked against its rule at once. The file's text is written in :mod:`paceline.scenario_text`.
+They call ``new_scenario`` and ``why`` of ``paceline.api``. Without options they ask at the terminal, and check each answer at once.
+:mod:`paceline.scenario_text` writes the file's text.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COMMON = {
     "async-ps": "parameter servers; no worker waits",
     "ssp": "parameter servers; no worker gets more than some steps ahead",
 }
-"""The strategies that most people mean, in a few words; the rest stand in the help of ``--strategy``."""
+"""The most common strategies, in a few words; the help of ``--strategy`` has the others."""
 _NAMED = 4
-"""Names of the catalogue that a question shows."""
+"""Most names of the catalogue that a question shows."""
 
 
 _OWN = (
@@ -44,7 +44,7 @@ _OWN = (
 )  # fmt: skip
 """Options in place of a scenario; each is a parameter of ``new_scenario``."""
 _SEEN = ("step", "throughput", "steps_per_s", "epoch", "dataset_size", "run", "pattern", "python")
-"""Options that say what was seen."""
+"""Options that give observed runs."""
 _SHOWN = {
     "title": "cause",
     "cost_s": "per step",
@@ -54,7 +54,7 @@ _SHOWN = {
     "gain": "gain",
     "known": "",
 }
-"""Columns for which a terminal of 80 characters has room, and what it calls them."""
+"""Columns that fit into 80 characters, with their headings."""
 
 
 @calling(
@@ -64,7 +64,7 @@ _SHOWN = {
         "strategy": "Strategies: "
         + "; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in COMMON.items())
         + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait for the "
-        "slowest)."
+        "slowest worker)."
     },
     common={
         "Model": ("workload", "step_time", "parameters", "batch"),
@@ -93,14 +93,14 @@ def init(given: Given) -> None:
         given.useless("--cluster", ("devices", "bandwidth", "latency", "sort"))
     if not any(given.is_typed(name) for name in figures):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
+            raise InputError("init: no terminal to ask questions on; give --workload NAME, or --step-time and --parameters")
         Output(out, EDITED, force=force)
         figures = figures_asked(figures)
     _show_next(api.new_scenario(**figures, out=out, force=force), out)
 
 
 def _show_next(scenario: Scenario, path: Path) -> None:
-    """Say what was written, and what to type next."""
+    """Show what was written, and the next commands."""
     from paceline.cli.terminal import note
     from simulator.base.text import counted
 
@@ -116,7 +116,7 @@ def _show_next(scenario: Scenario, path: Path) -> None:
 
 
 def _counts(scenario: Scenario) -> list[int]:
-    """Numbers of workers that are worth a sweep: powers of two, up to what the machines take; none where there is no such number."""
+    """Return numbers of workers to sweep: powers of two, up to the capacity of the machines; none without such a number."""
     if not scenario.strategy.count_key:
         return []
     if scenario.layout.one_process:
@@ -176,7 +176,7 @@ def why(given: Given, *, details: bool = False, json: bool = False) -> None:
 
 
 def _own(given: Given, seen: dict[str, Any]) -> Scenario:
-    """A scenario from options, or from answers at the terminal, with as many workers as were seen, one for each device."""
+    """Return a scenario from options, or from answers at the terminal, with one worker for each observed device."""
     from paceline import api
 
     counts = [count for name in ("step", "throughput", "steps_per_s", "epoch") for count in seen.get(name, ())]
@@ -186,9 +186,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
     figures = {name: given.get(name, usual[name].default) for name in _OWN}
     if not any(given.is_typed(name) for name in _OWN):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise InputError(
-                "why: nobody can be asked here what was trained; give SCENARIO.toml, or --parameters and --strategy (paceline why --help)"
-            )
+            raise InputError("why: no terminal to ask questions on; give SCENARIO.toml, or --parameters and --strategy")
         figures = figures_asked({**figures, "price": None, "epochs": None})
     if figures.get("workload") is None and figures.get("step_time") is None:
         figures["step_time"] = _step_alone(seen, figures["batch"])
@@ -209,7 +207,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
 
 
 def _step_alone(seen: dict[str, Any], batch: int) -> Any:
-    """The step of one device alone, where something that was typed tells it."""
+    """Return the step time of a single device, if an option gives it."""
     from paceline.api.diagnosing import positive
 
     def alone(name: str) -> Any:
@@ -223,7 +221,7 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     if (epoch := alone("epoch")) is None:
         return None
     if "dataset_size" not in seen:
-        raise InputError("--epoch: a step follows from an epoch by the samples of the data set; give --dataset-size, or --step-time")
+        raise InputError("--")
     return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
 
 
@@ -238,7 +236,7 @@ def _show_diagnosis(diagnosis: Diagnosis, *, details: bool) -> None:
     if details:
         display("", *diagnosis.sentences, *(f"note: {remark}" for remark in diagnosis.remarks))
         display(
-            Styled("found, possible: fitted to the runs; specified: part of the scenario; measured: seen itself. Costs overlap.", "dim")
+            Styled("found, possible: inferred from runs; specified: in the scenario; measured: observed directly. Costs overlap.", "dim")
         )
     else:
         display("", Styled("Costs overlap. Details: --details", "dim"))
@@ -251,15 +249,15 @@ _MOST_CAUSES = 6
 
 
 Question: TypeAlias = tuple[str, str, Any, Callable[[str], Any]]
-"""Which figure is asked for, the question, what Enter takes, and what becomes of an answer, or raises where it is none."""
+"""A figure, its question, the default that Enter accepts, and a function that reads an answer or raises."""
 
 
 def figures_asked(usual: dict[str, Any]) -> dict[str, Any]:
-    """The same figures, as answered at the terminal: each is asked for until there is an answer."""
+    """Return the figures with answers from the terminal; each question is repeated until its answer is valid."""
     from paceline.cli.terminal import note
 
     figures = dict(usual)
-    note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
+    note("A few questions. Enter accepts the value in brackets. You can change each answer in the file later.\n")
     for name, text, default, read in _questions(figures):
 
         def answer(typed: Any, read: Callable[[str], Any] = read) -> Any:
@@ -273,14 +271,14 @@ def figures_asked(usual: dict[str, Any]) -> dict[str, Any]:
 
 
 def _questions(figures: dict[str, Any]) -> Iterator[Question]:
-    """Questions, one after the other; ``figures`` have the answers so far."""
+    """Yield the questions in order; ``figures`` have the answers so far."""
     from paceline.cli.terminal import note
     from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
     from simulator.base.catalog import entries, find
     from simulator.spec.prices import price_of_text
 
     def kept(check: Callable[[str], object]) -> Callable[[str], str]:
-        """Return what is kept as it was typed, if it passes a check."""
+        """Return a reader that keeps the text as typed if it passes a check."""
 
         def read(typed: str) -> str:
             check(typed)
@@ -290,7 +288,7 @@ def _questions(figures: dict[str, Any]) -> Iterator[Question]:
 
     def one_of(kind: Any, latest: str, described: str) -> Question:
         names = list(dict.fromkeys([*([] if latest == OWN else [latest]), *entries(kind)]))[:_NAMED]
-        which = f"a name of `paceline models list {kind}` ({', '.join(names)}, ...), a file, or {OWN}, to describe it by {described}"
+        which = f"a name of `paceline models list {kind}` ({', '.join(names)}, ...), a file, or {OWN} to describe it by {described}"
         name = kind[:-1]
         check = kept(lambda text: find(kind, text, f"`{name}`"))
         return name, f"{name.capitalize()}: {which}", latest, lambda text: None if text == OWN else check(text)
@@ -303,33 +301,33 @@ def _questions(figures: dict[str, Any]) -> Iterator[Question]:
 
     own = sorted(Path("models/workloads").glob("*.toml"), key=lambda file: file.stat().st_mtime)
     yield one_of("workloads", own[-1].stem if own else OWN, "step time and parameters")
-    yield "batch", "Samples that each device takes in a step", figures["batch"], _whole
+    yield "batch", "Samples per device and step", figures["batch"], _whole
     if figures["workload"] is None:
-        yield quantity("step_time", "Time of such a step on one device, such as 250 ms", "time")
+        yield quantity("step_time", "Time of that step on one device, such as 250 ms", "time")
         yield "parameters", "Trainable parameters, such as 25.6e6", None, _number
     yield one_of("clusters", OWN, "devices and network")
-    yield "nodes", "How many machines there are", NODES, _whole
+    yield "nodes", "Number of machines", NODES, _whole
     if figures["cluster"] is None:
-        yield "devices", "GPUs of a machine; 1 where its CPU computes", figures["devices"], _whole
-        yield quantity("bandwidth", "Bandwidth of the network between them", "rate")
-        yield quantity("latency", "Latency of that network", "time")
-        yield word("sort", f"What that bandwidth is ({'; '.join(f'{name}: {words}' for name, words in SORTS.items())})")
+        yield "devices", "GPUs per machine; 1 if its CPU computes", figures["devices"], _whole
+        yield quantity("bandwidth", "Network bandwidth between machines", "rate")
+        yield quantity("latency", "Latency of the network", "time")
+        yield word("sort", f"Kind of that bandwidth ({'; '.join(f'{name}: {words}' for name, words in SORTS.items())})")
         price = kept(lambda text: price_of_text(text, "`price`"))
-        asked = "Price of a machine for an hour, such as 0.40/h; none: not known"
+        asked = "Price of a machine per hour, such as 0.40/h; none: unknown"
         yield "price", asked, "none", lambda text: None if text == "none" else price(text)
     note("Strategies (more: paceline init --help):")
     for name, words in COMMON.items():
         note(f"  {name:<10}{words}")
     yield word("strategy", "Strategy")
     if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
-        yield "servers", "Parameter servers, each on a machine of its own", figures["servers"], _whole
+        yield "servers", "Parameter servers, each on its own machine", figures["servers"], _whole
         if figures["workload"] is None:
-            yield "tensors", "Trainable variables of the model, on each of which their hosts work", 160, _whole
+            yield "tensors", "Number of trainable variables (tensors) of the model", 160, _whole
             meanings = "; ".join(f"{name}: {words}" for name, words in MEASURED_WITH.items())
-            yield word("measured_with", f"What the time of a step holds ({meanings})")
-    yield "epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none
+            yield word("measured_with", f"What the step time includes ({meanings})")
+    yield "epochs", "Epochs, to predict time and cost of the whole training; 0: predict steps only", 0, _number_or_none
     if figures["epochs"] is not None:
-        yield "dataset_size", "Samples of the data set, such as 1.28e6", None, _number
+        yield "dataset_size", "Samples in the data set, such as 1.28e6", None, _number
 
 
 def _whole(text: str) -> int:

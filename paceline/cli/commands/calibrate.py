@@ -1,4 +1,4 @@
-"""``paceline calibrate``: real training steps, measurements or profiles in; a fitted workload, or a scenario of a TF_CONFIG, out.
+"""``paceline calibrate``: fit a workload to real training steps, measurements or profiles, or write the scenario of a TF_CONFIG.
 
 It calls ``calibrate``, ``calibrate_profile`` and ``scenario_of_tf_config`` of ``paceline.api``. ``_LEFT_OPEN`` names keys of the
 provenance that ``calibrate/fit/profile.py`` writes.
@@ -28,7 +28,7 @@ _OF_GRADIENTS = ("device", "keras_backend", "measurements", "batches", "timeout_
 """Parameters that say how gradients are measured, with or without steps."""
 
 _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals")
-"""Parts of the provenance that say what profiles did not tell."""
+"""Keys of the provenance that name what profiles do not determine."""
 
 
 @calling(
@@ -37,9 +37,9 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
     left_out={"out": "models/workloads/NAME.toml; NAME-scenario.toml"},
     only={"calibrate_profile": "With --from-profile", "scenario_of_tf_config": "With --from-tf-config"},
     hints={
-        "model": "With --from-profile it only gives the sizes of its variables, and is not run.",
-        "batches": "With --from-profile: that of each profile. With --noise-scale alone one is enough.",
-        "out": "With --from-tf-config the scenario file.",
+        "model": "With --from-profile it gives only the sizes of variables; it is not run.",
+        "batches": "With --from-profile: one for each profile. --noise-scale without steps needs only one.",
+        "out": "With --from-tf-config: the scenario file.",
         "noise_scale": "Without MODEL.py:FUNCTION, --step or --from-measurements, it is added to the existing workload NAME.",
     },
     common={
@@ -99,8 +99,8 @@ def calibrate(
     sources = model, step, profiles, from_measurements, noise_scale
     if (model is not None and step is not None) or not (any(sources) or tf_config is not None):
         raise InputError(
-            "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
-            "or --from-profile, --from-measurements, --from-tf-config or --noise-scale"
+            "calibrate: nothing to measure or read; give one of MODEL.py:FUNCTION, --step FILE.py:FUNCTION, "
+            "--from-profile, --from-measurements, --from-tf-config or --noise-scale"
         )
     measured = not profiles and (model is not None or step is not None)
     kept = _OF_GRADIENTS if noise_scale is not None else ()
@@ -155,7 +155,7 @@ def calibrate(
 
 
 def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]]:
-    """Log directories by batch size: from ``LOGDIR@BATCH``, or in turn from ``--batch``.
+    """Return log directories by batch size, given as ``LOGDIR@BATCH`` or by ``--batch`` in the same order.
 
     Raises
     ------
@@ -166,17 +166,17 @@ def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]
     with_batch = [at == "@" and size.isdigit() and not Path(logdir).exists() for logdir, (_, at, size) in zip(logdirs, pairs, strict=True)]
     if all(with_batch):
         if batches is not None:
-            raise InputError(f"--batch {batches}: each --from-profile names its batch size already; leave it out")
+            raise InputError(f"--batch {batches}: each --from-profile already has its batch size; leave --batch out")
         logdirs, sizes = [place for place, _, _ in pairs], [int(size) for *_, size in pairs]
     elif any(with_batch):
-        raise InputError("--from-profile: give every profile its batch size as LOGDIR@BATCH, or none and --batch")
+        raise InputError("--from-profile: some lack a batch size; write LOGDIR@BATCH for each, or use --batch for all")
     elif batches is None:
-        raise InputError(f"--batch is missing: a profile does not tell how many samples a step takes; give --batch 32, or {logdirs[0]}@32")
+        raise InputError(f"--batch is missing: a profile does not contain it; give --batch 32, or {logdirs[0]}@32")
     else:
         sizes = numbers_of(batches, "--batch")
     if len(sizes) != len(logdirs):
         raise InputError(
-            f"--batch {batches}: has {len(sizes)} sizes for {len(logdirs)} profiles; give one for each --from-profile, in its order"
+            f"--batch {batches}: has {len(sizes)} sizes for {len(logdirs)} profiles; give one for each --from-profile, in the same order"
         )
     places: dict[int, list[Path]] = {}
     for logdir, size in zip(logdirs, sizes, strict=True):
@@ -185,9 +185,9 @@ def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]
 
 
 def _one_batch(text: str | None) -> int:
-    """The batch size of a scenario whose workload is fitted already."""
+    """Return the batch size of a scenario whose workload exists already."""
     if text is None:
-        raise InputError("--batch is missing: a TF_CONFIG does not tell how many samples a replica takes a step; give such as --batch 32")
+        raise InputError("--batch is missing: a TF_CONFIG does not contain it; give the samples per replica and step, such as --batch 32")
     sizes = numbers_of(text, "--batch")
     if len(sizes) != 1:
         raise InputError(f"--batch {text}: a scenario has one batch size; give one, such as --batch {sizes[-1]}")
@@ -195,7 +195,7 @@ def _one_batch(text: str | None) -> int:
 
 
 def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
-    """Print what profiles tell of a step; as JSON only where no workload follows."""
+    """Print the steps found in profiles; as JSON only if no workload is fitted."""
     from paceline.cli.terminal import display, note, say, show_json
 
     if as_json:
@@ -214,7 +214,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
-    """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
+    """Print the fitted workload, as text or JSON, and the next command unless a scenario follows."""
     from paceline.cli.terminal import display, labelled, note, note_of_file, note_of_measurements, print_fitted, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
@@ -246,7 +246,7 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     say(f"fitted: {workload.name}, {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
     display(Table("", columns, rows))
     if intervals and len(intervals.keys() & parts) < len(parts):
-        say("  –: what was measured does not determine it")
+        say("  –: the measurements do not determine it")
     display("", labelled(_remarks(workload)))
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
     if with_scenario:
@@ -265,16 +265,16 @@ def _remarks(workload: Workload) -> Iterator[tuple[str, str]]:
     alone = "parts of one profile" if "profiles" in facts else "rounds of one run (--runs 3 shows more)"
     between = "runs" if facts.get("runs", "1") != "1" else alone
     stays = getattr(workload.jitter, "persistence", 0.0)
-    jitter = workload.jitter.kind + (f", {format_share(stays)} of steps repeat the one before" if stays else "")
+    jitter = workload.jitter.kind + (f", {format_share(stays)} of steps are as slow or fast as the one before" if stays else "")
     yield "scatter", f"{jitter}; {format_share(workload.run_to_run_cv)} between {between}"
     if workload.fit:
-        yield "fit", f"largest distance from the steps above {format_share(workload.fit.relative_residual)}"
+        yield "fit", f"largest relative residual {format_share(workload.fit.relative_residual)}"
     if "load" in facts:
         yield "load", facts["load"]
     if "budget" in facts:
         yield "budget", in_options(facts["budget"])
     if workload.overheads is not None:
-        yield "besides steps", _besides_steps(workload.overheads)
+        yield "outside steps", _besides_steps(workload.overheads)
     if workload.layers:
         yield f"{len(workload.layers)} layers", facts["layers"]
     if workload.noise_scale is not None:
@@ -286,7 +286,7 @@ def _remarks(workload: Workload) -> Iterator[tuple[str, str]]:
 
 
 def _measured_steps(workload: Workload) -> Iterator[str]:
-    """Each batch size in words: its mean step, samples per second, and half the 90% interval of that mean."""
+    """Yield a sentence for each batch size: mean step, samples per second, and half the 90% interval of the mean."""
     import numpy as np
 
     from simulator.base.text import format_seconds, format_share, format_throughput
@@ -303,10 +303,10 @@ def _measured_steps(workload: Workload) -> Iterator[str]:
 
 
 def _noise_scale(scale: NoiseScale, provenance: Mapping[str, str]) -> str:
-    """In words, the gradient noise scale and what it rests on."""
+    """Return a sentence on the gradient noise scale and its basis."""
     from simulator.base.text import format_number
 
-    high = "without an upper end: all may be noise" if scale.high is None else f"to {format_number(scale.high)}"
+    high = "with no upper limit: the gradient may be all noise" if scale.high is None else f"to {format_number(scale.high)}"
     measured = f"; {provenance['noise_scale']}" if "noise_scale" in provenance else ""
     return f"{format_number(scale.samples)} samples (90%: {format_number(scale.low)} {high}){measured}"
 
@@ -324,7 +324,7 @@ def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) ->
 
 
 def _besides_steps(overheads: Overheads) -> str:
-    """In words, what a job spends besides steps."""
+    """Return a sentence on the time that a job spends outside steps."""
     from simulator.base.text import format_bytes, format_rate, format_seconds
 
     durations = {
@@ -339,7 +339,7 @@ def _besides_steps(overheads: Overheads) -> str:
         copied = f", copied in {format_seconds(overheads.snapshot.value_s)}" if overheads.snapshot is not None else ""
         parts.append(f"a checkpoint of {format_bytes(size)} {speeds}{copied}")
     if (ends := overheads.iterators) is not None:
-        parts.append(f"{ends.waited} of {ends.ended} ends of tf.data iterators wait")
+        parts.append(f"{ends.waited} of {ends.ended} tf.data iterators blocked when they ended")
     return ", ".join(parts)
 
 

@@ -1,6 +1,6 @@
-"""``paceline calibrate-input``, ``calibrate-link`` and ``calibrate-server``: real batches, transfers, pulls and pushes in, files out.
+"""``paceline calibrate-input``, ``calibrate-link`` and ``calibrate-server``: measure an input pipeline, a link, or a server's host.
 
-They call the functions of these names of ``paceline.api``, which fit an input pipeline, a cluster, and what messages cost its hosts.
+They call the functions of the same names of ``paceline.api``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PointT = TypeVar("PointT")
 
 _EXAMPLE = (161, 102e6)
-"""Tensors and bytes of the model that the summary of a server counts with: ResNet-50."""
+"""Tensors and bytes of ResNet-50, the example in the summary of a server."""
 
 
 @calling(
@@ -116,7 +116,7 @@ def calibrate_link(
     ----------
     address
         Be the other end: serve at this address of this host until Ctrl-C. TensorFlow's server listens on all interfaces, and whoever
-        reaches it can run code here: use it only in a network that you trust.
+        reaches it can run code here: use it only on a network that you trust.
     json
         Print what was fitted as JSON.
     """
@@ -126,7 +126,7 @@ def calibrate_link(
 
     if address is not None:
         if "peer" in given:
-            raise InputError("calibrate-link: --serve and --peer are two halves; give one of them on each host")
+            raise InputError("calibrate-link: --serve and --peer exclude each other; give --serve on one host and --peer on the other")
         _serve(address, given.get("python"), given["carrier"])
         return
     if "name" not in given:
@@ -152,21 +152,21 @@ def calibrate_link(
 
 
 def _some(points: Sequence[PointT]) -> Sequence[PointT]:
-    """The first, the middle and the last of many."""
+    """Return the first, the middle and the last item."""
     return points if len(points) < 4 else [points[0], points[len(points) // 2], points[-1]]
 
 
 def _serve(address: str, python: str | None, carrier: Carrying) -> None:
-    """Be the serving half of a link measurement; Ctrl-C is the way to end it."""
+    """Serve a link measurement until Ctrl-C."""
     from paceline import api
     from paceline.cli.ending import serving
     from paceline.cli.terminal import note
 
     warning = "TensorFlow's server listens on ALL interfaces of this host, and whoever reaches the port can run code here"
     then = f"`paceline calibrate-link --peer {address} --name NAME`"
-    then += ", and `paceline calibrate-server` with the same for what messages cost the hosts"
+    then += ", and `paceline calibrate-server --peer {address}` to measure the hosts' cost of messages"
     if carrier == "gloo":
-        warning = "PyTorch's store and gloo ask nobody who connects: serve in a network that you trust"
+        warning = "PyTorch's store and gloo accept every connection: serve only on a network that you trust"
         then = f"`paceline calibrate-link --carrier gloo --peer {address} --name NAME`"
     note(f"serving at {address}; {warning}. Ctrl-C ends it.")
     with serving():
@@ -214,7 +214,7 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
     say()
     say(f"fitted: {cluster.name}, {cluster.description}")
     columns = (
-        Column("work", "text", "each host works"), Column("fitted", "text"), Column("interval", "text", "90%"),
+        Column("work", "text", "host time"), Column("fitted", "text"), Column("interval", "text", "90%"),
         Column("pull", "text"), Column("push", "text"), Column("practice", "text", "usual"),
     )  # fmt: skip
 
@@ -229,15 +229,15 @@ def calibrate_server(given: Given, *, json: bool = False) -> None:
         return label, fitted, interval, pull, push, f"{written(usual.value)} ({written(usual.low, usual.high)})"
 
     rows = (
-        row("on a tensor", tensor, 1e6, "µs", transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
-        row("on a byte", byte, 1e9, "ns", transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
+        row("per tensor", tensor, 1e6, "µs", transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
+        row("per byte", byte, 1e9, "ns", transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
     )
     display(Table("", columns, rows))
     if not transport.copy_per_byte_s:
         say(f"–: {cluster.provenance['bytes']}")
     distances = sorted(abs(point.fitted_s / point.median_s - 1.0) for point in fit.points)
     half = distances[len(distances) // 2] if distances else 0.0
-    remarks = [("fit", f"misses pulls and pushes by {format_share(half)} in the median, {format_share(fit.relative_residual)} at most")]
+    remarks = [("fit", f"error of pulls and pushes: median {format_share(half)}, largest {format_share(fit.relative_residual)}")]
     if "link" in cluster.provenance:
         remarks.append(("link", cluster.provenance["link"]))
     display("", labelled(remarks))

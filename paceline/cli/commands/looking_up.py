@@ -1,4 +1,4 @@
-"""``paceline models`` and ``paceline schema``: what a scenario can name, and the JSON Schema of every file format."""
+"""``paceline models`` and ``paceline schema``: the catalogue, and the JSON Schema of every file format."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios"]
 _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
-"""The lists of a file that are too long to read: draws of parameters, a line each, and ratios of an empirical distribution."""
+"""Long lists of a file: draws of parameters and ratios of an empirical distribution."""
 _MOST = 12
-"""Entries that such a list is shown with."""
+"""Most entries of such a list that are shown."""
 
 ABOUT_MODELS = "List and show what a scenario can name."
 
@@ -87,10 +87,10 @@ def show(*, name: Annotated[str, Typed(place=True, metavar="NAME")], json: bool 
 
 
 def _left_out(long: re.Match[str]) -> str:
-    """A list of a file, as it stands where it is short."""
+    """Return a list of a file, shortened if it is long."""
     inside = long["inside"]
     many = inside.count("[") or inside.count(",") + 1
-    return long[0] if many <= _MOST else f"# {long['key']}: {many:,} left out here; the file and --json have them"
+    return long[0] if many <= _MOST else f"# {long['key']}: {many:,} values, shown in full by --json"
 
 
 Row: TypeAlias = Mapping[str, Any]
@@ -102,7 +102,7 @@ def _name(row: Row) -> str:
 
 
 def _table(kind: str, rows: Sequence[Row]) -> Table:
-    """One kind's table; what its figures do not tell stands in a description."""
+    """Return the table of one kind."""
     from simulator.base.table import Column, Table
     from simulator.base.text import format_seconds
 

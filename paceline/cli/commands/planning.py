@@ -1,6 +1,6 @@
-"""``paceline plan`` and ``paceline learn``: which configuration reaches a goal, and how long until a model is good enough.
+"""``paceline plan`` and ``paceline learn``: find a configuration that reaches a goal, and the time until a model is good enough.
 
-They call ``plan``, ``plan_to_target`` and ``learn`` of ``paceline.api``; sentences and tables are those of what these return.
+They call ``plan``, ``plan_to_target`` and ``learn`` of ``paceline.api``, which return the sentences and tables.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_RATES = (
 )  # fmt: skip
 """Options that have no effect with --target."""
 _COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")
-"""Columns of ``learn`` that a terminal has room for; --json and --curves have all."""
+"""Columns of ``learn`` that fit a terminal; --json and --curves have all."""
 
 
 @calling(
@@ -68,7 +68,7 @@ def plan(
     report
         Also write a report that begins with the plan.
     details
-        Also print the best on each cluster and of each strategy. And cost against time, what improvements bring, and notes.
+        Also print the best of each cluster and strategy, the Pareto front, gains of improvements, and notes.
     json
         Print the plan as JSON.
     """
@@ -100,7 +100,7 @@ def plan(
     if out is not None:
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
-        with stages_bar() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
+        with stages_bar() as parts, keeping(lambda: f"the plan is saved: {kept}" if kept else ""):
             api.report(answer, report, force=force, jobs=jobs, progress=parts)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
@@ -144,9 +144,8 @@ def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
 
     Example: `paceline learn async-ps --strategies sync-ps,async-ps,ssp,backup --batch 8 --target accuracy=0.95`
 
-    Asynchronous training makes more updates per second and learns less from each. This command shows which effect wins: it simulates
-    which version of the model each gradient is computed from and when it is applied, and replays that with real gradients in
-    TensorFlow.
+    Asynchronous training makes more updates per second but learns less from each. This command shows which effect wins. It simulates
+    when each gradient is computed and applied, and replays that order with real gradients in TensorFlow.
 
     Finished replays are kept in --measurements: run the command again to resume; another target needs no new replay. The exit code is
     3 if no strategy always reaches the target.
@@ -154,7 +153,7 @@ def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
     Parameters
     ----------
     details
-        Also show every rate that was tried, and the answer in full sentences.
+        Also show every learning rate that was tried, and the answer in full sentences.
     json
         Print the answer as JSON.
     """

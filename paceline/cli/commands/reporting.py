@@ -1,7 +1,7 @@
-"""``paceline report``, ``serve`` and ``quickstart``: results as a page, a live page, and from a real training step to a page at once.
+"""``paceline report``, ``serve`` and ``quickstart``: write a page of results, serve a live page, or go from a real step to a page.
 
-They call functions of these names of ``paceline.api``; ``quickstart`` calls three: ``calibrate``, ``sweep`` and ``report``. Files of an
-earlier quickstart are known by ``_COMMAND`` in their provenance.
+``quickstart`` calls ``calibrate``, ``sweep`` and ``report`` of ``paceline.api``. It recognises files of an earlier quickstart by
+``_COMMAND`` in their provenance.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def report(given: Given, *, open_: bool = False, json: bool = False) -> None:
 
     Example: `paceline report results.ndjson -o reports/resnet50.html --open`
 
-    The file opens offline. Several results files are compared.
+    The page works offline. It compares several results files.
 
     Parameters
     ----------
@@ -77,16 +77,16 @@ def report(given: Given, *, open_: bool = False, json: bool = False) -> None:
         files = {"tables": written.tables, "figures": written.figures}
         typer.echo(dumps(data | {name: [*map(str, paths)] for name, paths in files.items() if paths}))
     if open_ and not webbrowser.open(written.path.resolve().as_uri()):
-        note(f"There is no browser to be found; open {written.path} yourself")
+        note(f"No browser found; open {written.path} yourself")
 
 
 def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
-    """Read ``png,svg``; both where nothing is said.
+    """Read image formats such as ``png,svg``; both by default.
 
     Raises
     ------
     InputError
-        There is none, one that figures cannot be written as, or no figure is written.
+        A format is missing or unknown, or no figures are written.
     """
     from typing import get_args
 
@@ -98,11 +98,11 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
     if text is None:
         return list(known)
     if figures is None:
-        raise InputError(f"--format {text[:40]!r}: goes with --figures; add --figures DIR, or leave --format out")
+        raise InputError(f"--format {text[:40]!r}: needs --figures; add --figures DIR, or leave --format out")
     parts = [part.strip().lower() for part in text.split(",")]
     for part in parts:
         if part not in known:
-            hint = did_you_mean(part, known, "write such as --format png,svg")
+            hint = did_you_mean(part, known, "write --format png,svg")
             raise InputError(f"--format {text[:40]!r}: {part[:40]!r} must be one of {', '.join(known)}; {hint}")
     return [kind for kind in known if kind in parts]
 
@@ -115,8 +115,8 @@ def serve(given: Given, *, open_: bool = False) -> None:
 
     Example: `paceline serve mine.toml --set strategy.workers=64 --port 8050`
 
-    Move sliders, choose strategies and clusters, or edit the scenario in a form or as TOML. The answer can be saved as a scenario or a
-    report, planned from, or copied as a link. Only this machine reaches the page, and the link opens it once. Ctrl-C ends it.
+    Move sliders, choose strategies and clusters, or edit the scenario in a form or as TOML. Save the answer as a scenario or a report,
+    plan from it, or copy it as a link. Only this machine can reach the page, and the link opens it once. Ctrl-C stops it.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ def serve(given: Given, *, open_: bool = False) -> None:
             answers = True
             shown.close()
             typer.echo(link)
-            note("Open the link; Ctrl-C ends it." if "host" not in given else "Whoever has the link can use the page; Ctrl-C ends it.")
+            note("Open the link. Ctrl-C stops it." if "host" not in given else "Anyone with the link can use the page. Ctrl-C stops it.")
             if open_ and not webbrowser.open(link):
-                note("There is no browser to be found; open the link yourself")
+                note("No browser found; open the link yourself")
 
         with serving(lambda: answers):
             api.serve(**given, ready=ready, progress=advance)
@@ -157,8 +157,7 @@ def quickstart(
 
     It takes about a minute, and needs TensorFlow. It times training steps of a small Keras model, a convolutional network, on this
     machine and fits a workload. Then it simulates ring all-reduce and synchronous and asynchronous parameter servers on an assumed
-    network of 25 Gbit/s, prints a table and writes a report. On a busy machine it warns and goes on, where `paceline calibrate` would
-    refuse.
+    network of 25 Gbit/s, prints a table and writes a report. On a busy machine it warns and continues, unlike `paceline calibrate`.
 
     The workload and the results are written next to the report. Files of an earlier quickstart are replaced; others need --force.
 
@@ -189,7 +188,7 @@ def quickstart(
 
     stopped_before = workload_file.exists() and not (out.exists() and out.stat().st_mtime >= workload_file.stat().st_mtime)
     if stopped_before and _is_own_workload(workload_file):
-        note(f"1/3  going on with what was measured before: {workload_file}; delete it to measure again")
+        note(f"1/3  using earlier measurements: {workload_file} (delete it to measure again)")
         workload = load_workload(workload_file)
     else:
         builder = f"{catalog.builder('cnn')}:build"
@@ -204,13 +203,13 @@ def quickstart(
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
     _check_files(out, force=force)  # once more: some time has passed
-    with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
+    with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is saved: {workload_file}"):
         swept = api.sweep(_table({"use": str(workload_file)}), _over(), out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
-    with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+    with stages_bar() as parts, keeping(lambda: f"results are saved; draw them with: paceline report {results_file}"):
         api.report(swept, out, force=force, jobs=jobs, progress=parts)
     if json:
         for result in results:
@@ -222,23 +221,23 @@ def quickstart(
 
 
 def _check_files(out: Path, *, force: bool) -> None:
-    """Make sure that all files can be written, and that those that are there are of an earlier quickstart.
+    """Check that all files can be written, and that existing ones come from an earlier quickstart.
 
     Raises
     ------
     InputError, ResultsError
-        One cannot, or is something else.
+        A file cannot be written, or is something else.
     """
     from paceline.reporting.render import REPORT, origin_mark
     from paceline.sweeping import Journal
     from simulator.base.files import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
-    check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
+    check_apart([("`out`", out), ("a file next to it", results), ("a file next to it", workload)])
     mark = origin_mark(_COMMAND).encode()
-    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and mark in path.read_bytes(), ".html")
+    page = OutputKind("is not a report of a quickstart", lambda path: REPORT.holds(path) and mark in path.read_bytes(), ".html")
     Output(out, page, force=force)
-    Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
+    Output(workload, OutputKind("is not a workload of a quickstart", _is_own_workload), force=force, beside=True)
     Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
     if results.exists() and not force:
         with Journal(results):  # which nobody else may be writing to
@@ -256,7 +255,7 @@ def _is_own_workload(path: Path) -> bool:
 
 
 def _are_own_results(path: Path) -> bool:
-    """Return whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
+    """Return whether a file holds the results of a quickstart's sweep, or the first of them."""
     from paceline.sweeping import axes_of, grid, outcomes_in
     from paceline.sweeping.results_file import begins_line
     from simulator.base.errors import PacelineError

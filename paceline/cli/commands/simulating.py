@@ -1,6 +1,6 @@
 """``paceline simulate``, ``memory``, ``sweep`` and ``advise``: scenarios in, results out.
 
-They call ``observe``, ``memory``, ``sweep`` and ``advise`` of ``paceline.api``, and print by :mod:`paceline.cli.showing_results` and
+They call ``observe``, ``memory``, ``sweep`` and ``advise`` of ``paceline.api``, and print with :mod:`paceline.cli.showing_results` and
 :mod:`paceline.cli.showing_plan`.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 _ALL_SHOWN = 200
-"""Results of a sweep that are shown; of more, some of each end."""
+"""Most results of a sweep that are shown; with more, only some at each end."""
 _OF_EACH_END = 20
 _JOB_KEYS = ("epochs", "samples", "dataset_size", "replications")
 
@@ -56,17 +56,16 @@ def simulate(
 
     Example: `paceline simulate ring --epochs 90 --dataset-size 1.28e6`
 
-    Each figure has its 90% interval. Also prints scaling efficiency, staleness, and the parts of a step. With --epochs or --samples it
-    predicts time and cost of a whole job.
+    Each figure has its 90% interval. With --epochs or --samples it also predicts time and cost of the whole job.
 
     Parameters
     ----------
     program
-        Print what would be simulated, without simulating it: links, ranks, operations of a step, rules. --json prints every row.
+        Print what would be simulated (links, ranks, operations of a step, rules), without simulating it. --json prints every row.
     assumptions
-        Also show each value that the scenario leaves out, what is assumed, and why.
+        Also show each value that the scenario leaves out, with what is assumed and why.
     details
-        Also show all warnings in full, what the interval is made of, and what narrows it. And the parts of a step.
+        Also show warnings in full, the parts of a step, the sources of the interval's width, and measurements that narrow it.
     json
         Print the result as JSON.
     """
@@ -77,11 +76,11 @@ def simulate(
     from simulator.results.next_measurement import width_of
 
     if program:
-        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details", "require"))
+        given.useless("--program", ("trace", "tensorboard", "audit", "force", "assumptions", "details", "require"))
         _print_program(api.load(**given.of(api.load)), json=json)
         return
     if json:
-        given.useless("--json, which prints everything", ["assumptions"])
+        given.useless("--json", ["assumptions"])
     if not {"trace", "tensorboard"} & {*given}:
         given.needs("--trace or --tensorboard", ["force"])
     requirements = requirements_of(require or ())
@@ -151,16 +150,15 @@ def sweep(given: Given, *, require: Require = None, yes: Yes = False, json: bool
     --over strategy.mode=sync,async --out results.ndjson`, then
     `paceline report results.ndjson --open`
 
-    Each result is saved at once. You may stop the sweep at any moment, even with kill -9: run the command again to resume. The file
-    ends up the same, byte for byte. It is refused if the scenario has changed.
+    Each result is saved at once. You may stop the sweep at any moment, even with kill -9: run the command again to resume. The finished
+    file is the same, byte for byte. If the scenario has changed, resuming is refused.
 
-    If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1. --retry-failed simulates it again.
-    With --require the exit code is 3 if a result does not meet the requirement.
+    If a scenario fails, the others continue, the failure is saved in its place, and the exit code is 1. --retry-failed simulates it
+    again. With --require the exit code is 3 if a result does not meet the requirement.
 
     On a cluster: `--backend dask --scheduler tcp://10.0.0.5:8786`, or `--backend ray --scheduler auto`. Its workers need the same
-    versions of Paceline, Python, numpy and other packages that results depend on; others are refused. A Dask or Ray cluster runs
-    whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own network, with ports that others
-    cannot reach.
+    versions of Paceline, Python, numpy and other packages that results depend on. A Dask or Ray cluster runs any code that it receives,
+    and this machine runs what it sends back: use only a cluster that you trust, on ports that others cannot reach.
 
     Parameters
     ----------
@@ -193,13 +191,13 @@ def sweep(given: Given, *, require: Require = None, yes: Yes = False, json: bool
 
 
 def _combination(axes: Mapping[str, Sequence[object]], place: int) -> str:
-    """The keys and values of the scenario at a place of the grid."""
+    """Return the keys and values of the scenario at a place of the grid."""
     values = next(itertools.islice(itertools.product(*axes.values()), place, None))
     return ", ".join(f"{key}={value}" for key, value in zip(axes, values, strict=True))
 
 
 def _show_sweep(swept: Sweep) -> None:
-    """A table of all results, or of the first and the last where there are many."""
+    """Show a table of all results, or of the first and last if there are many."""
     from paceline.cli.showing_results import show_table
     from paceline.cli.terminal import note
     from simulator.results.results import Result
@@ -208,7 +206,7 @@ def _show_sweep(swept: Sweep) -> None:
     if results := [outcome for outcome in shown if isinstance(outcome, Result)]:
         show_table(results)
     if len(shown) < len(swept):
-        note(f"shown are the first and the last {_OF_EACH_END} of {len(swept):,} scenarios; all are in {swept.path}")
+        note(f"the table shows the first and last {_OF_EACH_END} of {len(swept):,} scenarios; {swept.path} has all")
 
 
 @calling(
@@ -223,8 +221,8 @@ def advise(given: Given, *, details: bool = False, yes: Yes = False, json: bool 
 
     Example: `paceline advise ring --machines 1..8`
 
-    Each strategy has its best bucket size. The advice is the fastest that certainly beats one machine, else one machine. With a
-    deadline, a budget or a throughput to reach, use `paceline plan`.
+    Each strategy uses its best bucket size. The advice is the fastest strategy that certainly beats one machine, else one machine. For
+    a deadline, a budget or a throughput to reach, use `paceline plan`.
 
     Parameters
     ----------
@@ -264,7 +262,7 @@ def _show_laws(seen: Observation) -> None:
 
 
 def _print_program(scenario: Scenario, *, json: bool) -> None:
-    """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
+    """Print the program of a scenario: a summary, or with ``json`` every row of every table, one per line."""
     from paceline import api
     from simulator.base.validation_errors import warn_of_implausible
     from simulator.program.rows import rows_of
@@ -290,7 +288,7 @@ def _show_program(scenario: Scenario, printed: Printed) -> None:
 
 
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
-    """Lines on what the program is repeated over, and on what it leaves to draws."""
+    """Yield lines on the size of the program, its repetitions and its random draws."""
     from simulator.base.text import counted, format_seconds
     from simulator.resolve.resolve import start_of
 
@@ -302,11 +300,11 @@ def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
     means = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts if seconds)
     yield f"mean compute of a rank on a device of speed 1: {means or 'none'}; jitter {load.jitter.kind}"
     length = f"{run.steps:,} steps of each worker" if run.job_steps is None else f"{run.job_steps:,} steps of the job"
-    yield f"{length}, {run.warmup:,} of each not measured; {_BEGIN[start_of(scenario)]}; {run.replications:,} replications"
+    yield f"{length}, {run.warmup:,} of them warm-up; {_BEGIN[start_of(scenario)]}; {run.replications:,} replications"
 
 
 _BEGIN = {
-    "together": "they begin together",
-    "staggered": "they begin spread over a time",
-    "random-phase": "they begin at random within the time of a step",
+    "together": "workers start together",
+    "staggered": "workers start spread over a time",
+    "random-phase": "workers start at random within the time of a step",
 }

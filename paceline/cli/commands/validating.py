@@ -1,4 +1,4 @@
-"""``paceline validate``, ``watch`` and ``testbed``: predictions beside measurements, a training that runs, and real clusters here.
+"""``paceline validate``, ``watch`` and ``testbed``: predictions compared with measurements, a running training, and real clusters.
 
 They call ``validate``, ``refit``, ``validate_matrix``, ``watch`` and the ``testbed`` functions of ``paceline.api``;
 :mod:`paceline.cli.showing_validation` prints validations. ``_LIMITS`` names the fields of ``Thresholds`` in
@@ -36,7 +36,7 @@ _OF_RESULTS = ("out", "markdown", "rows", "tables", "platform", "measurements", 
 Limit: TypeAlias = Annotated[str | None, Typed(metavar="SHARE")]
 """A threshold."""
 _MOST_EVENTS = 8
-"""Events that the screen of a watch shows."""
+"""Most events that the screen of a watch shows."""
 
 
 @calling(
@@ -74,10 +74,9 @@ def validate(
     90% interval. --refit fits the scenario to your runs and predicts each run from the others. POINTS.csv has a heading such as
     `workers,servers,throughput` and a line for each run, such as `8,2,1234.5`.
 
-    New measurements: without a scenario, real TensorFlow clusters run on this machine. Small ones are fitted; larger and different ones
-    are predicted, measured and compared. --matrix is quick (some minutes); random:SEED, drawn at random as docs/measure.md describes;
-    headline, first or development, on which Paceline was developed; or a file of yours. The whole matrix is checked before anything is
-    measured.
+    New measurements: without a scenario, real TensorFlow clusters run on this machine. Small ones are used for a fit; larger and
+    different ones are predicted, measured and compared. --matrix is quick (some minutes); random:SEED, drawn at random as
+    docs/measure.md describes; headline, first or development, on which Paceline was developed; or your own file.
 
     Example: `paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml`
 
@@ -89,9 +88,9 @@ def validate(
     ----------
     refit
         Fit compute, link and server cost of the scenario to the points, and predict each point from the others. Shows old and new
-        values, which points determine them, and what they leave open.
+        values, the points that determine them, and their uncertainty.
     list_
-        Only list the settings of the matrix, and about how long they take. Nothing is measured, and no file of a model is run.
+        List the settings of the matrix and about how long they take, without measuring or running any file.
     max_median
         Threshold: median absolute error of throughput, such as 2%.
     max_worst
@@ -125,7 +124,7 @@ def validate(
     if not refit:
         given.needs("--refit", ["out_scenario"])
     if list_:
-        given.useless("--list, which measures nothing", _OF_RESULTS)
+        given.useless("--list", _OF_RESULTS)
     limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
     common: dict[str, Any] = {"thresholds": {name: text for name, text in limits.items() if text is not None}, "command": command_line()}
     if on_points:
@@ -163,20 +162,20 @@ def validate(
 
 
 def _biased(validation: Validation) -> str:
-    """Sentence that predictions lean to one side by more than runs scatter; "" where they do not."""
+    """Return a sentence on a bias of the predictions that exceeds the scatter of runs; empty without one."""
     from simulator.base.text import format_share, written
 
     score = max(validation.scores, key=lambda score: abs(score.median_error))
     if abs(score.median_error) <= (score.noise_floor or 0):
         return ""
-    than = "" if score.noise_floor is None else f", more than the {format_share(score.noise_floor)} by which runs scatter"
-    return f"predictions have a bias of {written(score.median_error, 'error')}{than}"
+    than = "" if score.noise_floor is None else f", more than the scatter of runs ({format_share(score.noise_floor)})"
+    return f"predictions are biased by {written(score.median_error, 'error')}{than}"
 
 
 def _kept(measurements: Path) -> str:
-    """Sentence on what a validation that was stopped leaves behind."""
+    """Return a sentence on what a stopped validation leaves behind."""
     some = any(measurements.glob("*-testbed-*.ndjson"))
-    return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""
+    return f"finished measurements are kept in {measurements}; run the command again to resume" if some else ""
 
 
 @calling(
@@ -196,12 +195,12 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
 
     Example: `paceline watch mine.toml worker0.log worker1.log --pattern 'step (?P<step>\\d+) took (?P<time_s>[\\d.]+) s'`
 
-    It reports when and why the training is not as predicted. STEPS are files that record steps while it trains. A line in your script
-    writes one: `model.fit(..., callbacks=[RecordSteps("run.ndjson")])` with `from paceline.keras_callback import RecordSteps`.
-    TensorBoard's folder, a log with step times, a table (CSV) and a profile can be watched too.
+    It reports when and why the training deviates from its prediction. STEPS are files that grow during the training. A callback writes
+    one: `model.fit(..., callbacks=[RecordSteps("run.ndjson")])` with `from paceline.keras_callback import RecordSteps`. It also reads a
+    TensorBoard folder, a log with step times, a table (CSV) or a profile.
 
-    The watch ends with the training, or with Ctrl-C. It may be stopped and started again. The exit code is 3 if the run left its
-    interval, or became slower within it.
+    The watch ends with the training, or with Ctrl-C, and can be started again. The exit code is 3 if the run left its interval, or
+    became slower within it.
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
 
 
 def _as_json() -> Callable[[Watched], None]:
-    """Writes a line for each look with new steps or news."""
+    """Return a function that writes a line for each look with new steps or events."""
     before: list[Any] = []
 
     def tell(update: Watched) -> None:
@@ -248,7 +247,7 @@ def _as_json() -> Callable[[Watched], None]:
 
 
 def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
-    """One screen where there is a terminal; else what is new, a line each."""
+    """Show one screen on a terminal; elsewhere print a line for each event."""
     from paceline.cli.terminal import note, printer
 
     console = printer(highlight=False)
@@ -272,7 +271,7 @@ def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
 
 
 def _screen(update: Watched, events: list[str]) -> Group:
-    """Figures measured beside those predicted, what happened, and why."""
+    """Return measured and predicted figures, events, and their causes."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -289,7 +288,7 @@ def _screen(update: Watched, events: list[str]) -> Group:
 ABOUT_TESTBED = "Run a real TensorFlow cluster on this machine."
 
 Json: TypeAlias = Annotated[bool, Typed(text="Print as JSON.")]
-"""Whether the answer is printed as JSON."""
+"""Whether to print the answer as JSON."""
 
 
 @calling(
@@ -305,17 +304,16 @@ def run(given: Given, *, json: Json = False) -> None:
 
     Keys of the setting, for --set and for a file (`paceline schema testbed-setting` has all of them):
 
-    `mode` is one of these. `async`: ParameterServerStrategy with a ClusterCoordinator: one process hands out
-    steps, updates are applied as they come. `between-graph`: the same without a coordinator, in sessions of
-    tf.compat.v1: every worker drives itself. `sync`: SyncReplicasOptimizer: servers average the
-    gradients of all workers, or of all but backup_workers, before they update. `ring`:
-    MultiWorkerMirroredStrategy: all-reduce over a ring, no servers. `mirrored`: MirroredStrategy:
-    replicas on logical devices of one process, no network. `apart`: processes that compute at the same time
-    and exchange nothing: what busy cores cost.
+    `mode` is one of these. `async` (ParameterServerStrategy with a ClusterCoordinator): one process hands out
+    steps, and servers apply updates on arrival. `between-graph` (sessions of tf.compat.v1): the same without
+    a coordinator. `sync` (SyncReplicasOptimizer): servers average the gradients of all workers, or of all but
+    backup_workers, before they update. `ring` (MultiWorkerMirroredStrategy): all-reduce over a ring, without
+    servers. `mirrored` (MirroredStrategy): replicas on logical devices of one process, without a network.
+    `apart`: processes compute at the same time and exchange nothing, which shows the cost of busy cores.
 
-    `workers`, `servers`, `backup_workers`, `threads` (of TensorFlow in each process).
+    `workers`, `servers`, `backup_workers`, `threads` (TensorFlow threads of each process).
 
-    `link`=loopback, which needs no root; or `link.bandwidth`='1 Gbit/s' of each host, each way,
+    `link`=loopback, which needs no root; or `link.bandwidth`='1 Gbit/s' per host and direction,
     `link.sharing`=fair (one queue per peer) or tcp (as TCP decides), `link.buffer`='20 ms',
     `link.congestion`=cubic.
 
@@ -323,8 +321,8 @@ def run(given: Given, *, json: Json = False) -> None:
     calibrate, or a workload of paceline models list.
 
     `compute.mean`='50 ms' with `compute.law.kind`=constant, exponential, gamma (`compute.law.shape`) or lognormal
-    (`compute.law.sigma`): a sleep drawn from that distribution. `compute.kind`=real: the model's own passes. `batch`: samples of a
-    worker's step. `overlap`=true: layers pull, compute and push one by one.
+    (`compute.law.sigma`): a sleep drawn from that distribution. `compute.kind`=real: real passes of the model. `batch`: samples per
+    worker and step. `overlap`=true: layers pull, compute and push one by one.
 
     `steps` and `warm_up` of each worker; `start_spread`='1 s' within which asynchronous workers start.
 
@@ -352,12 +350,12 @@ def show(*, files: Annotated[list[Path], Typed(place=True, metavar="FILE...")], 
 
     Example: `paceline testbed show measurements/*-testbed-*.ndjson`
 
-    If a run failed or was stopped, its complete repeats are shown.
+    For a run that failed or was stopped, it shows the complete repeats.
 
     Parameters
     ----------
     files
-        Measurement files that `paceline testbed run` has written.
+        Measurement files written by `paceline testbed run`.
     json
         Print as JSON: a list with one entry per file.
     """
@@ -375,8 +373,8 @@ def show(*, files: Annotated[list[Path], Typed(place=True, metavar="FILE...")], 
 def fit(given: Given, *, json: bool = False) -> None:
     """Fit the overheads of this machine and of TensorFlow from small runs.
 
-    Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no run determines keeps a documented
-    prior, and is marked. You need at least `paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb`,
+    Each parameter gets a 90% interval and a sentence on the runs that determine it. Without such runs it keeps a documented prior, and
+    is marked. You need at least `paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb`,
     and the same with `--set model=ladder-1mb/16`; for rings one with mode=ring and 2 workers.
 
     Example: `paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json`
@@ -395,7 +393,7 @@ def fit(given: Given, *, json: bool = False) -> None:
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))
     else:
-        display(platform.table(), "Times in seconds, rates in bytes per second. What determines each stands in the file.")
+        display(platform.table(), "Times in seconds, rates in bytes per second. The file says what determines each.")
     note(f"wrote {out}; predict with `paceline testbed predict {out} --set workers=8 --set servers=2`")
 
 
@@ -416,12 +414,12 @@ def predict(given: Given, *, json: Json = False) -> None:
         return
     display(prediction.table())
     if prediction.undetermined:
-        say(f"rests on priors, which no run of the fit has determined: {', '.join(prediction.undetermined)}")
+        say(f"no run determines these parameters, so priors are used: {', '.join(prediction.undetermined)}")
 
 
 @contextmanager
 def _measuring() -> Iterator[Callable[[float, int], None]]:
-    """A progress bar around the repeats; where they are stopped or fail, says how many are kept."""
+    """Show a progress bar for the repeats; if they stop or fail, report how many are kept."""
     from paceline.cli.ending import StoppedError
     from paceline.cli.terminal import note, progress_bar
     from simulator.base.errors import CalibrationError
@@ -438,7 +436,7 @@ def _measuring() -> Iterator[Callable[[float, int], None]]:
 
 
 def _print_runs(runs: Sequence[TestbedRun]) -> None:
-    """Each in full, and where there are several, all of them side by side."""
+    """Print each run in full, then several side by side."""
     from calibrate.testbed.summary import side_by_side
     from paceline.cli.terminal import Styled, display, say
 
