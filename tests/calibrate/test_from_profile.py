@@ -349,10 +349,10 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--from-profile", "logs"], "--batch is missing: a profile does not tell"),
+        (["--from-profile", "logs"], "--batch is missing: a profile does not contain it"),
         (["--from-profile", "logs", "--batch", "16,32"], "--batch 16,32: has 2 sizes for 1 profiles"),
-        (["--from-profile", "logs@16", "--batch", "16"], "--batch 16: each --from-profile names its batch size already"),
-        (["--from-profile", "logs@16", "--from-profile", "other"], "give every profile its batch size as LOGDIR@BATCH, or none"),
+        (["--from-profile", "logs@16", "--batch", "16"], "--batch 16: each --from-profile already has its batch size"),
+        (["--from-profile", "logs@16", "--from-profile", "other"], "some lack a batch size; write LOGDIR@BATCH for each"),
         (["--from-profile", "logs@0"], "--from-profile: 0 samples a step: must be at least 1"),
         (["--from-profile", "none@16"], "--from-profile 'none': there is no such file or folder"),
         (["--from-profile", "logs@16"], "--from-profile 'logs': holds no profile (*.xplane.pb); tf.profiler"),
@@ -378,7 +378,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["m.py:none", "--from-profile", "REAL@64"], "has no function 'none'; it has build"),
         (["--step", "m.py:build", "--from-profile", "REAL@64"], "--step: has no effect with --from-profile"),
         (["m.py:build", "--from-profile", "REAL@64", "--runs", "2"], "--runs: has no effect with --from-profile"),
-        (["m.py:build", "--checkpoint", "logs"], "--checkpoint: goes with --from-profile; add that"),
+        (["m.py:build", "--checkpoint", "logs"], "--checkpoint: needs --from-profile; add it"),
     ],
 )
 def test_bad_input_is_one_line(paceline: Any, tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -148,7 +148,7 @@ def test_clients_that_leave_are_nothing_to_tell_of(browser: Browser) -> None:
     assert browser.status() == 200
     os.killpg(browser.process.pid, signal.SIGINT)
     _, said = browser.process.communicate(timeout=PATIENCE_S)
-    assert said == "Open the link; Ctrl-C ends it.\nstopped serving\n"
+    assert said == "Open the link. Ctrl-C stops it.\nstopped serving\n"
 
 
 def test_ctrl_c_in_the_midst_of_an_answer_is_one_line(folder: Path, browser: Browser) -> None:
@@ -159,7 +159,7 @@ def test_ctrl_c_in_the_midst_of_an_answer_is_one_line(folder: Path, browser: Bro
     assert b"scenario" in connection.getresponse().readline()
     os.killpg(browser.process.pid, signal.SIGINT)
     _, said = browser.process.communicate(timeout=PATIENCE_S)
-    assert (browser.process.returncode, said) == (0, "Open the link; Ctrl-C ends it.\nstopped serving\n")
+    assert (browser.process.returncode, said) == (0, "Open the link. Ctrl-C stops it.\nstopped serving\n")
 
 
 @pytest.mark.long

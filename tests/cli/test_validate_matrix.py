@@ -216,7 +216,7 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     for seed in ("20", "21"):
         answer = paceline("validate", "--matrix", f"random:{seed}", "--measurements", str(folder), "--markdown", str(document))
         assert answer.code == 0, answer.stderr
-        assert "all measured before" in answer.stderr
+        assert "all measured already" in answer.stderr
     text = document.read_text(encoding="utf-8")
     assert "begin paceline validate: testbed-random-20-12 " in text
     assert "begin paceline validate: testbed-random-21-12 " in text

@@ -91,7 +91,7 @@ def test_phases_that_mix_and_that_do_not(paceline: Runner) -> None:
     alike = "workload.jitter={kind='constant'}", "workload.run_to_run_cv=0", "run.start=together", "strategy.pull_order=forward"
     alike += ("cluster.transport.software=given",)
     locked = shown(paceline, PS, *alike, SOME)
-    assert re.fullmatch(r"not mixed by the end \(order [\d.]+; random: mostly below [\d.]+\)", locked["phases"])
+    assert re.fullmatch(r"not mixed by the end \(order [\d.]+; random phases: mostly below [\d.]+\)", locked["phases"])
     assert "phases" not in shown(paceline, SYNC, SOME)
 
 

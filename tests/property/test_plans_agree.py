@@ -283,7 +283,7 @@ def regret(of: Answered) -> None:
     plan, sure = of.plan, of.plan.sentences[1]
     decided = [(candidate, candidate.decision) for candidate in (plan.chosen, *plan.runners_up) if candidate.decision is not None]
     if plan.chosen.decision is None:
-        assert "the best with a probability" not in sure
+        assert "best with probability" not in sure
         return
     ours = plan.chosen.decision
     page = of.page.tables["plan-candidates"]
@@ -292,7 +292,7 @@ def regret(of: Answered) -> None:
             continue
         probability, loss = page[place]["Best with probability"], page[place]["Expected regret"]
         share = page[place]["Of the best"]
-        line = rf"^[^:]*: the best with a probability of {re.escape(probability)}, expected regret {re.escape(loss)} \({re.escape(share)}\)"
+        line = rf"^[^:]*: best with probability {re.escape(probability)}, expected regret {re.escape(loss)} \({re.escape(share)}\)"
         ranks = [place + 1 in ranks_of(text.partition(":")[0], 1 + len(plan.runners_up)) for text in of.said if re.search(line, text)]
         assert any(ranks), (line, of.said)
         assert rounds_to(probability.removeprefix("at least ").removeprefix("at most "), candidate.decision.best)
@@ -378,7 +378,7 @@ def limit(of: Answered) -> None:
     for row, payment in zip(of.page.tables.get("plan-payments", ()), plan.payments, strict=False):
         if payment.best is not None and payment.best.result.scenario_hash == plan.chosen.result.scenario_hash:
             same(row["Limited by"], label)
-    gains = of.tables.get(f"what one improvement would bring, {plan.chosen.scaling} scaling", [])
+    gains = of.tables.get(f"Gain of one improvement, {plan.chosen.scaling} scaling", [])
     pages = {row["Improvement"]: row for row in of.page.tables.get("plan-improvements", ())}
     improvements = {one.name: one for one in plan.improvements}
     for row in gains:

@@ -158,7 +158,7 @@ def test_compression_takes_the_device_as_long_as_is_given():
     assert paid.mean_step_s.mean - free.mean_step_s.mean == pytest.approx(1e-3 + 4 * 1e4 * 2e-9, rel=1e-6)
     assert paid.breakdown_s.compute - free.breakdown_s.compute == pytest.approx(1e-3, rel=1e-6)
     assert resolve(scenario(cost)).lone_step_s == pytest.approx(paid.mean_step_s.mean, rel=1e-9)
-    assert paid.speedup.mean < free.speedup.mean, "one replica alone compresses nothing"
+    assert paid.speedup.mean < free.speedup.mean, "the single-replica baseline compresses nothing"
 
 
 def test_who_adds_a_part_compresses_it_again():

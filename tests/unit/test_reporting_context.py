@@ -75,7 +75,7 @@ def test_the_answer_is_the_result_that_the_headline_names() -> None:
 def test_a_scenario_that_is_there_twice_counts_once() -> None:
     report = content_of(sweep((RING,), (1, 2, 2)))
     assert len(report.results) == 2
-    assert report.notes == ("1 result of a scenario that is there again is left out; the last counts.",)
+    assert report.notes == ("1 earlier result of repeated scenarios is left out; the last counts.",)
 
 
 def test_the_same_scenario_of_two_files_counts_twice() -> None:

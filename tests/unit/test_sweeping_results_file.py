@@ -78,7 +78,7 @@ def test_the_last_line_of_a_scenario_counts_whatever_the_order(scenario: Build, 
         path.write_bytes(b"".join(lines[place] for place in order))
         notes: list[str] = []
         assert [outcome.scenario_hash for outcome in outcomes_in(path, notes)] == [one.hash for one in scenarios]
-        told = f"{path}: {counted(repeated, 'result')} of a scenario that is there again"
+        told = f"{path}: {counted(repeated, 'earlier result')} of repeated scenarios"
         assert [note.startswith(told) for note in notes] == [True] * (repeated > 0)
         with pytest.warns(PacelineWarning, match=re.escape(told)) if repeated else nullcontext():
             sweep(scenarios, path, jobs=1)

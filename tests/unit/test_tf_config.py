@@ -168,8 +168,8 @@ def test_the_command_answers_in_json(paceline: Any) -> None:
         (["--from-tf-config", CONFIG, "--batch", "8", "--devices-per-worker", "2"], "parameter servers"),
         (["--from-tf-config", CONFIG, "--batch", "8", "--cluster", "none"], "'none'"),
         (["--from-tf-config", "", "--batch", "8"], "--from-tf-config ''"),
-        (["--cluster", "x", "m.py:build"], "--cluster: goes with --from-tf-config"),
-        (["--devices-per-worker", "2", "m.py:build"], "--devices-per-worker: goes with --from-tf-config"),
+        (["--cluster", "x", "m.py:build"], "--cluster: needs --from-tf-config"),
+        (["--devices-per-worker", "2", "m.py:build"], "--devices-per-worker: needs --from-tf-config"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_file(paceline: Any, tmp_path: Path, arguments: list[str], says: str) -> None:

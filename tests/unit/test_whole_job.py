@@ -69,7 +69,7 @@ def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.Ca
     assert max(map(len, shown.splitlines())) <= 80
     assert "1,000,000,000 samples in 10 epochs" in text
     assert "best after 8.15 min of steps (Young 8.17 min, Daly 8.15 min)" in text
-    assert "0.737 on average until the job ends" in text  # in the same runs as the time; less than one has no time between
+    assert "0.737 on average before the end of the job" in text  # in the same runs as the time; less than one has no time between
     assert "Lost work" in shown
     assert "Slower first epoch" in shown
     show_result(RESULT)
