@@ -108,7 +108,7 @@ class Figures:
             raise InputError(f"`tensors`: {self.tensors} must be at most {_MOST_TENSORS:,}")
         if self.has_servers and self.machines <= self.servers:
             raise InputError(
-                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of {self.servers} `servers` takes a machine, "
+                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each server (`servers` {self.servers}) takes a machine, "
                 "and workers need one"
             )
         if self.workload == OWN and (self.step_time is None or self.parameters is None):

@@ -1,8 +1,7 @@
 """Capacity planning: which cluster, how many workers, at what cost, and how sure.
 
-planner.py runs a plan and advice.py an advice. A plan searches a table: space (with ways) makes its rows, configurations judges each
-by its bounds and its outcome, search refines it. around and improvements vary the answer; answer, sentences and tables hold and
-say what was found.
+planner.py runs a plan, advice.py an advice. A plan searches a table: space (with ways) makes its rows, configurations judges each by its
+bounds and outcome, search refines it. around and improvements vary the answer. answer, sentences and tables present it.
 """
 
 from __future__ import annotations

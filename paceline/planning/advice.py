@@ -1,6 +1,6 @@
-"""``paceline.advise``: without a goal, what each way of training makes of 1 to N machines, and whether more than one is worth it.
+"""``paceline.advise``: the throughput of each strategy on 1 to N machines, and whether more than one machine is worth it.
 
-A plan, which has a goal, is made in planner.py.
+planner.py makes plans, which have a goal.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_OF_A_WAY = 4
-"""Of all ways in which a model may be cut on as many devices, those that are best by closed forms are simulated."""
+"""Most ways to cut a model on the same number of devices that are simulated: the best by closed forms."""
 
 
 class Advised(Spec):
-    """One strategy on a number of machines, with the buckets that are best for it."""
+    """A strategy on a number of machines, with its best bucket size."""
 
-    strategy: str = Field(description="short name, as it was asked for; empty: the scenario's own")
+    strategy: str = Field(description="short name, as requested; empty: the scenario's own strategy")
     name: str = Field(description="the configuration in words")
-    nodes: int = Field(description="machines that it takes")
+    nodes: int = Field(description="machines that it uses")
     result: Result
     usd_per_hour: float | None = None
     usd_per_million_samples: float | None = Field(default=None, description="at the mean throughput of each run")
 
 
 class Advice(Short, Spec):
-    """Results of each way of training on each number of machines, and what follows from them."""
+    """Results of each strategy on each number of machines, and the advice."""
 
-    see: ClassVar[str] = ".sentences say it in words, to_frame() has every configuration"
+    see: ClassVar[str] = ".sentences explains it, to_frame() has every configuration"
 
     rows: tuple[Advised, ...] = Field(description="by strategy, then by number of machines")
-    best: int = Field(description="row that is fastest for certain, or the best of one machine")
-    one_machine: int | None = Field(description="row that is fastest on one machine; null where none fits on one")
-    sentences: tuple[str, ...] = Field(description="what to do, in words")
-    refused: tuple[Refused, ...] = Field(default=(), description="what cannot be, each with the reason")
+    best: int = Field(description="the fastest row that certainly beats one machine, or the best on one machine")
+    one_machine: int | None = Field(description="the fastest row on one machine; null if none fits")
+    sentences: tuple[str, ...] = Field(description="the advice in sentences")
+    refused: tuple[Refused, ...] = Field(default=(), description="impossible configurations, each with the reason")
 
     def _in_short(self) -> Iterator[str]:
         yield from self.sentences
 
     def table(self) -> Table:
-        """A row for each strategy and number of machines."""
+        """Return a row for each strategy and number of machines."""
         columns = (
             replace(COLUMNS["strategy"], by=lambda row: row.strategy or row.result.scenario.strategy.kind),
             Column("nodes", "count", "Machines", short="machines"),
@@ -78,20 +78,20 @@ class Advice(Short, Spec):
             *rate("result.throughput_samples_per_s"),
             replace(COLUMNS["scaling_efficiency"], of="result.scaling_efficiency.mean"),
             Column("staleness", "number", "Staleness (updates)", by=lambda row: row.result.staleness.mean or None, short="stale"),
-            Column("differs", "text", "Updates unlike those of one device", by=lambda row: _differs(row) or None),
+            Column("differs", "text", "Different updates than one device", by=lambda row: _differs(row) or None),
             replace(COLUMNS["usd_per_million_samples"], of=""),
             Column("bottleneck", "text", "Limited by", of="result.bottleneck.label", short="limit"),
             Column("name", "text", "Configuration"),
             Column("runs_on", "text", "Run by", by=_software),
         )
-        return Table.reading("Ways of training on each number of machines", columns, self.rows, "advice")
+        return Table.reading("Strategies by number of machines", columns, self.rows, "advice")
 
     def to_frame(self) -> pd.DataFrame:
-        """The table for pandas."""
+        """Return the table for pandas."""
         return self.table().to_frame()
 
     def to_json(self) -> str:
-        """All of it as JSON."""
+        """Return everything as JSON."""
         return self.model_dump_json()
 
 
@@ -100,10 +100,10 @@ _CUT = ("fsdp", "pipeline", "tensor", "hybrid")
 
 
 def strategies_for(scenario: Scenario) -> list[str]:
-    """Short names of one way of each kind that suits a scenario, of a model with layers of what cuts it, and its own
-    where that is another package's.
+    """Return the short name of one strategy of each kind that suits a scenario; for a model with layers those that cut it too.
 
-    Names of a kind whose workers wait for each other alike are one way, for which the first stands: of all-reduces the ring.
+    Strategies of a kind that wait in the same way count as one, represented by the first, such as ring for all-reduces. The scenario's
+    own strategy is added if another package defines it.
     """
     of_kinds: dict[object, str] = {}
     for name, keys in SHORT_NAMES.items():
@@ -127,7 +127,7 @@ def space_to_advise(
     runs_on: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Space:
-    """Ways of training on each number of machines, those of servers included.
+    """Return the space of strategies on each number of machines; parameter servers count as machines.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def space_to_advise(
     Raises
     ------
     InputError
-        An unknown name, or an empty or unreadable range.
+        A name is unknown, or a range is empty or unreadable.
     ScenarioError
-        The scenario itself breaks a rule, or every configuration does.
+        The scenario breaks a rule, or every configuration does.
     """
     settings = list(settings)
     base = base_of(scenario, settings)
@@ -156,14 +156,14 @@ def space_to_advise(
 
 
 def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[int]:
-    """Numbers of machines to try: 1, 2, 4 and so on up to the end of a range, or those of a list.
+    """Return numbers of machines to try: 1, 2, 4 and so on to the end of a range, or those of a list.
 
-    Left out, the range ends at as many as the cluster has.
+    By default the range ends at the size of the cluster.
 
     Raises
     ------
     InputError
-        It is empty, or has what is no count.
+        The range is empty, or an entry is not a count.
     """
     if given is None:
         given = f"1..{scenario.cluster.room or _MACHINES}"
@@ -183,12 +183,12 @@ def advise(
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Advice:
-    """Simulate every configuration of a space, with the buckets that are best for each, and compare them with one machine.
+    """Simulate every configuration of a space, each with its best bucket size, and compare them with one machine.
 
     Parameters
     ----------
     space
-        What to choose from, as :func:`space_to_advise` makes it.
+        The configurations, from :func:`space_to_advise`.
     out, jobs, backend, scheduler, force, progress
         As for :func:`paceline.planning.plan`.
 
@@ -239,7 +239,7 @@ def advise(
 
 
 def _promising(lines: Sequence[Line]) -> list[tuple[Line, int]]:
-    """Lines with numbers of workers; of all ways in which a model may be cut alike on as many devices those best by closed forms."""
+    """Return lines with numbers of workers; of all ways to cut a model on the same devices only the best by closed forms."""
     alike: dict[tuple[str, str, int], list[tuple[float, str, Line]]] = {}
     for line in lines:
         for workers, asked in line.candidates.items() if line.cut else ():
@@ -268,23 +268,23 @@ def _rate(row: Advised) -> float:
 
 
 def _preferred(rows: Iterable[Advised]) -> Advised | None:
-    """Return the fastest of some rows; one whose kind was never compared with real runs only if it is faster for certain."""
+    """Return the fastest row; one whose kind was never validated only if it is certainly faster."""
     by_rate = sorted(rows, key=lambda row: -_rate(row))
     best = next((row for row in by_rate if not _unproven(row.result)), None)
     return next((row for row in by_rate if _unproven(row.result) and (best is None or _is_faster(row, best))), best)
 
 
 def _unproven(result: Result) -> bool:
-    """Return whether nothing of its kind was compared with real runs, or its times were measured under a backend that does not run it."""
+    """Return whether its kind was never validated, or its times were measured under a backend that does not run it."""
     able = result.scenario.strategy.software
     return never_validated(result) or (bool(able) and not {"keras", *TRAINS[result.scenario.workload.backend]} & {*able})
 
 
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
-    """Return whether one is faster than another for certain.
+    """Return whether one is certainly faster than another.
 
-    The model's error cancels between kinds that were compared with real runs, as far as it is equal. Of a kind that was
-    not, that is not known: it has to be faster in its worst case than the other in its best.
+    Equal model error of validated kinds cancels. The error of a kind that was never validated is unknown, so its worst case must beat
+    the other's best case.
     """
     if _unproven(ours.result):
         return ours.result.throughput_samples_per_s.low > theirs.result.throughput_samples_per_s.high
@@ -293,7 +293,7 @@ def _is_faster(ours: Advised, theirs: Advised) -> bool:
 
 
 def _ratio(ours: Advised, theirs: Advised) -> Estimate:
-    """Throughput of one over that of another, with no more than its devices can do."""
+    """Return the ratio of two throughputs, limited by the number of devices."""
     ratio = compare(ours.result, theirs.result).ratio
     if not ours.result.scenario.cluster.even:
         return ratio
@@ -317,7 +317,7 @@ def _on_machines(row: Advised) -> str:
 
 
 def answer_of_advice(advice: Advice) -> Answer:
-    """What to use, and how much faster than one machine that is."""
+    """Return the advice: what to use, and how much faster than one machine it is."""
     best = advice.rows[advice.best]
     alone = None if advice.one_machine is None else advice.rows[advice.one_machine]
     rate = outcome_in_words(best.result)
@@ -350,9 +350,9 @@ def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) ->
         yield from _doubtful(rows, best, alone)
         last = _last_that_pays(rows, best, alone)
         if last.nodes == 1:
-            yield "One machine has the best throughput per machine: each one added works less than half as well."
+            yield "Adding machines does not pay: each added machine is less than half as effective."
         elif last is not best:
-            yield f"Up to {last.nodes:,} machines, each one added works at least half as well: {last.name} trains {_does(last)}."
+            yield f"Adding machines pays up to {last.nodes:,}, where each is at least half as effective: {last.name} trains {_does(last)}."
     scenario = best.result.scenario
     if text := outside_fit(scenario.strategy, scenario.workload):
         # what ``fit`` of the Keras 3 that was measured does not run
@@ -373,7 +373,7 @@ def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) ->
 
 
 def _several(rows: Sequence[Advised], alone: Advised) -> str:
-    """Beside the advice to use one machine: what the best of several would make of it."""
+    """Explain the advice to use one machine: what several machines would achieve."""
     several = [row for row in rows if row.nodes > 1]
     if not several:
         return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
@@ -385,7 +385,7 @@ def _several(rows: Sequence[Advised], alone: Advised) -> str:
 
 
 def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
-    """Name what has a higher mean than the advice and is not advised, with the reason."""
+    """Name a configuration with a higher mean that is not advised, with the reason."""
     top = max(rows, key=_rate)
     if _rate(top) <= _rate(best):
         return
@@ -398,7 +398,7 @@ def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> 
 
 
 def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
-    """Where a sample may teach less than it would on one device: of the advice with what does not, and of all others."""
+    """Return sentences on strategies that may need more samples than one device: the advice, and all others."""
     if differs := _differs(best):
         yield f"{sentence(differs)} It may need more samples than one device."
         alike = _preferred(row for row in rows if not _differs(row))
@@ -411,12 +411,12 @@ def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
 
 
 def _software(row: Advised) -> str | None:
-    """Software that runs it, in words."""
+    """Return the software that runs it."""
     return ", ".join(SOFTWARE[name] for name in row.result.scenario.strategy.software) or None
 
 
 def _differs(row: Advised) -> str:
-    """Say how its updates differ from those of one device with the batch of all; empty where they do not."""
+    """Return how its updates differ from those of one device with the global batch; empty if they do not."""
     strategy = row.result.scenario.strategy
     if stale := staleness_in_words(row.result):
         return f"it has {stale}"
@@ -426,7 +426,7 @@ def _differs(row: Advised) -> str:
 
 
 def _last_that_pays(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Advised:
-    """Return the row of the best strategy up to which each step to more machines brings at least half of what it adds."""
+    """Return the last row of the best strategy up to which adding machines pays."""
     own = sorted((row for row in rows if row.strategy == best.strategy), key=lambda row: row.nodes)
     if alone is not None and own[0].nodes > 1:
         own.insert(0, alone)

@@ -1,7 +1,7 @@
-"""The answer of a plan as frozen, versioned data (:class:`Plan`), and the file ``NAME.plan.json`` that it lies in.
+"""The answer of a plan as frozen, versioned data (:class:`Plan`), stored in ``NAME.plan.json``.
 
-Names of fields are the file format, and ``reporting/templates/plan.html`` reads them too. Nothing is computed here: planner.py
-and around.py fill the fields, sentences.py and tables.py say what they hold.
+Field names define the file format, and ``reporting/templates/plan.html`` reads them too. Nothing is computed here: planner.py and
+around.py fill the fields, sentences.py and tables.py present them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scaling = Literal["weak", "strong"]
-"""Weak: the batch of each replica is fixed; strong: that of all together."""
+"""Weak: the batch of each replica is fixed; strong: the global batch is fixed."""
 
 
 def configuration_name(what: str, cluster: str = "", others: Sequence[str] = (), workers: int | None = None, scaling: str = "") -> str:
-    """A configuration in words; parts that are left out are not said.
+    """Return the name of a configuration; empty parts are left out.
 
     >>> configuration_name("ring all-reduce", "lab", ["bucket_size 4 MiB"], 8, "weak")
     'ring all-reduce on lab, bucket_size 4 MiB, 8 workers, weak scaling'
@@ -46,7 +46,7 @@ def configuration_name(what: str, cluster: str = "", others: Sequence[str] = (),
 
 
 class Paired(Spec):
-    """Runs in which the answer is better than another configuration; both had the same random streams."""
+    """Runs in which the answer is better than another configuration, paired by their random streams."""
 
     wins: int = Field(description="runs in which the answer is better")
     runs: int
@@ -54,47 +54,50 @@ class Paired(Spec):
 
 
 class Decision(Spec):
-    """Stake in one of the answer and its runners-up, by what is preferred, whether or not each then reaches the goal."""
+    """Probability and regret of choosing one of the answer and its runners-up, whether or not each reaches the goal."""
 
-    best: float = Field(description="probability that it is the best of them; no nearer to 0 or 1 than the runs can show")
-    runs: int = Field(description="runs that this rests on")
-    among: int = Field(description="how many are compared")
-    regret: float = Field(description="what choosing it is expected to cost more than the best, or to do less, in the unit")
-    unit: Literal["usd", "s", "samples/s"] = Field(description="of the regret: cost or time of the training, or throughput")
-    regret_share: float = Field(description="the same as a share of what the best costs, takes or does")
-    regret_where_not_best: float | None = Field(default=None, description="that share in the mean over cases in which another is the best")
+    best: float = Field(description="probability of being the best, limited to what the number of runs resolves")
+    runs: int = Field(description="number of runs behind the probability")
+    among: int = Field(description="number of compared candidates")
+    regret: float = Field(description="expected loss compared with the best, in the unit")
+    unit: Literal["usd", "s", "samples/s"] = Field(description="unit of the regret: cost or time of the training, or throughput")
+    regret_share: float = Field(description="regret as a share of the best value")
+    regret_where_not_best: float | None = Field(
+        default=None, description="mean of that share over cases in which another candidate is the best"
+    )
 
 
 class Candidate(Short, Spec):
-    """One configuration that was simulated, and how it stands to the goal."""
+    """A simulated configuration, compared with the goal."""
 
     see: ClassVar[str] = ".result has its figures, .placement its machines"
 
     name: str = Field(description="strategy, cluster, workers and scaling in words")
-    what: str = Field(description="of the name the strategy, and how it is trained")
-    others: tuple[str, ...] = Field(description="of the name what was chosen besides")
+    what: str = Field(description="part of the name: the strategy, and how it is trained")
+    others: tuple[str, ...] = Field(description="part of the name: other chosen settings")
     scaling: Scaling
     result: Result
     usd_per_hour: float | None
     usd_per_million_samples: Estimate | None
-    time_s: Estimate | None = Field(description="of the whole training; None where the goal has no samples")
-    cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
-    confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications and the discrepancy")
+    time_s: Estimate | None = Field(description="time of the whole training; None if the goal has no samples")
+    cost_usd: Estimate | None = Field(description="cost of the whole training; None if the goal has no samples or the cluster no price")
+    confidence: float = Field(description="predicted share of real runs that reach the goal, from replications and model error")
     reached_by: int = Field(description="replications that reach the goal")
     meets: bool
-    nodes: int = Field(description="machines that are paid for")
-    devices_per_node: int = Field(description="devices of each machine that holds replicas, in use or not")
-    placement: str = Field(description="what sits on which machines, in words")
+    nodes: int = Field(description="machines to pay for")
+    devices_per_node: int = Field(description="devices of each machine with replicas, used or not")
+    placement: str = Field(description="placement of processes on machines, in words")
     paired: Paired | None = Field(
         default=None,
-        description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
+        description="runs in which the answer is better; null if the comparison does not depend on chance, or nothing reaches the goal",
     )
     decision: Decision | None = Field(
-        default=None, description="of the answer and its runners-up; null where that is no matter of chance, and of all others"
+        default=None,
+        description="probability and regret of the answer and its runners-up; null if they do not depend on chance, and for others",
     )
 
     def named(self, *, cluster: bool = True, workers: bool = True, scaling: bool = True) -> str:
-        """The name with these of its parts alone: a table leaves out what all its rows share, or what has a column of its own."""
+        """Return the name with only some parts; tables leave out shared parts, and those with their own columns."""
         scenario = self.result.scenario
         count = scenario.workers if workers and scenario.strategy.count_key else None
         return configuration_name(self.what, scenario.cluster.name if cluster else "", self.others, count, self.scaling if scaling else "")
@@ -109,14 +112,14 @@ class Candidate(Short, Spec):
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
-        """A row each: how it stands to the goal, then its result's settings and :data:`simulator.results.rows.COLUMNS`."""
+        """Return a row for each candidate: its comparison with the goal, settings, and :data:`simulator.results.rows.COLUMNS`."""
         every = list(items)
         results = Result.rows_of([candidate.result for candidate in every])
         return [candidate._standing() | row for candidate, row in zip(every, results, strict=True)]
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
-        """Name the columns of how candidates stand to the goal, and of the most important figures."""
+        """Return the names of columns that compare candidates with the goal, and of the main figures."""
         # its own time and cost are those of the job
         return [
             name
@@ -126,7 +129,7 @@ class Candidate(Short, Spec):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Key that tells it from all other candidates of a plan."""
+        """Return a key that identifies a candidate of a plan."""
         return self.result.scenario_hash, self.scaling
 
     def _standing(self) -> Row:
@@ -151,23 +154,21 @@ _STANDING = ("standing", "name", "meets", "confidence", "time_s", "cost_usd")
 
 
 class ClusterAnswer(Spec):
-    """Answer on one of the clusters that were asked for, as if it were the only one."""
+    """Answer on one of the requested clusters, as if it were the only one."""
 
-    cluster: str = Field(description="as it was asked for")
-    price: Price | None = Field(description="of a node, with its source; null where none is known")
-    best: Candidate | None = Field(
-        description="the best that meets the goal; where none does, the nearest; null where nothing was simulated"
-    )
-    near_miss: Candidate | None = Field(default=None, description="one that is preferable, and reaches the goal with half the confidence")
-    text: str = Field(description="how it compares with the answer, or why it does not reach the goal")
+    cluster: str = Field(description="as requested")
+    price: Price | None = Field(description="price of a node, with its source; null if unknown")
+    best: Candidate | None = Field(description="the best that meets the goal, else the nearest; null if nothing was simulated")
+    near_miss: Candidate | None = Field(default=None, description="a preferable one that reaches the goal with half the confidence")
+    text: str = Field(description="comparison with the answer, or why it does not reach the goal")
 
 
 class StrategyAnswer(Spec):
-    """Answer by one of the strategies that were asked for, as if it were the only one."""
+    """Answer with one of the requested strategies, as if it were the only one."""
 
-    strategy: str = Field(description="short name, as it was asked for")
-    best: Candidate | None = Field(description="as of a cluster")
-    text: str = Field(description="how it compares with the answer, or why it does not reach the goal")
+    strategy: str = Field(description="short name, as requested")
+    best: Candidate | None = Field(description="as for a cluster")
+    text: str = Field(description="comparison with the answer, or why it does not reach the goal")
 
 
 class ServerCount(Spec):
@@ -175,11 +176,11 @@ class ServerCount(Spec):
 
     servers: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s; run i of each row is a pair with run i of another")
-    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as of a result")
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s; run i of each row is paired with run i of the others")
+    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as in a result")
     usd_per_hour: float | None
-    nodes: int = Field(description="machines that are paid for")
-    placement: str = Field(description="what sits on which machines, in words")
+    nodes: int = Field(description="machines to pay for")
+    placement: str = Field(description="placement of processes on machines, in words")
 
 
 class JobCount(Spec):
@@ -187,9 +188,9 @@ class JobCount(Spec):
 
     time_s: Estimate
     cost_usd: Estimate | None
-    samples_per_s: Estimate = Field(description="samples over time, all overheads included")
+    samples_per_s: Estimate = Field(description="samples per second of the whole job, overheads included")
     samples_per_s_of_each_replication: tuple[float, ...]
-    goodput: float = Field(description="mean share of the time in which steps are made that are kept")
+    goodput: float = Field(description="mean share of time in steps that are kept")
 
 
 class WorkerCount(Terse, only=("job",)):
@@ -198,44 +199,44 @@ class WorkerCount(Terse, only=("job",)):
     workers: int
     replicas: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s, as of a number of servers")
-    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as of a result")
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s, as for a number of servers")
+    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as in a result")
     usd_per_hour: float | None
-    nodes: int = Field(description="machines that are paid for")
-    placement: str = Field(description="what sits on which machines, in words")
-    job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
+    nodes: int = Field(description="machines to pay for")
+    placement: str = Field(description="placement of processes on machines, in words")
+    job: JobCount | None = Field(default=None, description="the whole job, if the goal is about one")
 
 
 class Refused(Terse, only=("by_memory", "way", "asked")):
-    """Configurations that the ranges name and that cannot be: no such machine, a rule, a failed simulation."""
+    """Configurations of the ranges that are impossible: no such machine, a broken rule, a failed simulation."""
 
-    name: str = Field(description="which, in words")
-    cluster: str = Field(default="", description="as it was asked for")
-    text: str = Field(description="why, in a sentence")
-    configurations: int = Field(ge=1, description="how many of those considered it concerns")
-    by_memory: bool = Field(default=False, description="because a device has not the memory; of ways of cutting a model")
-    way: str = Field(default="", description="way of training, of ways of cutting a model")
-    asked: str = Field(default="", description="short name of the strategy, where several were asked for")
+    name: str = Field(description="the configurations, in words")
+    cluster: str = Field(default="", description="as requested")
+    text: str = Field(description="the reason, in a sentence")
+    configurations: int = Field(ge=1, description="number of configurations with this reason")
+    by_memory: bool = Field(default=False, description="whether a device lacks the memory, for ways to cut a model")
+    way: str = Field(default="", description="way of training, for ways to cut a model")
+    asked: str = Field(default="", description="short name of the strategy, if several were requested")
 
 
 class Improvement(Terse, only=("job_samples_per_s",)):
-    """One change to the chosen configuration, simulated; or the reason why it was not."""
+    """One simulated change to the chosen configuration, or the reason why it was not simulated."""
 
     name: str = Field(description="such as: 2x network")
-    text: str = Field(description="what was changed, in a sentence, with the source of any figure; or why it is not known")
+    text: str = Field(description="the change in a sentence, with the source of any figure; or why its gain is unknown")
     throughput_samples_per_s: Estimate | None = None
-    job_samples_per_s: Estimate | None = Field(default=None, description="of the whole job, where the goal is about one")
-    gain: float | None = Field(default=None, description="throughput over that of the chosen configuration, run by run, less 1: mean")
+    job_samples_per_s: Estimate | None = Field(default=None, description="the whole job, if the goal is about one")
+    gain: float | None = Field(default=None, description="relative change of throughput, paired by run: mean")
     gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
-    usd: float | None = Field(default=None, description="of an upgrade: US dollars once, for all nodes")
-    months: float | None = Field(default=None, description="after which it has saved them; null: never, or not known")
+    usd: float | None = Field(default=None, description="price of an upgrade for all nodes, in US dollars, paid once")
+    months: float | None = Field(default=None, description="months after which savings exceed the price; null: never, or unknown")
     months_low: float | None = Field(default=None, description="at the high end of the gain")
     months_high: float | None = Field(default=None, description="at the low end")
-    nodes: int | None = Field(default=None, description="machines that are paid for; null where nothing was simulated")
-    placement: str = Field(default="", description="what sits on which machines, in words")
-    bottleneck: str = Field(default="", description="what limits then, in words; both where two limit together")
+    nodes: int | None = Field(default=None, description="machines to pay for; null if nothing was simulated")
+    placement: str = Field(default="", description="placement of processes on machines, in words")
+    bottleneck: str = Field(default="", description="the limit after the change; both if two limit together")
 
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
@@ -244,62 +245,62 @@ class Improvement(Terse, only=("job_samples_per_s",)):
 
     @property
     def effect(self) -> Estimate | None:
-        """Throughput over that of the chosen configuration; None where it is not known."""
+        """Ratio of throughput to that of the chosen configuration; None if unknown."""
         if self.gain is None or self.gain_low is None or self.gain_high is None:
             return None
         return Estimate(mean=1 + self.gain, low=1 + self.gain_low, high=1 + self.gain_high)
 
 
 class WayAnswer(Spec):
-    """Answer by one of the ways of training, as if it were the only one."""
+    """Answer with one of the ways of training, as if it were the only one."""
 
-    way: str = Field(description="data parallel, pipeline, tensor, expert, sharded, or hybrid: several of them together")
-    best: Candidate | None = Field(description="as of a cluster; null where nothing fits, or nothing was simulated")
-    memory_bytes: float | None = Field(default=None, description="of the device of the best that needs most; null where it is not known")
-    waiting: float | None = Field(default=None, description="share of a step of the best in which a device waits for others: bubbles")
-    text: str = Field(description="how it compares with the answer, and what limits it; or why it is not possible")
+    way: str = Field(description="data parallel, pipeline, tensor, expert, sharded, or hybrid (several combined)")
+    best: Candidate | None = Field(description="as for a cluster; null if nothing fits, or nothing was simulated")
+    memory_bytes: float | None = Field(default=None, description="memory of the fullest device of the best; null if unknown")
+    waiting: float | None = Field(default=None, description="share of the best's step in which a device waits for others (bubbles)")
+    text: str = Field(description="comparison with the answer and the limit, or why it is impossible")
 
 
 class Payment(Spec):
-    """The answer's configuration, paid for in one of the ways that its cluster has."""
+    """The answer's configuration with one of its cluster's prices."""
 
     name: str = Field(description="such as: spot")
-    price: Price = Field(description="of a node, with its source and date")
-    best: Candidate | None = Field(description="the configuration at this price, simulated; null where it is not compared")
-    capital_usd: float = Field(description="US dollars at the beginning, for all nodes of all sets that a month's trainings take")
+    price: Price = Field(description="price of a node, with source and date")
+    best: Candidate | None = Field(description="the configuration simulated at this price; null if not compared")
+    capital_usd: float = Field(description="US dollars paid in advance, for all nodes that a month's trainings need")
     running_usd_per_hour: float | None = Field(
-        description="US dollars of an hour in use beside the share of the capital, for all nodes; null where that part is not known"
+        description="US dollars per hour in use for all nodes, without the share of the capital; null if unknown"
     )
-    cheapest: bool = Field(default=False, description="whether it is the cheapest of those that reach the goal")
-    text: str = Field(description="how it stands to the answer, or why it is not compared")
+    cheapest: bool = Field(default=False, description="whether it is the cheapest that reaches the goal")
+    text: str = Field(description="comparison with the answer, or why it is not compared")
 
 
 class BreakEven(Spec):
-    """After how many months nodes that are paid for in advance have cost less than nodes that are rented, for the same work."""
+    """Months after which nodes paid in advance have cost less than rented nodes, for the same work."""
 
     own: str = Field(description="the way to pay in advance, such as: bought")
     rented: str = Field(description="the way to pay by the hour")
-    months: float | None = Field(description="at the mean time of a training; null: never within the months that it lasts")
-    months_low: float | None = Field(description="least over the 90% interval of that time; null: never")
-    months_high: float | None = Field(description="most over it; null: there are times at which it never pays")
-    lasts_months: float = Field(description="for which the capital is paid")
-    sets_of_nodes: int = Field(default=1, description="how many times the answer's nodes the month's work takes, at the mean time")
-    capital_usd: float = Field(description="US dollars at the beginning, for all nodes of all sets")
+    months: float | None = Field(description="months at the mean time of a training; null: never within the months that the nodes last")
+    months_low: float | None = Field(description="least months over the 90% interval of that time; null: never")
+    months_high: float | None = Field(description="most months over the interval; null: it may never pay")
+    lasts_months: float = Field(description="months that the capital pays for")
+    sets_of_nodes: int = Field(default=1, description="sets of the answer's nodes that a month's work needs, at the mean time")
+    capital_usd: float = Field(description="US dollars paid in advance, for all sets of nodes")
     own_usd_per_month: Estimate = Field(description="running costs")
     rented_usd_per_month: Estimate
-    trainings_per_month: float | None = Field(description="null: as many as fill the share in use")
-    share_in_use: float = Field(description="of all hours of each set, at the mean time of a training")
-    pays_above: float | None = Field(description="share of all hours above which an hour in use costs less than one rented; null: none")
+    trainings_per_month: float | None = Field(description="trainings a month; null: as many as fill the share in use")
+    share_in_use: float = Field(description="share of all hours in which each set is used, at the mean time of a training")
+    pays_above: float | None = Field(description="share of use above which an hour costs less than a rented one; null: none")
     text: str = Field(description="the same in a sentence")
 
     @property
     def lasts_in_words(self) -> str:
-        """Within which it has to pay."""
+        """The period within which it has to pay, in words."""
         return f"within the {self.lasts_months:g} months that it lasts"
 
 
 def refused_once(refused: Iterable[Refused]) -> list[Refused]:
-    """Refusals, each reason once: those that share it as one, with all of their configurations."""
+    """Return refusals merged by reason, with the sum of their configurations."""
     by_text: dict[str, list[Refused]] = {}
     for refusal in refused:
         by_text.setdefault(refusal.text, []).append(refusal)
@@ -311,15 +312,15 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
 
 
 class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", "payments", "break_even")):
-    """The answer to a goal: the best configuration, and what else was found."""
+    """The answer to a goal: the best configuration, its alternatives, and variants of it."""
 
-    see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"
+    see: ClassVar[str] = ".sentences explains it, to_frame() has every candidate; paceline.report(plan) draws it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    goal: Goal = Field(description="what was asked for")
+    goal: Goal = Field(description="the goal")
     feasible: bool = Field(description="whether any configuration reaches it")
-    chosen: Candidate = Field(description="the best that meets the goal; where none does, the nearest")
-    why: str = Field(description="why this one, in a sentence or two")
+    chosen: Candidate = Field(description="the best that meets the goal, else the nearest")
+    why: str = Field(description="why it was chosen, in a sentence or two")
     fewest: Candidate | None = Field(
         default=None,
         description="on fewer devices than the answer, the fewest simulated that may reach the goal: with half the confidence asked for or "
@@ -329,39 +330,35 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
         default=None, description="the answer with as many workers as workers_pay_until names; null: these are its own, or not in the range"
     )
     runners_up: tuple[Candidate, ...] = Field(description="the next best, in order")
-    pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
-    candidates: tuple[Candidate, ...] = Field(description="all that were simulated")
-    clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each cluster that was asked for, in that order")
-    strategies: tuple[StrategyAnswer, ...] = Field(
-        default=(), description="each strategy that was asked for, where there are several, in that order"
-    )
-    ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, where there are several; best first")
-    best_way: str = Field(default="", description="which way of training is best, and why, in a sentence; empty where one was tried")
-    for_each_cluster: int = Field(default=0, description="of the candidates, those simulated only so that each cluster has its best")
-    for_each_strategy: int = Field(default=0, description="of the candidates, those simulated only so that each strategy has its best")
-    for_tuning: int = Field(default=0, description="of the candidates, those simulated to choose the size of buckets")
-    for_each_way: int = Field(default=0, description="of the candidates, those simulated only so that each way of training has its best")
-    left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures do not hold")
-    servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")
-    servers_enough: int | None = Field(default=None, description="the fewest from which more servers gain less than 2%")
+    pareto: tuple[Candidate, ...] = Field(description="candidates that no other beats in both cost and time, ascending in time")
+    candidates: tuple[Candidate, ...] = Field(description="all simulated configurations")
+    clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each requested cluster, in order")
+    strategies: tuple[StrategyAnswer, ...] = Field(default=(), description="each requested strategy, if several, in order")
+    ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, if several; best first")
+    best_way: str = Field(default="", description="the best way of training and the reason, in a sentence; empty if only one was tried")
+    for_each_cluster: int = Field(default=0, description="candidates simulated only to find the best on each cluster")
+    for_each_strategy: int = Field(default=0, description="candidates simulated only to find the best of each strategy")
+    for_tuning: int = Field(default=0, description="candidates simulated to choose bucket sizes")
+    for_each_way: int = Field(default=0, description="candidates simulated only to find the best of each way of training")
+    left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures leave out")
+    servers: tuple[ServerCount, ...] = Field(default=(), description="other numbers of parameter servers, ascending")
+    servers_enough: int | None = Field(default=None, description="the fewest servers from which more gain less than 2%")
     workers_pay_until: int | None = Field(
         default=None,
         description="the most workers up to which each doubling paid: it brought half again as much, of the whole job where the goal is "
         "about one (docs/plan.md)",
     )
-    improvements: tuple[Improvement, ...] = Field(default=(), description="greatest gain first; those without a figure last")
-    payments: tuple[Payment, ...] = Field(default=(), description="the answer in each way to pay, where there are several; cheapest first")
-    break_even: tuple[BreakEven, ...] = Field(
-        default=(), description="of each way to pay in advance against each by the hour, where there are both"
-    )
-    workers: tuple[WorkerCount, ...] = Field(default=(), description="of the chosen configuration, doubling; ascending")
-    considered: int = Field(description="configurations that the ranges name: those discarded, passed over, refused, and candidates")
-    discarded: int = Field(description="of those, ruled out by closed forms, never simulated")
-    passed_over: int = Field(default=0, description="of those, not simulated because the search had no need of them")
-    refused: tuple[Refused, ...] = Field(default=(), description="those that cannot be, each with the reason")
-    simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
-    sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
-    notes: tuple[str, ...] = Field(default=(), description="what else is to be known, in sentences")
+    improvements: tuple[Improvement, ...] = Field(default=(), description="largest gain first; those without a figure last")
+    payments: tuple[Payment, ...] = Field(default=(), description="the answer with each way to pay, if several; cheapest first")
+    break_even: tuple[BreakEven, ...] = Field(default=(), description="each advance payment compared with each hourly price")
+    workers: tuple[WorkerCount, ...] = Field(default=(), description="other numbers of workers, doubling, ascending")
+    considered: int = Field(description="configurations in the ranges: discarded, skipped, refused, and candidates")
+    discarded: int = Field(description="configurations ruled out by closed forms")
+    passed_over: int = Field(default=0, description="configurations that the search did not need to simulate")
+    refused: tuple[Refused, ...] = Field(default=(), description="impossible configurations, each with the reason")
+    simulated: int = Field(description="number of simulated scenarios, including those for workers, servers and improvements")
+    sentences: tuple[str, ...] = Field(default=(), description="summary: the answer, its confidence, its limit")
+    notes: tuple[str, ...] = Field(default=(), description="further remarks, in sentences")
 
     @property
     def decisive(self) -> BreakEven | None:
@@ -373,18 +370,16 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
         )  # fmt: skip
 
     def _in_short(self) -> Iterator[str]:
-        yield self.chosen.name if self.feasible else f"nothing reaches the goal, nearest is {self.chosen.name}"
+        yield self.chosen.name if self.feasible else f"nothing reaches the goal; nearest: {self.chosen.name}"
         yield from list(self.chosen._in_short())[1:]
         yield f"{counted(self.simulated, 'scenario')} simulated"
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.
+        """Return a row for each simulated candidate: the chosen one, the runners-up, then the others.
 
-        ``standing`` is "chosen", "runner-up" or empty, ``pareto`` whether no other is both
-        cheaper and faster; then come ``name``, ``meets``, ``confidence``, in how many paired
-        runs the answer is better, of the answer and its runners-up how probably each is the
-        ``best`` and its expected ``regret_share``, time and cost of the training with their intervals, and the
-        columns of results.
+        ``standing`` is "chosen", "runner-up" or empty; ``pareto`` tells whether no other is both cheaper and faster. Then come ``name``,
+        ``meets``, ``confidence``, the paired runs in which the answer is better, the probability of being the ``best`` and the expected
+        ``regret_share`` (answer and runners-up only), time and cost of the training with intervals, and the columns of results.
         """
         return Table.of(self.rows()).to_frame()
 
@@ -397,7 +392,7 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
         return Table.of(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more=more).to_html()
 
     def rows(self) -> list[Row]:
-        """A row a candidate, as :meth:`to_frame` describes them."""
+        """Return a row for each candidate, as :meth:`to_frame` describes."""
         ranked = {candidate.key: candidate for candidate in (self.chosen, *self.runners_up, *self.candidates)}
         runners_up, front = ({candidate.key for candidate in some} for some in (self.runners_up, self.pareto))
         rows: list[Row] = []
@@ -412,40 +407,40 @@ _MOST_SHOWN = 10
 
 # -- the file of a plan ----------------------------------------------------------------------
 
-PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"), ".json")
-"""Files that a later plan may replace."""
+PLAN = OutputKind("is not the answer of a plan", lambda path: is_json_of(path, "plan"), ".json")
+"""Kind of files that a later plan may replace."""
 _VERSION = 1
 
 
 def plan_file_of(results: Path) -> Path:
-    """Where the answer of a plan lies whose results are in a file."""
+    """Return the file of a plan's answer, given the file of its results."""
     return results.with_suffix(".plan.json")
 
 
 def read_plan(path: Path) -> Plan:
-    """Read the answer of a plan, as `paceline plan` writes it beside its results.
+    """Read the answer of a plan, as `paceline plan` writes it next to its results.
 
     Raises
     ------
     ResultsError
-        The file is missing, not readable, no plan, of a newer schema, or not as it was written.
+        The file is missing, unreadable, not a plan, of a newer schema, or was changed.
     """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise ResultsError(
-            f"{path}: there is no such file; check the path; `paceline plan --out FILE.ndjson` writes FILE.plan.json"
-        ) from None
+        raise ResultsError(f"{path}: file not found; `paceline plan --out FILE.ndjson` writes FILE.plan.json") from None
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}") from None
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
+        raise ResultsError(
+            f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it next to its results'}"
+        ) from None
     if not isinstance(data, dict):
-        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it beside its results")
+        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it next to its results")
     if checksum_holds(content) is False:
-        raise ResultsError(f"{path}: {CHANGED}; plan again, which goes on with the results that are there")
+        raise ResultsError(f"{path}: {CHANGED}; plan again, which uses the existing results")
     version = data.get("schema_version")
     if isinstance(version, int) and version > _VERSION:
         raise ResultsError(
@@ -459,11 +454,11 @@ def read_plan(path: Path) -> Plan:
             raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is not an answer of `paceline plan`") from None
     every = [plan.chosen, plan.fewest, plan.most, *plan.runners_up, *plan.pareto, *plan.candidates]
     answers: list[ClusterAnswer | StrategyAnswer | WayAnswer | Payment] = [*plan.clusters, *plan.strategies, *plan.ways, *plan.payments]
     every += [*(answer.best for answer in answers), *(answer.near_miss for answer in plan.clusters)]
     results = [candidate.result for candidate in every if candidate is not None]
     if not all(result.scenario.hash == result.scenario_hash for result in results):
-        raise ResultsError(f"{path}: a scenario is not the one of its scenario_hash: it was changed; plan again")
+        raise ResultsError(f"{path}: a scenario does not match its scenario_hash, so the file was changed; plan again")
     return plan

@@ -1,15 +1,15 @@
-"""A plan's answer with other numbers of workers and of parameter servers, and in other ways to pay. Single changes are in improvements.py.
+"""A plan's answer with other numbers of workers and parameter servers, and other ways to pay. Single changes are in improvements.py.
 
-After how many months what was paid in advance has cost less than renting: for the same work every month, what has been paid by then is a
-straight line for either way. With C paid at the beginning, s for every hour and r for an hour in use, k trainings a month of T hours each,
-and c for a training that is rented, the lines of H = 730.5 hours a month meet after
+Break-even of advance payment and rent: for the same work every month, the sum paid so far is a straight line in either case. Let C be
+paid in advance, s for every hour and r for an hour in use, with k trainings a month of T hours each, and c for a rented training. The lines
+of H = 730.5 hours a month meet after
 
     C / (k c - s H - k T r) months,
 
-if that is above 0 and within what the capital is paid for; at its end what the nodes are then worth counts as well. Work that takes more
-than a month's hours takes several sets of nodes, each with its C and s. Where nobody says k, the nodes work their share of all hours in
-either way, however long a training takes. The price of an hour in use is that of the same k, so that what costs less for a training is
-what pays before it is worn out. An hour in use costs the same in both ways at a share of hours in use of
+if that is above 0 and within the period that the capital pays for; at its end the residual value of the nodes counts too. Work that takes
+more than a month's hours needs several sets of nodes, each with its C and s. Without k, the nodes work their share of all hours in either
+case, whatever the time of a training. The price of an hour in use follows from the same k, so the cheaper way for a training is the one that
+pays within the lifetime. An hour in use costs the same in both ways at a share of use of
 
     ((C - residual) / years + s per year) / (8,766 h x (c / T - r)).
 """
@@ -45,16 +45,16 @@ _MONTHS = 12.0
 
 
 def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) -> tuple[Payment, ...]:
-    """The answer's configuration in each way to pay that its cluster has, the cheapest that reaches the goal first.
+    """Return the answer's configuration with each price of its cluster, the cheapest that reaches the goal first.
 
-    At a spot price the job is simulated with its preemptions. Nothing where there is one way alone.
+    At a spot price the job is simulated with preemptions. With only one price the result is empty.
 
     Parameters
     ----------
     chosen
-        The answer, or where there is none the nearest.
+        The answer, or the nearest configuration.
     simulate
-        Simulates scenarios; those of the search are known.
+        Simulates scenarios, and reuses those of the search.
     feasible
         Whether the goal is reached.
     """
@@ -87,7 +87,7 @@ def payments_of(chosen: Configuration, simulate: Simulate, *, feasible: bool) ->
 
 
 def _by_cost(payment: Payment) -> tuple[bool, float]:
-    """Sorts those that reach the goal first, each by the cost of a training, or of an hour."""
+    """Return a sort key: those that reach the goal first, then by the cost of a training, or of an hour."""
     best = payment.best
     assert best is not None
     return not best.meets, (best.usd_per_hour or 0.0) if best.cost_usd is None else best.cost_usd.mean
@@ -122,11 +122,11 @@ class Use(NamedTuple):
     Attributes
     ----------
     per_month
-        Trainings a month, as the goal says; None: as many as fill the share.
+        Trainings a month, from the goal; None: as many as fill the share.
     share
-        Of all hours in which they work, where the goal says nothing.
+        Share of all hours in use, if the goal does not set trainings.
     said
-        Whether somebody said so; else it is assumed that they work at all hours.
+        Whether the share is specified; else use at all hours is assumed.
     """
 
     per_month: float | None
@@ -134,13 +134,13 @@ class Use(NamedTuple):
     said: bool
 
     def hours(self, time_s: float | None) -> float:
-        """Hours of a month in which they work, where a training takes that time; beyond a month's hours on several sets of them."""
+        """Return the hours of use in a month for a given time of a training; beyond a month's hours several sets share them."""
         if self.per_month is None or time_s is None:
             return self.share * HOURS_PER_MONTH
         return self.per_month * time_s / _HOUR_S
 
     def turning_points(self, time_s: Estimate | None) -> list[float | None]:
-        """Times of a training between which months until something pays rise or fall alone: ends, and where another set of nodes begins."""
+        """Return times of a training between which the months to break-even are monotonic: ends, and steps of the number of sets."""
         if self.per_month is None or time_s is None:
             return [None]
         full_s = HOURS_PER_MONTH * _HOUR_S / self.per_month
@@ -152,14 +152,14 @@ _MOST_SETS = 1000
 
 
 def use_of(scenario: Scenario, goal: Goal | None = None) -> Use:
-    """So many trainings a month as the goal says, or as many as fill the share of hours in which the nodes are expected to work.
+    """Return the use of nodes: the goal's trainings a month, or as many as fill the expected share of hours.
 
     Parameters
     ----------
     scenario
-        Whose prices may say that share (``share_in_use``); the first that does counts.
+        Its prices may give that share (``share_in_use``); the first one counts.
     goal
-        Of a plan; None: there is none.
+        Goal of a plan, if any.
     """
     often = None if goal is None else goal.trainings_per_month
     shares = [price.share_in_use for price in scenario.cluster.ways_to_pay if price.share_in_use is not None]
@@ -167,7 +167,7 @@ def use_of(scenario: Scenario, goal: Goal | None = None) -> Use:
 
 
 def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...]:
-    """Each way to pay for the answer in advance against each by the hour, for the same work."""
+    """Compare each advance payment for the answer with each hourly price, for the same work."""
     compared = [payment for payment in payments if payment.best is not None]
     own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.costs.years is not None]
     rented = [payment for payment in compared if payment.price.committed_usd is None]
@@ -191,7 +191,7 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
         rent = cost.mean / (time_s.mean / _HOUR_S)
 
     def month(at_s: float | None) -> tuple[float, int, float, float]:
-        """Hours in use, sets of nodes, and what they cost owned and rented, at one time of a training."""
+        """Return hours in use, sets of nodes, and their cost owned and rented, at one time of a training."""
         hours = use.hours(at_s)
         sets = sets_of_nodes(hours)
         rented_usd = hours * rent
@@ -225,28 +225,28 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
 
 
 def _over(of_each: Sequence[float]) -> Estimate:
-    """The first, which is that of the mean time, with the lowest and the highest."""
+    """Return the first value, that of the mean time, with the lowest and the highest."""
     return Estimate(mean=of_each[0], low=min(of_each), high=max(of_each))
 
 
 def months_of(capital_usd: float, saved_usd: float, lasts_months: float, residual_usd: float = 0.0) -> float | None:
-    """Return the months after which what is saved has made up for what was paid at the beginning.
+    """Return the months after which savings exceed the advance payment.
 
-    What the nodes are worth at the end counts at the end alone.
+    The residual value of the nodes counts only at the end.
 
     Parameters
     ----------
     capital_usd, residual_usd
-        At the beginning, and what is left of it at the end.
+        Advance payment, and residual value at the end.
     saved_usd
-        Each month.
+        Savings each month.
     lasts_months
-        Until the end.
+        Lifetime of the nodes.
 
     Returns
     -------
     float or None
-        None: never, or not as long as they last.
+        None: never within their lifetime.
     """
     if saved_usd <= 0 or capital_usd - residual_usd > saved_usd * lasts_months:
         return None
@@ -261,7 +261,7 @@ def _in_words(pair: BreakEven, use: Use) -> str:
         f"{pair.own} against {pair.rented} {months_in_words(pair.months, pair.months_low, pair.months_high, pair.lasts_in_words)}: "
         f"{format_usd(pair.capital_usd)} at the beginning and then {own} a month, against {rented} a month",
         f"{work} {format_share(pair.share_in_use)} of all hours{sets}{'' if use.said else ' (assumed)'}",
-        f"it pays above {format_share(pair.pays_above)}" if pair.pays_above is not None else "it would pay at no use",
+        f"it pays above {format_share(pair.pays_above)}" if pair.pays_above is not None else "it would not pay even at full use",
     ]
     return "; ".join(texts)
 
@@ -270,10 +270,9 @@ _MORE_IS_LITTLE = 1.02
 
 
 def count_workers(answer: Scenario, most: int, simulate: Simulate, goal: Goal) -> tuple[WorkerCount, ...]:
-    """Throughput with 1, 2, 4, ... workers and the answer's own number.
+    """Return throughput with 1, 2, 4, ... workers and the answer's own number.
 
-    Up to the ``most`` that its line has and one doubling beyond the answer; beyond that
-    doubling it stops where one does not pay.
+    The numbers go to ``most``, at least one doubling beyond the answer; after that they stop at the first doubling that does not pay.
     """
     if not answer.strategy.count_key:
         return ()
@@ -283,7 +282,7 @@ def count_workers(answer: Scenario, most: int, simulate: Simulate, goal: Goal) -
     scenarios = {number: _changed(answer, answer.strategy.with_count, number, own) for number in numbers}
 
     def counted(*some: int) -> list[WorkerCount]:
-        """Count those that rules allow; a fixed number of nodes does not stand in the way."""
+        """Simulate numbers that rules allow; a fixed number of nodes is not a limit."""
         outcomes = simulate([scenario for number in some if (scenario := scenarios[number]) is not None])
         return [_workers(result, goal) for result in outcomes if isinstance(result, Result)]
 
@@ -296,16 +295,16 @@ def count_workers(answer: Scenario, most: int, simulate: Simulate, goal: Goal) -
 
 
 def paying_workers(counts: Sequence[WorkerCount]) -> int | None:
-    """The most workers up to which each step paid (:func:`paceline.comparing.pays_until`); None where none was simulated.
+    """Return the most workers up to which each doubling pays (:func:`paceline.comparing.pays_until`); None if none was simulated.
 
-    Of a whole job its samples over its time count, with all that is no step.
+    For a whole job, samples per second of the job count, time outside steps included.
     """
     rates = [(count.job.samples_per_s if count.job is not None else count.throughput_samples_per_s).mean for count in counts]
     return counts[pays_until([(count.workers, rate) for count, rate in zip(counts, rates, strict=True)])].workers if counts else None
 
 
 def _changed(answer: Scenario, with_number: Callable[[int], Strategy], number: int, own: int) -> Scenario | None:
-    """The answer with another number of something; None where rules forbid it."""
+    """Return the answer with another number of workers or servers; None if rules forbid it."""
     try:
         return answer if number == own else with_strategy(answer, with_number(number))
     except ScenarioError:
@@ -313,7 +312,7 @@ def _changed(answer: Scenario, with_number: Callable[[int], Strategy], number: i
 
 
 def _figures(result: Result) -> dict[str, Any]:
-    """Figures that are shown with every number of something."""
+    """Return the figures shown for every number of workers or servers."""
     placement = placement_of(result.scenario)
     return {
         "throughput_samples_per_s": result.throughput_samples_per_s,
@@ -339,13 +338,13 @@ def _workers(result: Result, goal: Goal) -> WorkerCount:
 
 
 def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ...]:
-    """Throughput with 1, 2, 4, ... parameter servers, until a doubling brings less than 2%, then with those in between that matter."""
+    """Return throughput with 1, 2, 4, ... parameter servers until a doubling gains less than 2%, then with relevant numbers in between."""
     if not answer.servers:
         return ()
     counts: dict[int, ServerCount] = {}
 
     def try_(number: int) -> bool:
-        """Simulate a number of servers; whether that can be."""
+        """Simulate a number of servers; return whether it is possible."""
         scenario = _changed(answer, answer.strategy.with_servers, number, answer.servers)
         for result in simulate([scenario]) if scenario is not None else ():
             if isinstance(result, Result):
@@ -369,6 +368,6 @@ def _gains(few: ServerCount, many: ServerCount) -> bool:
 
 
 def enough_servers(counts: Sequence[ServerCount]) -> int | None:
-    """The fewest servers than which no larger number that was simulated is 2% faster; None where there are none."""
+    """Return the fewest servers such that no larger simulated number is 2% faster; None without servers."""
     enough = (few for place, few in enumerate(counts) if not any(_gains(few, many) for many in counts[place + 1 :]))
     return next((count.servers for count in enough), None)

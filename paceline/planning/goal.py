@@ -1,10 +1,8 @@
-"""Goals: read with their units, turned into the throughput that they ask of a configuration, and how sure that is.
+"""Goals: read with units, converted to a required throughput, and the confidence of reaching it.
 
-Every goal is a throughput in the end. A deadline asks for samples / deadline; a budget for
-as many samples an hour as the hour's price of the nodes leaves: samples x price / budget.
-A goal with samples asks for a training from its start to its end. Where the scenario says what
-a job does beside steps, or its workload has that measured, every configuration is simulated as
-such a job, and time, cost and confidence are the job's; else they are those of the steps alone.
+Every goal becomes a throughput. A deadline requires samples / deadline; a budget requires samples x price / budget, with the hourly price
+of the nodes. A goal with samples is about a whole training. If the scenario or its workload describes a job's time outside steps, every
+configuration is simulated as such a job, and time, cost and confidence are the job's; otherwise they cover steps only.
 """
 
 from __future__ import annotations
@@ -37,21 +35,21 @@ _MONEY = re.compile(r"(?:USD|\$)\s*" + _NUMBER + r"|(?P<before>" + _NUMBER.repla
 _ROUNDING = 1e-12
 
 Prefer = Literal["cheapest", "fastest", "fewest-devices"]
-"""What is best among all that reach the goal."""
+"""Preference among all configurations that reach the goal."""
 
 
 class Goal(Spec):
-    """Goal of a training, and what is preferred among all that reach it."""
+    """Goal of a training, and the preference among all configurations that reach it."""
 
     target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
-    samples: float | None = Field(default=None, gt=0, description="of the whole training; None where the goal is a rate")
-    epochs: float = Field(default=1.0, gt=0, description="passes over the data set that these are")
+    samples: float | None = Field(default=None, gt=0, description="samples of the whole training; None if the goal is a rate")
+    epochs: float = Field(default=1.0, gt=0, description="epochs of these samples")
     deadline_s: PositiveSeconds | None = None
     budget_usd: float | None = Field(default=None, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
     prefer: Prefer = "cheapest"
     trainings_per_month: float | None = Field(
-        default=None, gt=0, description="how often the samples are trained on; null: as often as fills the price's share_in_use"
+        default=None, gt=0, description="trainings a month; null: as many as fill the price's share_in_use"
     )
 
 
@@ -66,7 +64,7 @@ def goal_of(
     prefer: Prefer | None = None,
     trainings_per_month: float | None = None,
 ) -> Goal:
-    """A goal from what a person says.
+    """Return a goal from its arguments.
 
     >>> goal_of(samples=115.2e6, epochs=90, deadline="12h").deadline_s
     43200.0
@@ -76,7 +74,7 @@ def goal_of(
     target_throughput
         Such as ``"20000 samples/s"``, or a number of samples a second.
     samples, epochs
-        Of the whole training, and how many passes over the data set these are (one, if left out).
+        Samples of the whole training, and their epochs (default: one).
     deadline
         Such as ``"12h"``, or seconds.
     budget
@@ -84,35 +82,35 @@ def goal_of(
     confidence
         Share of real runs that must reach the goal.
     prefer
-        What is best among all that do; left out: the fastest where only a budget is given, else the cheapest.
+        Preference among those that do; default: the fastest if only a budget is given, else the cheapest.
     trainings_per_month
-        How often these samples are trained on.
+        Number of such trainings a month.
 
     Raises
     ------
     InputError
-        None or more than one kind of goal, one that lacks its samples, or a value that cannot be.
+        There is no goal or more than one kind, samples are missing, or a value is impossible.
     """
     if target_throughput is None and deadline is None and budget is None:
         raise InputError(
-            "there is no goal: give `target_throughput='20000 samples/s'`, or "
+            "the goal is missing: give `target_throughput='20000 samples/s'`, or "
             "`samples=1e9` with `deadline='12h'`, `budget='500 USD'` or both"
         )
     if target_throughput is not None and (deadline is not None or budget is not None or samples is not None):
         other = next(name for name, given in (("deadline", deadline), ("budget", budget), ("samples", samples)) if given is not None)
-        raise InputError(f"`target_throughput` and `{other}` are two goals; give one of them")
+        raise InputError(f"`target_throughput` and `{other}` exclude each other; give one of them")
     if samples is None and epochs is not None:
-        raise InputError(f"`epochs` {epochs:g}: are passes over a data set; say with `dataset_size` how many samples it has")
+        raise InputError(f"`epochs` {epochs:g}: needs `dataset_size`, the samples of an epoch")
     if samples is None and target_throughput is None:
         name = "deadline" if deadline is not None else "budget"
         what = "time" if deadline is not None else "cost"
         raise InputError(
-            f"`{name}` needs `samples`: without the number of samples to train a configuration has no {what}; "
-            "add such as `samples=1e9`, or `dataset_size=1.28e6` and `epochs=90`"
+            f"`{name}` needs `samples`: a configuration has no {what} without it; "
+            "add `samples=1e9`, or `dataset_size=1.28e6` and `epochs=90`"
         )
     _check_amounts(samples=samples, epochs=epochs)
     if not 0 < confidence < 1:
-        raise InputError(f"`confidence` {confidence:g} must lie between 0 and 1, such as 0.95")
+        raise InputError(f"`confidence` {confidence:g} must be between 0 and 1, such as 0.95")
     if trainings_per_month is not None:
         _positive(trainings_per_month, "trainings_per_month", trainings_per_month, "must be a number above 0, such as 20")
         if samples is None:
@@ -194,19 +192,19 @@ def _usd(given: str | float) -> float:
 
 
 def required_rate(goal: Goal, usd_per_hour: float | None, committed_usd: float | None = None, affordable_s: float | None = None) -> float:
-    """Samples a second that a configuration needs to reach the goal; infinite where it cannot.
+    """Return the samples a second that a configuration needs to reach the goal; infinite if it cannot.
 
-    The largest of: the target; samples / deadline; samples x price / (3600 budget). A budget for machines that are bought, or reserved
-    for a term, is what they may cost in any case, whatever they are used for then.
+    This is the largest of the target, samples / deadline, and samples x price / (3600 budget). For machines that are bought, or reserved
+    for a term, the budget limits their whole price.
 
     Parameters
     ----------
     usd_per_hour
-        Price of its nodes; None where it is not known.
+        Price of its nodes; None if unknown.
     committed_usd
-        What its nodes cost to buy, or for their term; None where they can be given back at any time.
+        Price to buy its nodes, or for their term; None if they are rented by the hour.
     affordable_s
-        The longest time that the budget pays for, where it is not billed exactly.
+        The longest time that the budget pays for, if time is billed in units.
     """
     if goal.target_throughput_samples_per_s is not None:
         return goal.target_throughput_samples_per_s
@@ -223,18 +221,16 @@ def required_rate(goal: Goal, usd_per_hour: float | None, committed_usd: float |
 
 
 def enough_of(replications: int, confidence: float) -> int:
-    """Number of replications that must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
+    """Return how many replications must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
 def reached_with(confidence: float, rates: Sequence[float], relative_error: RelativeError, shares: Sequence[float] = ()) -> float:
-    """Samples a second that the next real run reaches with a confidence.
+    """Return the samples a second that the next real run reaches with a confidence.
 
-    By chance and draws alone that is the k-th fastest of R replications, with the fewest k
-    for which k / (R + 1) is at least the confidence (Wilks, "Determination of sample sizes
-    for setting tolerance limits", 1941; as of the prediction intervals). What the model is
-    off by moves a normal quantile of the same confidence from the mean; the two distances, in
-    logarithms, are put together as those of the intervals are
+    Without model error that is the k-th fastest of R replications, with the fewest k for which k / (R + 1) is at least the confidence
+    (Wilks, "Determination of sample sizes for setting tolerance limits", 1941; as in prediction intervals). Model error adds the distance
+    of a normal quantile of the same confidence from the mean; the two distances, in logarithms, are combined as in intervals
     (:func:`simulator.results.intervals.combined`). ``shares`` are those of :func:`confidence_of`.
     """
     if shares and relative_error != CERTAIN:
@@ -248,10 +244,10 @@ def reached_with(confidence: float, rates: Sequence[float], relative_error: Rela
 
 
 def confidence_of(rates: Sequence[float], needed: float, relative_error: RelativeError = CERTAIN, shares: Sequence[float] = ()) -> float:
-    """Chance that the next real run reaches a throughput: the highest confidence with which :func:`reached_with` does.
+    """Return the probability that the next real run reaches a throughput: the highest confidence for which :func:`reached_with` does.
 
-    Without a discrepancy that is k / (R + 1), where k of R replications reach it. Where runs differ in the ``shares`` of their time
-    that steps have, which alone the model is off by, each replication has its own chance to reach it, as in
+    Without model error that is k / (R + 1), where k of R replications reach it. If the ``shares`` of steps in the time of runs differ (model
+    error applies to steps only), each replication has its own probability, as in
     :func:`simulator.results.intervals.interval_of_jobs`.
     """
     if not math.isfinite(needed):
@@ -277,13 +273,13 @@ def confidence_of(rates: Sequence[float], needed: float, relative_error: Relativ
 
 
 def _confidence_of_jobs(rates: Sequence[float], needed: float, relative_error: RelativeError, shares: Sequence[float]) -> float:
-    """The next run falls as likely between any two of R neighbours; below the slowest, and above the fastest, as these."""
+    """Return that probability for jobs; the next run is equally likely in each gap between sorted replications and at either end."""
     chances = [_chance(rate, share, needed, relative_error) for rate, share in zip(rates, shares, strict=True)]
     return min(math.fsum(chances) + min(chances), len(chances)) / (len(chances) + 1)
 
 
 def _chance(rate: float, share: float, needed: float, relative_error: RelativeError) -> float:
-    """Chance that a job of this rate reaches what is needed, whose steps take so much of its time and may be slower or faster."""
+    """Return the probability that a job of this rate and share of steps reaches the needed rate, given model error of steps."""
     left = rate / (needed * (1 - _ROUNDING)) - (1 - share) if needed > 0 else math.inf
     if left <= 0 or not share:
         return float(left > 0)
@@ -293,7 +289,7 @@ def _chance(rate: float, share: float, needed: float, relative_error: RelativeEr
 
 
 def _reached_by_jobs(confidence: float, rates: Sequence[float], relative_error: RelativeError, shares: Sequence[float]) -> float:
-    """The throughput of that confidence, by bisection of its logarithm."""
+    """Return the throughput of that confidence, by bisection of its logarithm."""
     low, high = math.log(LEAST_PER_S) - _MOST_SD, math.log(max(rates)) + _MOST_SD * relative_error.high
     while high - low > _ROUNDING:
         middle = (low + high) / 2
@@ -305,11 +301,11 @@ def _reached_by_jobs(confidence: float, rates: Sequence[float], relative_error: 
 
 
 _MOST_SD = 40.0
-"""Standard deviations beyond which nothing is."""
+"""Largest considered deviation, in standard deviations."""
 
 
 def _left(whole: float, part: float) -> float:
-    """The distance that gives the whole when it is combined with a part of it."""
+    """Return the distance that, combined with a part, gives the whole."""
     square = whole * abs(whole) - part * abs(part)
     return math.copysign(math.sqrt(abs(square)), square)
 
@@ -320,12 +316,12 @@ def reached_by(rates: Sequence[float], needed: float) -> int:
 
 
 def reachable_confidence(replications: int) -> float:
-    """The most that a number of replications supports: R / (R + 1)."""
+    """Return the highest confidence that a number of replications supports: R / (R + 1)."""
     return replications / (replications + 1)
 
 
 def replications_for(confidence: float) -> int:
-    """The fewest replications that support a confidence: c / (1 - c)."""
+    """Return the fewest replications that support a confidence: c / (1 - c)."""
     return max(2, math.ceil(confidence / (1 - confidence) - _ROUNDING / (1 - confidence)))
 
 
@@ -333,12 +329,12 @@ def replications_for(confidence: float) -> int:
 
 
 class Length(NamedTuple):
-    """Length of a training, of the goal and of the configurations alike.
+    """Length of a training, shared by the goal and all configurations.
 
     Attributes
     ----------
     samples, epochs
-        Of the whole training, and passes over the data set that these are; None where the goal has none.
+        Samples of the whole training, and their epochs; None if the goal has none.
     settings
         Keys to set in all configurations.
     """
@@ -357,16 +353,16 @@ def length_of(
     dataset_size: float | None,
     rate: bool,
 ) -> Length:
-    """The length of a training, from what is asked for and what the scenario's ``[job]`` says.
+    """Return the length of a training, from the arguments and the scenario's ``[job]``.
 
     Parameters
     ----------
     scenario, settings
         As for :func:`paceline.planning.space_of`.
     samples
-        Of the whole training; left out: ``dataset_size`` times ``epochs``.
+        Samples of the whole training; default: ``dataset_size`` times ``epochs``.
     epochs, dataset_size
-        Passes over the data set, and its samples; left out: the job's, else one pass over all samples.
+        Epochs, and samples of the data set; default: the job's, else one epoch of all samples.
     rate
         Whether the goal is a throughput, which needs no length.
 
@@ -380,8 +376,8 @@ def length_of(
     settings = list(settings)
     if samples is not None and dataset_size is not None and epochs is not None:
         raise InputError(
-            f"`samples` {quoted(samples)}, `epochs` {quoted(epochs)} and `dataset_size` {quoted(dataset_size)}: two of them say how long "
-            "it is: leave one out"
+            f"`samples` {quoted(samples)}, `epochs` {quoted(epochs)} and `dataset_size` {quoted(dataset_size)}: two of them determine "
+            "the length; leave one out"
         )
     _check_amounts(samples=samples, epochs=epochs, dataset_size=dataset_size)
     job = table_of(scenario, settings)[0].get("job") if not rate else None
@@ -399,9 +395,9 @@ def length_of(
 def _completed(
     samples: float | None, size: float | None, epochs: float | None, job: Mapping[str, Any]
 ) -> tuple[float | None, float | None]:
-    """Samples of the whole training and passes over the data set, with what the scenario's job says in place of what is not asked for.
+    """Return samples and epochs of the whole training, completed from the scenario's job.
 
-    Of a data set whose size is known samples say how many passes they are, else they are one pass.
+    If the size of the data set is known, samples determine the epochs; otherwise they are one epoch.
     """
     own_samples, own_size, own_epochs = (_number(job.get(name)) for name in ("samples", "dataset_size", "epochs"))
     if samples is None and size is None and epochs is None and own_samples is not None:
@@ -414,23 +410,23 @@ def _completed(
 
 
 def _number(value: object) -> float | None:
-    """A number above zero, as a job may have it; what else stands there is refused where the scenario is loaded."""
+    """Return a positive number of a job, if it is one; loading the scenario refuses other values."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf else None
 
 
 def _has_overheads(scenario: Source, settings: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a job takes longer than its steps without ``[job]``: something was measured, or a pipeline fills its cache."""
+    """Return whether a job without ``[job]`` takes longer than its steps: overheads were measured, or a pipeline fills its cache."""
     loaded = load_scenario(scenario, settings)
     return loaded.workload.overheads is not None or loaded.input is not None
 
 
 def job_of(result: Result, goal: Goal) -> JobOutcome | None:
-    """The whole job that a goal is about; None where the goal is a rate, or steps alone were simulated."""
+    """Return the whole job that a goal is about; None if the goal is a rate, or only steps were simulated."""
     return result.job if goal.samples is not None else None
 
 
 def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
-    """Samples a second of each replication that are compared with the goal: of the whole job, or of the steps alone."""
+    """Return the samples a second of each replication to compare with the goal: of the whole job, or of steps."""
     job = job_of(result, goal)
     if job is None:
         return result.throughput_of_each_replication
@@ -438,9 +434,9 @@ def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
 
 
 def model_error(result: Result, goal: Goal) -> RelativeError:
-    """The model's relative error of the samples a second that are compared with the goal: in a job, of its steps alone.
+    """Return the relative model error of the samples a second that are compared with the goal; in a job, scaled to its steps.
 
-    Where :func:`shares_of` has those of its runs, of a job of nothing but steps.
+    If :func:`shares_of` gives the shares of runs, it is the error of steps.
     """
     relative_error, job = relative_error_of(result.discrepancy), job_of(result, goal)
     if job is None or not job.time_s.mean or job.steps_share_of_each_replication:
@@ -449,32 +445,32 @@ def model_error(result: Result, goal: Goal) -> RelativeError:
 
 
 def shares_of(result: Result, goal: Goal) -> tuple[float, ...]:
-    """Shares of the time of each replication that steps have, where faults make them differ; else none."""
+    """Return the share of steps in the time of each replication, if faults make them differ; else none."""
     job = job_of(result, goal)
     return () if job is None else job.steps_share_of_each_replication
 
 
 def sample_s_of(result: Result, goal: Goal) -> float:
-    """Seconds a sample takes, mean over replications."""
+    """Return seconds per sample, mean over replications."""
     rates = rates_of(result, goal) or (result.throughput_samples_per_s.mean,)
     return fmean(1.0 / max(rate, LEAST_PER_S) for rate in rates)
 
 
 def time_of(result: Result, goal: Goal) -> Estimate | None:
-    """Seconds of the training; None where the goal has no samples."""
+    """Return the seconds of the training; None if the goal has no samples."""
     if (job := job_of(result, goal)) is not None:
         return job.time_s
     return None if goal.samples is None else time_of_samples_s(result, goal.samples)
 
 
 def sets_of(result: Result, goal: Goal) -> int:
-    """Sets of its nodes that the goal's trainings of a month take; 1 where it does not count them."""
+    """Return the sets of nodes that the goal's trainings of a month need; 1 if it does not count trainings."""
     time_s = time_of(result, goal)
     return 1 if time_s is None or goal.trainings_per_month is None else sets_of_nodes(goal.trainings_per_month * time_s.mean / _HOUR_S)
 
 
 def cost_of(result: Result, goal: Goal) -> Estimate | None:
-    """US dollars of the training; None where the goal has no samples, or the cluster no price."""
+    """Return the US dollars of the training; None if the goal has no samples, or the cluster no price."""
     often = goal.trainings_per_month
     if (job := job_of(result, goal)) is not None:
         if often is None or goal.samples is None or not is_paid_in_advance(result.scenario):

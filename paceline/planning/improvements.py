@@ -1,7 +1,7 @@
-"""Simulates single changes to a configuration (twice the network, half the batch, ...): what each gains or loses, or why it is not known.
+"""Single changes to a configuration (twice the network, half the batch, ...): the gain or loss of each, or why it is unknown.
 
-A change is a :class:`Variation`; its scenarios are made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
-what-ifs (:mod:`paceline.reporting.simulated`) also the opposites.
+A change is a :class:`Variation`; :mod:`simulator.results.what_if` makes its scenarios. Plans simulate improvements; the report's what-ifs
+(:mod:`paceline.reporting.simulated`) also simulate their opposites.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from simulator.spec.paying import Upgrade, sets_of_nodes
 
 
 class Variation(NamedTuple):
-    """One change: what it is of, what it is called, how it is worded, and the scenarios that stand for it.
+    """One change: its component, name, text and scenarios.
 
-    ``what`` is the thing that it makes better or worse, such as ``network``. ``scenarios`` are one, or
-    where it is a range its pessimistic, middle and optimistic end, or with ``choice`` several of
-    which the fastest counts; none where it is not known, for the reason that ``text`` gives. An ``upgrade`` has a price.
+    ``what`` is the component that it changes, such as ``network``. ``scenarios`` has one; for a range the pessimistic, middle and
+    optimistic one; with ``choice`` several, of which the fastest counts; none if the gain is unknown, for the reason in ``text``. An
+    ``upgrade`` has a price.
     """
 
     what: str
@@ -63,7 +63,7 @@ class Variation(NamedTuple):
 
 
 def _tried(what: str, name: str, text: str, change: Callable[[], Scenario], idle: str = "") -> Variation:
-    """Return a change, unless a rule forbids it or, as ``idle`` says, nothing is to be gained from it."""
+    """Return a change, unless a rule forbids it or it has no effect for the reason ``idle``."""
     if idle:
         return Variation(what, name, f"nothing to gain: {idle}")
     try:
@@ -73,7 +73,7 @@ def _tried(what: str, name: str, text: str, change: Callable[[], Scenario], idle
 
 
 def _variations(scenario: Scenario, *, better: bool) -> Iterator[Variation]:
-    """Everything that is changed for better and for worse alike, but for what goes without saying: links that it does not use."""
+    """Yield all changes for better or worse, except of links that are not used."""
     cluster, load, sending = scenario.cluster, scenario.workload, scenario.strategy.sending(scenario)
     between, inside, host, latency_s = cluster.inter_node, cluster.intra_node, cluster.host_link, cluster.inter_node.latency_s
     factor, several = 2.0 if better else 0.5, scenario.nodes_needed > 1
@@ -85,7 +85,7 @@ def _variations(scenario: Scenario, *, better: bool) -> Iterator[Variation]:
     cap = cluster.transport.flow_cap_bytes_per_s if better else None
     text = f"links between nodes from {rates(between)}"
     text += f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
-    idle = "" if several else "everything is on one node"
+    idle = "" if several else "all devices are on one node"
     yield _tried("network", f"{twice} network", text, lambda: with_network(scenario, factor), idle)
     if several:
         text = f"latency between nodes from {written(latency_s, 'setting_s')} to {written(latency_s / factor, 'setting_s')}"
@@ -99,24 +99,24 @@ def _variations(scenario: Scenario, *, better: bool) -> Iterator[Variation]:
         yield _tried("host link", f"{twice} host link", text, lambda: with_host_link(scenario, factor))
     if better and (fused := with_buckets(scenario)):
         yield Variation("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
-    text = "devices compute twice as fast" if better else "devices take twice as long"
+    text = "devices compute twice as fast" if better else "devices compute half as fast"
     text += f"; hosts, servers and links stay as they are{', and so does the price' if better else ''}"
     yield _tried("device", f"{twice} device", text, lambda: with_compute(scenario, 1 / factor))
     servers = scenario.servers
     text = f"{servers} to {servers + 1 if better else servers - 1} parameter servers"
     if better:
-        text += " on a node of its own" if scenario.layout.server_nodes else ""
+        text += " on its own node" if scenario.layout.server_nodes else ""
         idle = "" if servers else "this strategy has no parameter servers"
         more = _tried("server", "one more PS", text, lambda: with_one_more_server(scenario), idle)
         beyond = [nodes_beyond(made.nodes_needed, scenario) for made in more.scenarios]
         yield more._replace(text=", ".join(filter(None, (more.text, *beyond))))
     elif servers > 1:
         yield _tried("server", "one PS fewer", text, lambda: changed(scenario, strategy=scenario.strategy.with_servers(servers - 1)))
-    whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
+    whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all replicas", load.global_batch)
     assert size is not None, "a scenario has one of the two"
     text = f"batch {whose} from {size:,} to {2 * size if better else size // 2:,} samples"
     if better:
-        text += "; what that does to convergence is not predicted"
+        text += "; the effect on convergence is not predicted"
         larger = Variation("batch", LARGER_BATCH, text)  # of a model that is cut taken in whichever way is best
         yield larger if scenario.strategy.cuts_batches else _tried(*larger[:3], lambda: with_batch(scenario, 2))
     elif scenario.batch % 2 == 0:
@@ -131,9 +131,9 @@ def _with_half_batch(scenario: Scenario) -> Scenario:
 
 
 def worsened(scenario: Scenario) -> tuple[Variation, ...]:
-    """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
+    """Yield every halving that applies to a scenario, except of unused links and missing servers.
 
-    They undo what :func:`improvements` does; one that breaks a rule of scenarios is left out.
+    They are the opposites of :func:`improvements`; changes that break a rule are left out.
     """
     return tuple(change for change in _variations(scenario, better=False) if change.scenarios)
 
@@ -149,27 +149,27 @@ def improvements(
     beside: Sequence[Scenario] = (),
     use: Use | None = None,
 ) -> tuple[Improvement, ...]:
-    """Change one thing at a time, and simulate.
+    """Simulate changes of one component at a time.
 
     Parameters
     ----------
     scenario
-        What is to be improved.
+        The scenario to improve.
     base
-        Its result; what is compared with it shares its seed and replications, and so its draws.
+        Its result; changed scenarios share its seed and replications, and so its draws.
     run
         Simulates scenarios.
     goal
-        Of the plan: where it is about a whole job, what each change makes of that is said as well.
+        Goal of the plan; for a whole job, the job with each change is predicted too.
     beside
-        Other ways to cut the same model on the same machines, of which one may suit a larger batch better.
+        Other ways to cut the same model on the same machines, which may suit a larger batch better.
     use
-        Of the nodes, for when upgrades pay; None: as their prices say.
+        Use of the nodes, to find when upgrades pay off; None: as their prices say.
 
     Returns
     -------
     tuple of Improvement
-        The greatest gain of throughput first; those that are not known last, with the reason.
+        The largest gain of throughput first; unknown gains last, with the reason.
     """
     return tuple(improvement for _, improvement in improved(scenario, base, run, goal, beside, use))
 
@@ -182,7 +182,7 @@ def improved(
     beside: Sequence[Scenario] = (),
     use: Use | None = None,
 ) -> tuple[tuple[str, Improvement], ...]:
-    """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
+    """Return improvements with their components, such as ``network``, which changes for the worse share."""
     changes = list(_changes(scenario, beside))
     tried = [may_be_fastest(change.scenarios, run) if change.choice else change.scenarios for change in changes]
     outcomes = iter(run([made for scenarios in tried for made in scenarios]))
@@ -205,13 +205,13 @@ def improved(
 
 
 def _chosen(change: Variation, fastest: Result, before: Scenario) -> Variation:
-    """A change with what was chosen in its words."""
+    """Return a change with the choice made, in its text."""
     strategy, own = fastest.scenario.strategy, before.strategy
     texts = [change.text]
     if (fused := bucket_in_words(fastest.scenario)) != bucket_in_words(before):
         texts.append(f"{fused} in place of {bucket_in_words(before)}")
     if strategy.in_words != own.in_words:
-        texts.append(f"cut anew: {strategy.in_words} in place of {own.in_words}")
+        texts.append(f"cut again: {strategy.in_words} in place of {own.in_words}")
     return change._replace(text="; ".join(texts))
 
 
@@ -244,7 +244,7 @@ def _improvement(change: Variation, results: list[Result], base: Result, goal: G
 
 
 def _over(ends: Sequence[Estimate]) -> Estimate:
-    """The middle of a range of changes, from the low end at its worst to the high end at its best."""
+    """Return the middle of a range of changes, with the low end of the worst and the high end of the best."""
     return Estimate(mean=ends[len(ends) // 2].mean, low=min(end.low for end in ends), high=max(end.high for end in ends))
 
 
@@ -260,7 +260,7 @@ def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[Variati
 
 
 def _input(scenario: Scenario) -> Iterator[Variation]:
-    """Changes of the input pipeline, where there is one."""
+    """Yield changes of the input pipeline, if any."""
     pipeline = scenario.input
     if pipeline is None:
         return
@@ -276,12 +276,12 @@ def _input(scenario: Scenario) -> Iterator[Variation]:
 
 
 def upgraded(scenario: Scenario, upgrade: Upgrade) -> Scenario:
-    """The scenario on nodes with better parts.
+    """Return the scenario on nodes with better parts.
 
     Raises
     ------
     ScenarioError
-        A key of its changes is none of the cluster's, or breaks a rule.
+        A key of its changes is not the cluster's, or breaks a rule.
     """
     settings = [(f"cluster.{key}", value) for key, value in upgrade.changes.items()]
     made = changed(scenario, cluster=load_scenario(scenario, settings).cluster) if settings else scenario
@@ -289,7 +289,7 @@ def upgraded(scenario: Scenario, upgrade: Upgrade) -> Scenario:
 
 
 def check_upgrades(scenario: Scenario, source: str) -> None:
-    """Refuse upgrades whose changes cannot be made, before anything is simulated.
+    """Refuse impossible upgrades before anything is simulated.
 
     Raises
     ------
@@ -311,11 +311,11 @@ def _upgrade_said(upgrade: Upgrade) -> str:
 
 
 def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Result, goal: Goal | None, use: Use) -> Improvement:
-    """Add what an upgrade costs, and after how many months it has saved that.
+    """Add the price of an upgrade, and the months after which it has saved that.
 
-    Of trainings that are counted by the month it saves what their bill falls by: of nodes that are paid for in advance only what their
-    hours in use cost, and sets of nodes that are no longer needed. Else the same work takes 1 - 1/g of its hours less with g times the
-    throughput, and other work fills these at the same price.
+    If trainings are counted by the month, savings are the reduction of their bill; for nodes paid in advance only the cost of hours in use,
+    and of sets of nodes no longer needed. Otherwise the same work takes a share of 1 - 1/g fewer hours with g times the throughput, and other
+    work fills these hours at the same price.
     """
     scenario = base.scenario
     nodes, hourly, price = placement_of(scenario).nodes, usd_per_hour(scenario), scenario.cluster.price
@@ -323,11 +323,11 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
     hours, often = use.hours(None if time_s is None else time_s.mean), use.per_month
     usd = upgrade.usd_per_node * nodes * sets_of_nodes(hours)
     if hourly is None:
-        text = f"{better.text}; {format_usd(usd)} in all; what it saves is not known without a price of the nodes"
+        text = f"{better.text}; {format_usd(usd)} in all; savings are unknown without a price of the nodes"
         return better.replaced({"usd": usd, "text": text})
 
     def saved_usd(gain: float) -> float:
-        """A month, where it brings so many times the throughput."""
+        """Return monthly savings for a ratio of throughputs."""
         if often is None or time_s is None:
             return hourly * hours * (1.0 - 1.0 / gain)
         before, after = (usd_of(scenario, each_s, per_month=often) or 0.0 for each_s in (time_s.mean, time_s.mean / gain))
@@ -346,7 +346,7 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
     if often is None or not is_paid_in_advance(scenario):
         text += f" at {format_hourly(hourly)} an hour"
     elif latest is None:
-        text += "; nodes paid for in advance cost no less when they stand idle, unless other work fills the hours saved"
+        text += "; nodes paid in advance cost the same when idle, unless other work fills the saved hours"
     update = {"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{better.text}; {text}"}
     return better.replaced(update)
 
@@ -356,13 +356,13 @@ _YEARS = 10.0
 
 
 def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
-    """Samples a second over those of the base, run by run: of the whole job, where the goal is about one."""
+    """Return the ratio of samples/s to the base, paired by run; of the whole job, if the goal is about one."""
     whole_jobs = goal is not None and None not in (job_of(result, goal), job_of(base, goal))
     return compare(result, base, whole_jobs=whole_jobs).ratio
 
 
 def _larger_batch(change: Variation, scenario: Scenario, beside: Sequence[Scenario]) -> Variation:
-    """Take a larger batch of a model that is cut, in whichever way is best."""
+    """Return a larger batch of a cut model, with the best of several cuts."""
     fitting: list[Scenario] = []
     for cut in (scenario, *beside):
         for pieces in (1, 2):  # micro-batches twice as large, or twice as many
@@ -385,10 +385,10 @@ def _mixed_precision(scenario: Scenario) -> Variation:
     if gain is None:
         where = f"on {device}" if device else "can be looked up, since neither cluster nor workload names a device"
         return Variation(
-            name, name, f"not known: no published pair of float32 and mixed precision {where}; measure it with `paceline calibrate`"
+            name, name, f"unknown: no published pair of float32 and mixed precision {where}; measure it with `paceline calibrate`"
         )
     low, middle, high, sources = gain
     pairs = f"{len(sources)} published pairs, such as {sources[0]}" if len(sources) > 1 else "; ".join(sources)
     faster = f"{format_number(low, 2)} to {format_number(high, 2)} times as fast"
-    text = f"devices compute {faster} ({pairs}); gradients stay float32, so as many bytes travel as before"
+    text = f"devices compute {faster} ({pairs}); gradients stay float32, so traffic is unchanged"
     return Variation(name, name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))

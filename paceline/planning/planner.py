@@ -1,7 +1,7 @@
-"""``paceline.plan``: finds the configuration of a space that reaches a goal best, and says what else was found.
+"""``paceline.plan``: find the configuration of a space that best reaches a goal, with its alternatives.
 
-Here are the checks of what was asked, the order of the work, the choice among configurations that are about as good, and the best of
-each cluster, strategy and way of training. How configurations are searched is in search.py, how they are judged in configurations.py.
+This module checks the arguments, orders the work, chooses among configurations that are about equally good, and finds the best of each
+cluster, strategy and way of training. search.py searches configurations, configurations.py judges them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from simulator.scenario import Resolved, Scenario
 
 _RUNNERS_UP = 5
 _WORTH_A_LARGER_BATCH = 1.02
-"""By how much an answer must be better for a larger batch to be worth it."""
+"""Least advantage that justifies a larger batch."""
 _EQUAL_REGRET = 1e-6
-"""Shares of the best that differ by no more are the same, and the ranking decides."""
+"""Regrets that differ by no more count as equal; then the ranking decides."""
 _NEAR = 0.5
-"""What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
+"""Share of the required confidence with which a preferable configuration is a near miss."""
 _LITTLE = 0.02
 
 
@@ -62,35 +62,33 @@ def plan(
     force: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Plan:
-    """Find the configuration that reaches a goal best.
+    """Find the configuration that best reaches a goal.
 
     Parameters
     ----------
     space
-        What to choose from.
+        The configurations.
     goal
-        What to reach, how surely, and what is preferred.
+        The goal, its confidence, and the preference.
     out
-        Results file of what is simulated. An interrupted plan goes on in it.
+        Results file of simulated scenarios. An interrupted plan resumes from it.
     jobs, backend, scheduler
-        Where and on how many processes, as for :func:`paceline.sweeping.simulating`. The answer does not depend on them.
+        Where and on how many processes to simulate, as for :func:`paceline.sweeping.simulating`. The answer does not depend on them.
     force
-        Begin anew if ``out`` holds something else.
+        Replace ``out`` if it holds something else.
     progress
-        Called with what is done, what there is in all, and what is counted: "bounds" of lines, then "scenarios" that were asked for so
-        far.
+        Called with finished and total work, and what is counted: "bounds" of lines, then "scenarios" requested so far.
 
     Returns
     -------
     Plan
-        Feasible, or with the nearest configuration in place of the answer.
+        The best configuration, or the nearest if the goal is not feasible.
 
     Raises
     ------
     InputError
-        A confidence that the replications do not support, a budget where nothing has a
-        price, a workload without a device on clusters of several, no configuration that
-        fits into memory, or an ``out`` that cannot be used.
+        The replications do not support the confidence, no cluster has a price for the budget, a workload without a device is used on
+        clusters with several, no configuration fits into memory, or ``out`` cannot be used.
     SimulationError
         No configuration could be simulated.
     """
@@ -203,14 +201,14 @@ def plan(
 
 
 def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
-    """The goal, and a note where prices are missing; without any price the cheapest are those of the fewest devices."""
+    """Return the goal, and a note on missing prices; without any price the fewest devices count as cheapest."""
     without = [line.first for line in space.lines if line.first.cluster.price is None]
     sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
     if len(without) < len(space.lines):
-        return goal, f"{sentences}. It comes after those that have one wherever cost decides" if without else ""
+        return goal, f"{sentences}. Where cost decides, it ranks after clusters with a price" if without else ""
     if goal.budget_usd is not None:
         raise InputError(
-            f"`budget` {goal.budget_usd:g} USD cannot be compared with anything: {sentences}; give `prices`, such as "
+            f"`budget` {goal.budget_usd:g} USD: {sentences}; give `prices`, such as "
             f"`prices={ {without[0].cluster.name: '0.40/h'}!r}`, or 'BUY:4000USD,years:4,power:0.5kW' for machines that you own"
         )
     if goal.prefer == "cheapest":
@@ -219,7 +217,7 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
 
 
 def _check_confidence(space: Space, goal: Goal) -> None:
-    """Refuse a confidence that this number of replications cannot support."""
+    """Refuse a confidence that the number of replications does not support."""
     replications = min(line.first.run.replications for line in space.lines)
     if goal.confidence > reachable_confidence(replications) + 1e-12:
         raise InputError(
@@ -233,9 +231,9 @@ def _check_confidence(space: Space, goal: Goal) -> None:
 
 
 def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
-    """Lines with the buckets that are best for them, where those are faster than their own.
+    """Return lines with their best bucket size, where it is faster than their own.
 
-    Of lines that differ in how they cut a model only the best of each way, cluster and strategy are tuned, which are compared.
+    Of lines that differ in how they cut a model, only the best of each way, cluster and strategy is tuned.
     """
     meeting, missing = ranked(search.rows)
     best_of_lines: dict[Line, Configuration] = {}
@@ -263,10 +261,10 @@ def _tuned(space: Space, search: Search, simulate: Simulate) -> list[Line]:
 
 
 def _least_regret(meeting: Sequence[Configuration]) -> Configuration:
-    """Return, of the best of each line, the one whose expected regret is least.
+    """Return the configuration with the least expected regret among the best of each line.
 
-    The mean over replications ranks by chance and draws alone. Where the model errs otherwise for one than for another, that can be another
-    order than that of the draws of :func:`~paceline.planning.configurations.decisions`, which are what is said of the answer.
+    The mean over replications ignores model error. Where model errors differ between configurations, it can rank them differently from
+    :func:`~paceline.planning.configurations.decisions`, whose figures describe the answer.
     """
     compared = [meeting[0], *_others(meeting)]
     decided = decisions(compared)
@@ -277,10 +275,9 @@ def _least_regret(meeting: Sequence[Configuration]) -> Configuration:
 
 
 def _smallest_batch(meeting: Sequence[Configuration]) -> Configuration:
-    """The first, or of those on as many devices that are hardly worse the one with the smallest batch.
+    """Return the first, or the one with the smallest batch among those on as many devices that are hardly worse.
 
-    What a larger batch of all replicas costs in samples is not predicted, and it is not nothing. One of more devices is what
-    scaling makes of it, and was asked for.
+    A larger global batch costs samples, which is not predicted. A larger global batch on more devices is part of the requested scaling.
     """
     best = meeting[0]
     if not math.isfinite(best.value):
@@ -291,9 +288,9 @@ def _smallest_batch(meeting: Sequence[Configuration]) -> Configuration:
 
 
 def _compared_with_real_runs(meeting: Sequence[Configuration]) -> Configuration:
-    """The first whose kind was compared with real runs, unless the first of all is better for certain.
+    """Return the first whose kind was validated, unless the first of all is certainly better.
 
-    The error of a kind that never was is not known: it has to be better in its worst case than the other in its best.
+    The error of an unvalidated kind is unknown, so its worst case must beat the other's best case.
     """
     best, first = meeting[0], next((row for row in meeting if not never_validated(row.result)), None)
     if first is None or best.goal.prefer == "fewest-devices":
@@ -304,7 +301,7 @@ def _compared_with_real_runs(meeting: Sequence[Configuration]) -> Configuration:
 
 
 def _others(pool: Sequence[Configuration]) -> list[Configuration]:
-    """The best of each line but that of the first; where there is no other line, the next ones of the same."""
+    """Return the best of each line except the first; without other lines, the next ones of the same."""
     chosen, *rest = pool
     best_of_line: dict[Line, Configuration] = {}
     for row in rest:
@@ -314,7 +311,7 @@ def _others(pool: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _other_ways(ordered: Sequence[Configuration], chosen: Configuration) -> list[Scenario]:
-    """The best of each other way of cutting a model on as many of the same machines, which another batch may make the best of all."""
+    """Return the best of each other cut of a model on the same number of machines, which may be best with another batch."""
     best: dict[str, Scenario] = {}
     for row in ordered if chosen.line.cut else ():
         if row.line.way != chosen.line.way and row.workers == chosen.workers and row.line.cluster == chosen.line.cluster:
@@ -323,17 +320,16 @@ def _other_ways(ordered: Sequence[Configuration], chosen: Configuration) -> list
 
 
 def _fewest_that_may_do(rows: Sequence[Configuration], chosen: Configuration) -> Configuration | None:
-    """Return the fewest devices, below the answer's, that were simulated and are no worse than a near miss; None: there are none."""
+    """Return the simulated configuration with the fewest devices, below the answer's, that is at least a near miss; None without one."""
     least = _NEAR * chosen.goal.confidence
     enough = [row for row in rows if row.scenario.ranks < chosen.scenario.ranks and row.confidence >= least]
     return min(enough, key=lambda row: (row.scenario.ranks, -row.confidence, row.value), default=None)
 
 
 def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Those than which no other is both cheaper and faster, fastest first; none where nothing has a price.
+    """Return the Pareto front, fastest first; empty if nothing has a price.
 
-    Where the goal has samples, cost and time of the training are compared; else the price
-    of an hour and the throughput.
+    It compares cost and time of the training if the goal has samples, else hourly price and throughput.
     """
     figures = []
     for candidate in candidates:
@@ -354,29 +350,29 @@ def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 _IN_WORDS: Mapping[str, tuple[str, str]] = {
     "data parallel": ("data parallelism", "reducing gradients"),
-    "pipeline": ("a pipeline", "handing on activations and reducing gradients"),
+    "pipeline": ("a pipeline", "passing activations and reducing gradients"),
     "tensor": ("splitting tensors", "exchanging partial results in every layer and reducing gradients"),
     "expert": ("spreading experts", "sending tokens to experts and reducing gradients"),
-    "sharded": ("sharded data parallelism", "gathering and reducing what copies share"),
-    "hybrid": ("a hybrid of several ways", "what its parts exchange"),
+    "sharded": ("sharded data parallelism", "gathering and reducing sharded parameters"),
+    "hybrid": ("a hybrid of several ways", "communication of its parts"),
 }
-"""Ways of training, each with what its devices exchange."""
+"""Ways of training, each with its communication."""
 
 
 @dataclass
 class _Groups:
-    """Parts of a plan's table by cluster, strategy or way of training, beside the answer.
+    """Groups of a plan's configurations by cluster, strategy or way of training, compared with the answer.
 
     Attributes
     ----------
     rows
         Every configuration that is not refused.
     candidates
-        What is said of those that were simulated.
+        Candidates of simulated configurations.
     chosen
-        The answer, or where there is none the nearest.
+        The answer, or the nearest configuration.
     refused
-        What cannot be.
+        Impossible configurations.
     """
 
     rows: Sequence[Configuration]
@@ -385,7 +381,7 @@ class _Groups:
     refused: tuple[Refused, ...]
 
     def clusters(self, asked: Sequence[str]) -> Iterator[ClusterAnswer]:
-        """One answer for each cluster that was asked for."""
+        """Return an answer for each requested cluster."""
         for name in asked:
             own, met, missed, excluded = self._of("cluster", name)
             best, near = next(iter([*met, *missed]), None), _near_miss(met[0], missed) if met else None
@@ -401,14 +397,14 @@ class _Groups:
             )
 
     def strategies(self, asked: Sequence[str]) -> Iterator[StrategyAnswer]:
-        """One answer for each strategy that was asked for, with why not; none where only one was."""
+        """Return an answer for each requested strategy, or the reason why there is none; empty if only one was requested."""
         for name in asked if len(asked) > 1 else ():
             own, met, missed, excluded = self._of("asked", name)
             best = next((self.candidates[row] for row in (*met, *missed)), None)
             yield StrategyAnswer(strategy=name, best=best, text=self._standing(own, met, missed, excluded))
 
     def ways(self) -> tuple[WayAnswer, ...]:
-        """One answer for each way of training that was tried, best first; none where only one was."""
+        """Return an answer for each way of training that was tried, best first; empty if only one was."""
         answers: list[tuple[tuple[float | str | int, ...], WayAnswer]] = []
         for place, way in enumerate(WAYS):
             own, met, missed, excluded = self._of("way", way)
@@ -422,7 +418,7 @@ class _Groups:
             texts = [self._way_standing(best), _limit(way, result)]
             if (refusal := next((refusal for refusal in excluded if refusal.by_memory), None)) is not None:
                 many = "configurations do" if refusal.configurations > 1 else "configuration does"
-                texts.append(f"of it {refusal.configurations:,} {many} not fit into memory")
+                texts.append(f"{refusal.configurations:,} {many} not fit into memory")
             answer = WayAnswer(
                 way=way,
                 best=self.candidates[best],
@@ -434,20 +430,20 @@ class _Groups:
         return tuple(answer for _, answer in sorted(answers, key=lambda pair: pair[0])) if len(answers) > 1 else ()
 
     def _of(self, kind: str, name: str) -> tuple[list[Configuration], list[Configuration], list[Configuration], list[Refused]]:
-        """All of a group, of those simulated which reach the goal, best first, and which do not, and what of it cannot be."""
+        """Return all of a group, those that reach the goal (best first), those that do not, and refusals."""
         own = [row for row in self.rows if getattr(row.line, kind) == name]
         return own, *ranked(own), [refusal for refusal in self.refused if getattr(refusal, kind) == name]
 
     def _standing(
         self, own: Sequence[Configuration], met: Sequence[Configuration], missed: Sequence[Configuration], excluded: Sequence[Refused]
     ) -> str:
-        """Say how the best of a group stands to the answer, or why it does not reach the goal."""
+        """Compare the best of a group with the answer, or explain why it does not reach the goal."""
         if met:
             return beside_the_answer(met[0], self.chosen, self.candidates[met[0]])
         return why_not(own, next(iter(missed), None), excluded)
 
     def _way_standing(self, best: Configuration) -> str:
-        """Say how the best of a way stands to the answer, with the throughput."""
+        """Compare the best of a way with the answer by throughput."""
         chosen = self.chosen
         if best is chosen:
             return "the answer" if best.meets else "the nearest"
@@ -461,18 +457,18 @@ class _Groups:
 
 
 def _near_miss(best: Configuration, missed: Sequence[Configuration]) -> Configuration | None:
-    """The likeliest of those that would be preferred to the best, if only they reached the goal."""
+    """Return the most probable configuration that would beat the best if it reached the goal."""
     better = [row for row in missed if row.value < best.value and row.confidence >= _NEAR * row.goal.confidence]
     return min(better, key=lambda row: (-row.confidence, row.value, row.rank), default=None)
 
 
 def _too_slow(rows: Sequence[Configuration]) -> str:
     most = max(rows, key=lambda row: row.promised)
-    return f"too slow: by closed forms at most {format_throughput(most.ceiling)} of {format_throughput(most.needed)} samples/s needed"
+    return f"too slow: at most {format_throughput(most.ceiling)} of {format_throughput(most.needed)} samples/s needed (closed forms)"
 
 
 def _limit(way: Way, result: Result) -> str:
-    """Name what costs it most beside its own compute; nothing where that is little."""
+    """Return its largest cost outside compute; empty if that is small."""
     strategy, training = result.scenario.strategy, result.scenario.training
     texts = []
     waiting, exchange = _share(result, "waiting"), _share(result, "exposed_communication")
@@ -489,34 +485,34 @@ def _limit(way: Way, result: Result) -> str:
 
 
 def _share(result: Result, part: str) -> float:
-    """Share of one part in a step."""
+    """Return the share of a part in a step."""
     step = result.breakdown_s
     whole = step.total
     return float(getattr(step, part) / whole) if whole else 0.0
 
 
 def _memory_bytes(scenario: Resolved) -> float | None:
-    """Memory of the device that needs most; None where its activations are not known."""
+    """Return the memory of the fullest device; None if its activations are unknown."""
     devices = memory_of(scenario)
     known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
     return max(device.need_bytes for device in devices) if known else None
 
 
 def _best_way(ways: Sequence[WayAnswer], *, feasible: bool) -> str:
-    """Say which way of training is best for this model on this cluster, and why: what limits the others."""
+    """Return the best way of training for this model on this cluster, and the limits of the others."""
     if not ways or ways[0].best is None:
         return ""
     first, *others = ways
     assert first.best is not None
     scenario = first.best.result.scenario
     degrees = f" ({scenario.strategy.in_words})" if first.way != "data parallel" and scenario.strategy.in_words else ""
-    stands = "is the best way of training" if feasible else "comes nearest of the ways of training"
+    stands = "is the best way to train" if feasible else "comes nearest to the goal for"
     reasons = [f"{_begun(answer.way)}: {answer.text}" for answer in others]
     begins = f"{_begun(first.way)}{degrees} {stands} {scenario.workload.name} on {scenario.cluster.name}."
     return f"{begins} {' / '.join(reasons)}." if reasons else begins
 
 
 def _begun(way: str) -> str:
-    """A way of training at the beginning of a sentence."""
+    """Return a way of training as the beginning of a sentence."""
     name, _ = _IN_WORDS[way]
     return f"{name[0].upper()}{name[1:]}"

@@ -1,6 +1,6 @@
-"""The answer of a plan (:func:`answer_of_plan`), and the sentences behind it that the plan holds.
+"""The answer of a plan (:func:`answer_of_plan`), and the sentences that the plan stores.
 
-What is said of a plan elsewhere is in :mod:`paceline.sentences`.
+:mod:`paceline.sentences` has sentences that other places share.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
 
 _NEXT_TO_NOTHING = 0.001
-"""Of a probability below this no digits are said."""
+"""Smaller probabilities are not given as a number."""
 
 
 def answer_of_plan(plan: Plan) -> Answer:
-    """What to take, what it brings and costs, how sure that is, and what limits it."""
+    """Return the answer: configuration, figures, confidence and limit."""
     best = plan.chosen
     gain = _most_helpful(plan)
     limit = limit_of(best.result, tried=not gain)
@@ -127,7 +127,7 @@ def _product(candidate: Candidate) -> str:
 
 
 def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
-    """What else is to be known of the answer: its layout and software, other sizes, where the time of a job goes, ways to pay."""
+    """Return further sentences on the answer: layout and software, other sizes, parts of a job, ways to pay."""
     job = job_of(plan.chosen.result, plan.goal)
     said = (
         "" if plan.feasible else _missed(plan, chosen),
@@ -142,10 +142,10 @@ def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
 
 
 def _sizes(plan: Plan) -> str:
-    """The fewest devices that may do, and as many as pay, beside the answer; empty where it is both."""
+    """Return sentences on the fewest devices that may suffice, and the most that pay; empty if the answer is both."""
     sizes = []
     if plan.fewest is not None:
-        sizes.append(f"Fewer may do: {_size(plan.fewest, plan.chosen)}.")
+        sizes.append(f"Fewer devices may suffice: {_size(plan.fewest, plan.chosen)}.")
     if plan.most is not None:
         pays = "More pay" if plan.most.result.ranks > plan.chosen.result.ranks else "Fewer pay better"
         sizes.append(f"{pays}: {_size(plan.most, plan.chosen)}; each doubling up to there brings at least 50% more.")
@@ -153,7 +153,7 @@ def _sizes(plan: Plan) -> str:
 
 
 def _size(candidate: Candidate, answer: Candidate) -> str:
-    """A candidate's devices, what it takes and costs, and how likely it reaches the goal."""
+    """Return a candidate's devices, time, cost, and probability of reaching the goal."""
     takes = [] if candidate.time_s is None else [format_seconds(candidate.time_s.mean)]
     if candidate.cost_usd is not None:
         takes.append(format_usd(candidate.cost_usd.mean))
@@ -162,11 +162,11 @@ def _size(candidate: Candidate, answer: Candidate) -> str:
     alike = (candidate.what, candidate.others) == (answer.what, answer.others)
     name = counted(candidate.result.scenario.workers, "worker") if alike else candidate.name
     taken = f" ({', '.join(takes)})" if takes else ""
-    return f"{name} on {counted(candidate.nodes, 'node')}{taken}, with a probability of {_probability(candidate.confidence)}"
+    return f"{name} on {counted(candidate.nodes, 'node')}{taken}, with probability {_probability(candidate.confidence)}"
 
 
 def _payments(plan: Plan) -> str:
-    """Say what the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
+    """Return the answer's cost with each way to pay, the cheapest, and when advance payment pays off."""
     compared = [(payment, payment.best) for payment in plan.payments if payment.best is not None]
     costs = [f"{payment.name} {_cost_of(payment, best)}{'' if best.meets else ' (misses the goal)'}" for payment, best in compared]
     first = next((f"{payment.name} is the cheapest" for payment, _ in compared if payment.cheapest), "none")
@@ -185,7 +185,7 @@ def _payments(plan: Plan) -> str:
 
 
 def _cost_of(payment: Payment, best: Candidate) -> str:
-    """Say what a training costs, or an hour, and what is paid before that."""
+    """Return the cost of a training, or of an hour, and the advance payment."""
     advance = f"{format_usd(payment.capital_usd)} in advance" if payment.capital_usd else ""
     if best.cost_usd is None:
         return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
@@ -195,26 +195,26 @@ def _cost_of(payment: Payment, best: Candidate) -> str:
 
 
 def months_in_words(months: float | None, soonest: float | None, latest: float | None, within: str = "") -> str:
-    """Say when something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
+    """Return when a one-time cost pays off: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
     if soonest is None:
         return f"never pays {within}".rstrip()
     if latest == 0:
-        return "costs less from the first month on"
+        return "costs less from the first month"
     shown = [format_number(number) if number is not None else "never" for number in (months, soonest, latest)]
     text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
     return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
 
 
 def _job(plan: Plan, job: JobOutcome) -> str:
-    """Say what of a job's time is no step, and what more workers would make of it."""
+    """Return the goodput of a job, its largest parts outside steps, and the effect of more workers."""
     beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
     text = (
-        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)}, the share of the time "
-        "in steps that are kept."
+        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)} (share of time "
+        "in kept steps)."
     )
     if beside:
         most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]
-        text += f" Most of the rest is {listed(most)}."
+        text += f" The rest is mostly {listed(most)}."
     own = plan.chosen.result.scenario.workers
     here = next((count for count in plan.workers if count.workers == own), None)
     more = next((count for count in plan.workers if count.workers > own), None)
@@ -232,12 +232,12 @@ _MOST_SAID = 3
 
 
 def _layout(chosen: Configuration) -> str:
-    """Say how a model that is cut is laid over devices, what one holds, and what software runs it; of others what does not."""
+    """Return the layout of a cut model, the memory of its fullest device, and the software that runs it."""
     scenario = chosen.scenario
     strategy, training = scenario.strategy, scenario.training
     able = strategy.software
-    software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
-    runs = f"{software} run{'' if len(able) > 1 else 's'} it as it comes"
+    software = listed([SOFTWARE[name] for name in able]) or "No common software"
+    runs = f"{software} run{'' if len(able) > 1 else 's'} it unmodified"
     if not strategy.cuts:
         return "" if "tensorflow" in able else f"{runs}."
     text = f"Its layout is {strategy.model_parallel(scenario).in_words}"
@@ -251,19 +251,17 @@ def _layout(chosen: Configuration) -> str:
 
 
 def _beyond_budget(chosen: Configuration, goal: Goal) -> str:
-    """Say why no throughput would keep a configuration within the budget."""
+    """Explain why a configuration exceeds the budget at any throughput."""
     committed = committed_usd(chosen.scenario)
     if goal.budget_usd is None or chosen.usd_per_hour is None:
         return "It has no price"
     if committed is None:
-        return f"The least that is billed is beyond the budget of {format_usd(goal.budget_usd)}"
+        return f"The minimum charge exceeds the budget of {format_usd(goal.budget_usd)}"
     return f"Its machines cost {format_usd(committed)} {for_what(chosen.scenario)}, and the budget is {format_usd(goal.budget_usd)}"
 
 
 def purchase_in_words(candidate: Candidate, goal: Goal) -> str:
-    """What a candidate's machines cost to buy, or for their term, beside the share of it that counts as its cost; nothing where they are
-    rented by the hour.
-    """
+    """Return the purchase or term price of a candidate's machines and the share that counts as its cost; empty if rented by the hour."""
     scenario = candidate.result.scenario
     held = [(nodes, price.committed_usd) for nodes, price in paid_for(scenario) if price is not None]
     paid = [(nodes, usd) for nodes, usd in held if usd is not None]
@@ -280,7 +278,7 @@ def purchase_in_words(candidate: Candidate, goal: Goal) -> str:
 
 
 def _taken_whole(plan: Plan) -> str:
-    """Say that a cluster is paid for as a whole, where fewer of its nodes may do; empty where it is not, or they do not matter."""
+    """Explain that the whole cluster must be paid for although fewer nodes may suffice; empty if it does not apply."""
     scenario = plan.chosen.result.scenario
     cluster = scenario.cluster
     nodes, goal = cluster.nodes, plan.goal
@@ -290,7 +288,7 @@ def _taken_whole(plan: Plan) -> str:
     enough = min((other.nodes_needed for other in alike if other.cluster.name == cluster.name), default=nodes)
     if enough >= nodes and plan.feasible:
         return ""
-    would = f"{enough:,} of them would be enough, and " if enough < nodes else ""
+    would = f"{enough:,} would suffice, and " if enough < nodes else ""
     return (
         f"cluster.nodes fixes the cluster at {counted(nodes, 'node')}, and a run pays for all: {would}"
         f"cluster.available = {nodes} lets the plan take fewer."
@@ -298,17 +296,17 @@ def _taken_whole(plan: Plan) -> str:
 
 
 _EXACT = 5
-"""Significant digits of figures that a reader may multiply."""
+"""Significant digits of figures that readers may multiply."""
 
 
 def _missed(plan: Plan, chosen: Configuration) -> str:
-    """By how much the nearest misses the goal, and which single improvement would reach it."""
+    """Return by how much the nearest configuration misses the goal, and single improvements that would reach it."""
     goal, needed, reached = plan.goal, chosen.needed, chosen.margin * chosen.needed
     if not math.isfinite(needed):
         return f"{_beyond_budget(chosen, goal)}."
     over = " over the whole job" if job_of(plan.chosen.result, goal) is not None else ""
     text = (
-        f"With a confidence of {format_number(goal.confidence, 4)} it reaches {format_throughput(reached)} of the "
+        f"At confidence {format_number(goal.confidence, 4)} it reaches {format_throughput(reached)} of the "
         f"{format_throughput(needed)} samples/s needed{over}: {format_throughput(needed / reached)} times too slow."
     )
     committed = committed_usd(plan.chosen.result.scenario)
@@ -319,19 +317,19 @@ def _missed(plan: Plan, chosen: Configuration) -> str:
 
 
 def _sureness(plan: Plan) -> str:
-    """How probably the goal is reached, and the answer is the best of those compared."""
+    """Return the probability of reaching the goal, and of being the best candidate."""
     goal, best = plan.goal, plan.chosen
     aims = ["meet the deadline"] * (goal.deadline_s is not None) + ["keep the budget"] * (goal.budget_usd is not None)
     texts = [f"{_confidence(best)} to {listed(aims) or 'reach the goal'}"]
     if stake := stake_in_words(best):
         texts.append(stake)
     if best.result.discrepancy is None:
-        texts.append("without the model's own error, which is unknown")
+        texts.append("model error is unknown and not included")
     return "; ".join(texts)
 
 
 def _confidence(best: Candidate) -> str:
-    """Probability of success; ``at least`` where the replications cannot resolve more."""
+    """Return the probability of success; ``at least`` where replications resolve no more."""
     runs = len(best.result.throughput_of_each_replication)
     bound = "at least " if best.confidence >= reachable_confidence(runs) - 1e-12 else ""
     return f"{bound}{format_share(best.confidence)}"
@@ -342,7 +340,7 @@ def _probability(value: float, digits: int = 2) -> str:
 
 
 def _most_helpful(plan: Plan) -> str:
-    """The single improvement that helps most, with its price; empty where none certainly does."""
+    """Return the most helpful single improvement with its price; empty if none certainly helps."""
     effects = [(change, change.effect) for change in plan.improvements]
     clear = [(change, effect) for change, effect in effects if effect is not None and effect.mean - 1 >= LITTLE and has_effect(effect)]
     if not clear:
@@ -352,24 +350,24 @@ def _most_helpful(plan: Plan) -> str:
 
 
 def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
-    """Return whether the lower end of its interval reaches the goal, on machines that cost as much in any case."""
+    """Return whether the lower end of its interval reaches the goal, on machines with unchanged cost."""
     rate = improvement.job_samples_per_s or improvement.throughput_samples_per_s
     return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, committed)
 
 
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
-    """Say what an improvement adds to the price of an hour, where it does."""
+    """Return what an improvement adds to the hourly price; empty if nothing."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return f" for {format_usd(improvement.usd)} once" if improvement.usd is not None else ""
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
 def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration]) -> str:
-    """Say why the first configuration is the answer."""
+    """Explain why the first configuration is the answer."""
     if not meeting:
         if len(missing) == 1:
-            return "It is the only configuration simulated, and does not reach the goal."
-        return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
+            return "It is the only simulated configuration, and misses the goal."
+        return f"It is the nearest of {len(missing)} simulated configurations, all of which miss the goal."
     best, *others = meeting
     does = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[best.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if not others else "reach"
@@ -377,9 +375,9 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     untested = [row for row in cheaper if never_validated(row.result)]
     fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
     rather = ["larger batches that are hardly better"] * bool(fuller)
-    rather += ["what was never validated and is not certainly better"] * bool(untested)
-    rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(fuller))
-    but = f", but for {listed(rather)}" if rather else ""
+    rather += ["unvalidated strategies that are not certainly better"] * bool(untested)
+    rather += ["configurations with a higher expected regret"] * (len(cheaper) > len(untested) + len(fuller))
+    but = f", except {listed(rather)}" if rather else ""
     simulated = f"{counted(count, 'configuration')} {'was' if count == 1 else 'were'} simulated"
     texts = [f"{simulated}, {len(meeting)} {reach} the goal, and this one {does}{but}."]
     others = [row for row in meeting if row.line is not best.line] or others
@@ -389,17 +387,17 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     if inexact := _inexact(best):
         exact = next((row for row in meeting if not _inexact(row)), None)
         if exact is None:
-            instead = "nothing else simulated reaches the goal without that"
+            instead = "no other simulated configuration reaches the goal without that"
         elif others[0] is exact:
             instead = "the next does not"
         else:
-            instead = f"the best that does not is {_beside(exact, best)}"
+            instead = f"the best without that is {_beside(exact, best)}"
         texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {instead}.")
     return " ".join(filter(None, texts))
 
 
 def _larger_batch(meeting: Sequence[Configuration]) -> str:
-    """Say what a batch larger than others wins, which is what it may cost in samples; nothing where it is the smallest."""
+    """Return the gain of a larger batch, which is what it may cost in samples; empty if it is the smallest."""
     best = meeting[0]
     smaller = next((row for row in meeting if row.global_batch < best.global_batch), None)
     if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(smaller.value) or not best.value:
@@ -418,32 +416,32 @@ def _batch_key(row: Configuration) -> tuple[int | None, int | None]:
 
 
 def _inexact(row: Configuration) -> str:
-    """Say how its updates differ from those of one device with the global batch; empty where they are the same."""
+    """Return how its updates differ from those of one device with the global batch; empty if they are equal."""
     if row.result.staleness.max > 0:
         return "its gradients are stale"
     return row.scenario.strategy.inexact
 
 
 def _beside(other: Configuration, best: Configuration) -> str:
-    """Another configuration, and how far behind the best it is."""
+    """Return another configuration and its distance from the best."""
     return f"{other.title}: {behind(other, best)}" if math.isfinite(other.value) else f"{other.title}, which has no price"
 
 
 def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
-    """List what the reader must know besides."""
+    """Return further notes on a plan."""
     notes = [_scaling_note(space)]
     line = chosen.line
     if line.searched and chosen.workers == max(line.candidates) and len(line.candidates) > 1:
         notes.append(_most_note(chosen))
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
-        why = "for lying between others that were simulated"
+        why = "because they lie between simulated ones"
         if space.cuts:
-            why += ", or because others that cut the model alike are better by closed forms or in a few short runs"
-        notes.append(f"{were} passed over, {why}; the neighbours of the answer were simulated")
+            why += ", or similar cuts are better by closed forms or in short runs"
+        notes.append(f"{were} skipped, {why}; the neighbours of the answer were simulated")
     notes.append(
-        "configurations are compared by samples a second; what larger batches, stale gradients or rarer averaging do to convergence is not "
-        "predicted"
+        "configurations are compared by samples/s; effects of larger batches, stale gradients or rarer averaging on convergence are "
+        "not predicted"
     )
     steps = chosen.scenario.run.steps
     notes.append(
@@ -453,30 +451,30 @@ def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
 
 
 def _most_note(chosen: Configuration) -> str:
-    """Say what keeps an answer from more workers that has the most of its line."""
+    """Explain why an answer with the most workers of its line cannot have more."""
     scenario = chosen.scenario
     nodes = scenario.cluster.room
     if nodes is not None and scenario.strategy.with_count(scenario.workers + 1).layout(scenario.cluster).nodes > nodes:
-        limit, then = f"{scenario.cluster.room_key} ({nodes}) allows", "on more nodes there may be a better one"
+        limit, then = f"{scenario.cluster.room_key} ({nodes}) allows", "more nodes may be better"
     elif chosen.workers < chosen.line.most:
         limit, then = "are possible", "larger numbers of the range are refused"
     else:
-        limit, then = "the range allows", "a wider range may have a better one"
+        limit, then = "the range allows", "a wider range may contain a better one"
     return f"the answer has the most workers that {limit}: {chosen.workers}; {then}"
 
 
 def _scaling_note(space: Space) -> str:
-    """Say what weak and strong scaling mean here."""
+    """Explain weak or strong scaling for this plan."""
     loads = [line.first.workload for line in space.lines if not line.cut or line.scaling == "strong"]
     each = sorted({load.batch_per_replica for load in loads if load.batch_per_replica is not None})
     together = sorted({load.global_batch for load in loads if load.global_batch is not None})
-    texts = [f"weak scaling: each replica takes {_either(each)} samples a step, however many there are"] if each else []
-    texts += [f"strong scaling: all replicas together take {_either(together)} samples a step, however many they are"] if together else []
+    texts = [f"weak scaling: each replica takes {_either(each)} samples per step, whatever their number"] if each else []
+    texts += [f"strong scaling: all replicas together take {_either(together)} samples per step, whatever their number"] if together else []
     cut = next((line.first for line in space.lines if line.cut and line.scaling == "weak"), None)
     if cut is not None:
         samples = format_number(cut.batch / cut.layout.ranks_per_replica)
         texts.append(
-            f"weak scaling of a model that is cut: each device takes {samples} samples a step, a copy as many as its devices together"
+            f"weak scaling of a model that is cut: each device takes {samples} samples per step, so a copy takes that times its devices"
         )
     return "; ".join(texts)
 
@@ -489,13 +487,13 @@ def _either(values: Sequence[int]) -> str:
 
 
 def near_miss_in_words(near: Candidate, *, prefer: Prefer) -> str:
-    """Name what would be preferred to the best of its cluster, if only it reached the goal."""
+    """Describe a configuration that would beat the best of its cluster if it reached the goal."""
     cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and prefer == "cheapest" else ""
-    return f"a near miss with {near.placement}{cost}: confidence {_probability(near.confidence)}"
+    return f"a near miss with {near.placement}{cost}, confidence {_probability(near.confidence)}"
 
 
 def beside_the_answer(best: Configuration, chosen: Configuration, candidate: Candidate) -> str:
-    """Say how what meets the goal stands to the answer; ``candidate`` describes it."""
+    """Compare a configuration that meets the goal with the answer; ``candidate`` describes it."""
     if best is chosen:
         return "the answer"
     if not math.isfinite(best.value):
@@ -504,7 +502,7 @@ def beside_the_answer(best: Configuration, chosen: Configuration, candidate: Can
 
 
 def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refused: Sequence[Refused]) -> str:
-    """Say why nothing on a cluster, or by a strategy, reaches the goal; ``refused`` are configurations of it that cannot be."""
+    """Explain why nothing on a cluster, or with a strategy, reaches the goal; ``refused`` are its impossible configurations."""
     if not rows:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     goal = rows[0].goal
@@ -514,18 +512,16 @@ def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refuse
             lowest, scenario = min(committed, key=lambda pair: pair[0])
             budget = format_usd(goal.budget_usd)
             return f"its fewest machines cost {format_usd(lowest)} {for_what(scenario)}, and the budget is {budget}"
-        return "no price is known, so that nothing can be said of a budget"
+        return "its price is unknown, so a budget cannot be checked"
     if nearest is None:
         failed = next((row.failed.text for row in rows if row.failed), "")
         if failed:
             return f"could not be simulated: {failed}"
         most = max(rows, key=lambda row: row.promised)
         rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
-        return f"too slow at every size allowed: by closed forms at most {rates}"
+        return f"too slow at every allowed size: at most {rates} (closed forms)"
     reached = format_throughput(nearest.margin * nearest.needed)
-    needs = f"{reached} samples/s with the confidence asked for, {format_throughput(nearest.needed)} needed"
+    needs = f"{reached} samples/s at the required confidence, {format_throughput(nearest.needed)} needed"
     if confidence := nearest.confidence:
-        return (
-            f"reaches the goal with a confidence of {_probability(confidence)}, of {format_number(goal.confidence, 4)} asked for; {needs}"
-        )
+        return f"reaches the goal with confidence {_probability(confidence)} ({format_number(goal.confidence, 4)} required); {needs}"
     return f"too slow at every size {'tried' if any(row.reachable for row in rows) else 'allowed'}: {needs}"

@@ -1,6 +1,6 @@
-"""The configurations that a plan chooses from: lines that differ in nothing but their number of workers.
+"""The configurations that a plan chooses from: lines that differ only in their number of workers.
 
-The ways to cut a model that has layers are made in ways.py. Nothing is simulated here; every scenario is validated.
+ways.py makes the ways to cut a model with layers. Every scenario is validated here, and none is simulated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
 _MOST_REASONS = 5
 _MOST_TRIED = 4096
-"""Workers with which a scenario is tried whose own number of them cannot be."""
+"""Numbers of workers to try if the scenario's own is impossible."""
 _WORKERS = "1..64"
 
 
@@ -54,9 +54,9 @@ class Counts(NamedTuple):
     values
         Ascending.
     searched
-        Whether they are a range, of which a search needs to simulate only some; else each is simulated.
+        Whether they are a range, of which a search simulates only some; otherwise each is simulated.
     of_machines
-        Whether they count machines, all of whose devices train but for what servers and a client have to themselves.
+        Whether they count machines. All their devices train, except on machines of servers and a client.
     """
 
     values: tuple[int, ...]
@@ -64,13 +64,13 @@ class Counts(NamedTuple):
     of_machines: bool = False
 
     def workers(self, strategy: Strategy, cluster: Cluster) -> Iterator[tuple[int, str]]:
-        """Number of workers that each number makes of a strategy, and why there are none."""
+        """Return the number of workers for each number, and the reason where there are none."""
         for value in self.values if strategy.count_key else (1,):
             yield _workers_on(value, strategy, cluster) if self.of_machines and strategy.count_key else (value, "")
 
 
 def _workers_on(machines: int, strategy: Strategy, cluster: Cluster) -> tuple[int, str]:
-    """Count the workers that fill some machines beside servers and a client, and say why there are none."""
+    """Return the workers that fill the machines left by servers and a client, or the reason why there are none."""
     per_node = cluster.replicas_per_node
     layout = strategy.with_count(1).layout(cluster)
     each = 1 if layout.one_process else layout.replicas_per_process
@@ -79,16 +79,16 @@ def _workers_on(machines: int, strategy: Strategy, cluster: Cluster) -> tuple[in
     if apart < machines:
         return (machines - apart) * per_node // each, ""
     who = listed([counted(layout.servers, "parameter server")] * bool(layout.servers) + ["the client"] * layout.client)
-    return 0, f"{counted(machines, 'machine')} in all would hold no worker beside {who}"
+    return 0, f"{counted(machines, 'machine')} cannot hold {who} and a worker"
 
 
 def counts_of(given: str | Iterable[int], argument: str, such: str = "", most: float = _MOST_WORKERS) -> Counts:
-    """Read ``"1..256"`` as a range, ``"1,2,4"`` or ``"1..4,8"`` as a list; ``such`` says in an error what may be given.
+    """Read ``"1..256"`` as a range, ``"1,2,4"`` or ``"1..4,8"`` as a list; ``such`` describes valid values in an error.
 
     Raises
     ------
     InputError
-        It is empty, or has what is no count.
+        The text is empty, or an entry is not a count.
     """
     text = given if isinstance(given, str) else ",".join(str(value) for value in given)
     such = such or f"a range such as `{argument}='1..64'`, or a list such as `{argument}='1,2,4,8'`"
@@ -101,7 +101,7 @@ def counts_of(given: str | Iterable[int], argument: str, such: str = "", most: f
 
 @dataclass(eq=False)
 class Line:
-    """Configurations that differ in their number of workers alone.
+    """Configurations that differ only in their number of workers.
 
     Attributes
     ----------
@@ -110,25 +110,25 @@ class Line:
     on
         Name of its cluster.
     others
-        Whatever else distinguishes it, in words.
+        Its other distinguishing settings, in words.
     cluster
-        That it is on, as it was asked for.
+        Its cluster, as requested.
     scaling
-        What more workers keep as it is.
+        What stays fixed with more workers.
     searched
         Whether a search may leave some of them out.
     most
-        The largest number of workers that was asked for, possible or not.
+        The largest requested number of workers, possible or not.
     candidates
-        Each as it was asked for and resolved, by number of workers, ascending.
+        Scenarios as requested and resolved, by ascending number of workers.
     ceilings
-        Its bounds; lines that differ in how a model is cut alone share them.
+        Its bounds; lines that differ only in how a model is cut share them.
     cut
         Whether it is one of many such lines.
     asked
-        Short name of the strategy, as it was asked for; empty: the scenario's own.
+        Short name of the strategy, as requested; empty: the scenario's own.
     tunable
-        Whether the size of buckets is searched: it is neither set nor one of the values to choose from.
+        Whether to search the bucket size: it is neither set nor varied.
     """
 
     what: str
@@ -151,47 +151,47 @@ class Line:
 
     @property
     def fewest(self) -> Asked:
-        """Candidate of the fewest workers."""
+        """Candidate with the fewest workers."""
         return next(iter(self.candidates.values()))
 
     @property
     def first(self) -> Scenario:
-        """Scenario of the fewest workers, as it was asked for."""
+        """Scenario with the fewest workers, as requested."""
         return self.fewest.given
 
     @property
     def name(self) -> str:
-        """Strategy, cluster and whatever else distinguishes it."""
+        """Strategy, cluster and other distinguishing settings."""
         return configuration_name(self.what, self.on, self.others)
 
     def title(self, workers: int | None = None) -> str:
-        """A configuration in words, or without workers all of the line."""
+        """Return the name of a configuration, or without workers that of the line."""
         count = workers if workers is not None and self.candidates[workers].given.strategy.count_key else None
         return configuration_name(self.what, self.on, self.others, count, self.scaling)
 
     def refused(self, text: str, configurations: int, workers: int | None = None, **more: Any) -> Refused:
-        """Say why one of its configurations, or some of them, cannot be."""
+        """Return a refusal of one or several of its configurations."""
         return Refused(name=self.title(workers), cluster=self.cluster, text=text, configurations=configurations, **more)
 
 
 @dataclass
 class Space:
-    """All lines, and what of the ranges cannot be.
+    """All lines, and the impossible configurations of the ranges.
 
     Attributes
     ----------
     base
         The scenario that the ranges vary.
     base_name
-        Of its file, for messages.
+        Name of its file, for messages.
     clusters
-        All that were asked for, those included on which nothing can be.
+        All requested clusters, including those on which nothing is possible.
     strategies
-        Short names that were asked for, likewise; none: the scenario's own.
+        All requested short names; none: the scenario's own.
     base_replicas
-        Of the scenario with its own number of workers: what a batch of each is multiplied by, or one of all divided by.
+        Replicas of the scenario with its own number of workers: the ratio of global batch to batch of a replica.
     price_notes
-        Which clusters have a price that was given, and how it came about.
+        Notes on specified prices of clusters.
     """
 
     lines: list[Line]
@@ -205,7 +205,7 @@ class Space:
 
     @property
     def searched_together(self) -> list[list[Resolved]]:
-        """Configurations of which the search looks for one: a line, or all ways to cut a model alike on a cluster."""
+        """Groups of lines that are searched for one answer: a line, or all similar cuts of a model on a cluster."""
         together: dict[object, list[Resolved]] = {}
         for line in self.lines:
             key = (line.cluster, line.scaling, line.way) if line.cut else line
@@ -219,7 +219,7 @@ class Space:
 
     @property
     def considered(self) -> int:
-        """Configurations that the ranges name, those that cannot be included."""
+        """Number of configurations in the ranges, including impossible ones."""
         return sum(len(line.candidates) for line in self.lines) + sum(refusal.configurations for refusal in self.refused)
 
 
@@ -239,43 +239,43 @@ def space_of(
     machines: Sequence[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Space:
-    """Every configuration that the ranges name, validated.
+    """Return every configuration of the ranges, validated.
 
     Parameters
     ----------
     scenario
-        Nested tables, the path of a scenario file, the name of one that comes along, or a scenario.
+        Nested tables, the path of a scenario file, the name of a built-in one, or a scenario.
     settings
-        Keys to set in all configurations, whatever their cluster.
+        Keys to set in all configurations, on every cluster.
     clusters
         Names of the catalogue or paths of files; none: the scenario's own.
     over
-        Further keys and their values; ``strategy.workers`` and ``strategy.servers`` stand for ``workers`` and ``servers``.
+        Further keys and their values; ``strategy.workers`` and ``strategy.servers`` mean ``workers`` and ``servers``.
     strategies
         Short names (:data:`~simulator.strategies.catalogue.SHORT_NAMES`); none: the scenario's own, and of a workload with layers every
         way of cutting it (:mod:`paceline.planning.ways`).
     workers, servers
-        Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
+        Such as ``"1..256"`` or ``"1,2,4"``; default: 1 to 64 workers, the scenario's own servers.
     scaling
-        Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as the scenario has it.
+        Weak: the batch of each replica is fixed. Strong: the global batch is fixed. Default: the scenario's.
     batches
-        Such as ``"16..512"``, of which 16, 32, 64 and so on and the end are taken, or a list: of the samples of each replica with weak
-        scaling, of all replicas together with strong. Left out: as the scenario has it.
+        A range such as ``"16..512"``, which means 16, 32, 64 and so on and its end, or a list: samples of each replica with weak scaling, of
+        all replicas with strong. Default: the scenario's.
     runs_on
-        Software of which one must run a strategy as it comes; none: whatever runs it.
+        Software, one of which must run a strategy unmodified; none: any.
     prices
-        Of clusters by name. Where there are several clusters, a price among the settings holds for those that have none.
+        Prices by cluster. With several clusters, a price among the settings is for those without one.
     machines
-        Numbers of machines, in place of those of workers: servers and a client with machines of their own are among them.
+        Numbers of machines instead of workers, including machines of servers and a client.
     progress
-        Called with how many of the configurations that the ranges name have been made, and how many they name.
+        Called with the number of finished configurations, and their total.
 
     Raises
     ------
     InputError
-        An unknown name, an empty or unreadable range, too many configurations, a price for a cluster that is none of these.
+        A name is unknown, a range is empty or unreadable, there are too many configurations, or a price is for another cluster.
     ScenarioError
-        The scenario itself breaks a rule, or every configuration does.
+        The scenario breaks a rule, or every configuration does.
     """
     settings = list(settings)
     clusters = list(dict.fromkeys(clusters))
@@ -290,7 +290,7 @@ def space_of(
     for name in counted_by if counted_by["servers"] is not None else ("workers",):
         for option in (option for option, keys in (("settings", given), ("over", tried)) if f"strategy.{name}" in keys):
             argument = "machines" if name == "workers" and machines is not None else name
-            raise InputError(f"`{option}` strategy.{name}: is what a plan chooses; leave it out, and name the range by `{argument}`")
+            raise InputError(f"`{option}` strategy.{name}: the plan chooses it; leave it out, and give a range as `{argument}`")
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = _base(base_table, source, beside)
     counts = counts_of(counted_by["workers"] or _WORKERS, "workers")
@@ -308,7 +308,7 @@ def space_of(
     cells = len(clusters or [""]) * len(strategies) * math.prod(len(values) for _, values in over)
     named = cells * len(scalings) * len(of_servers or [1]) * len(counts.values)
     if named > _MOST_CONFIGURATIONS:
-        raise InputError(f"{source}: the ranges name {named:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken")
+        raise InputError(f"{source}: the ranges contain {named:,} configurations, more than the limit of {_MOST_CONFIGURATIONS:,}")
     many = itertools.count()
     tell = (lambda: None) if progress is None else (lambda: progress(min(next(many), named), named))
     powers = [count for count in counts.values if count & (count - 1) == 0 or count in (counts.values[0], counts.values[-1])]
@@ -366,32 +366,32 @@ def space_of(
         raise ScenarioError(*(f"{source}{f' ({refusal.name})' if refusal.name != source else ''}: {refusal.text}" for refusal in told))
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
-            f"`servers` {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
-            "leave it out, or add one that has, such as `strategies=['sync-ps']`"
+            f"`servers` {quoted(','.join(map(str, of_servers)))}: no considered strategy has parameter servers; "
+            "leave it out, or add one, such as `strategies=['sync-ps']`"
         )
     return space
 
 
 @dataclass
 class _Cell:
-    """One strategy on one cluster with one combination of further values: it adds lines to a space.
+    """One strategy on one cluster with one combination of further values, which adds lines to a space.
 
     Attributes
     ----------
     template
-        All else of the configurations.
+        The fixed part of the configurations.
     asked
-        What the cluster was asked for as.
+        The cluster as requested.
     others
         The further values in words.
     counts
         Numbers of workers or machines.
     where
-        For messages.
+        Prefix of messages.
     short, tunable
-        As of a line.
+        As for a line.
     tell
-        Tells of progress, before each number of workers.
+        Reports progress before each number of workers.
     """
 
     space: Space
@@ -405,7 +405,7 @@ class _Cell:
     tell: Callable[[], None]
 
     def add_line(self, scaling: Scaling, servers: int) -> None:
-        """Make a line of configurations, and note which of it cannot be."""
+        """Make a line of configurations, and record impossible ones."""
         workload = _scaled(self.template.workload, scaling, self.space.base_replicas)
         start = self.template.strategy.with_servers(servers)
         candidates: dict[int, Asked] = {}
@@ -428,7 +428,7 @@ class _Cell:
             self.space.lines.append(line)
 
     def add_ways(self, scaling: Scaling, fixed: Fixed) -> None:
-        """Make a line of each way in which a model is cut, and note which cannot be."""
+        """Make a line for each way to cut a model, and record impossible ones."""
         space, template = self.space, self.template
         workload = _scaled(template.workload, scaling, space.base_replicas)
         each = workload.batch_per_replica
@@ -465,7 +465,7 @@ class _Cell:
             )
 
     def _line(self, strategy: Strategy, training: Training, scaling: Scaling) -> Line:
-        """An empty line that is named after a configuration of it."""
+        """Return an empty line named after one of its configurations."""
         what = ", ".join(filter(None, (strategy.in_words, trained_in_words(training))))
         return Line(
             what, self.template.cluster.name, self.others, self.asked, scaling, self.counts.searched, max(self.counts.values),
@@ -474,7 +474,7 @@ class _Cell:
 
 
 def _keys_of(pairs: Iterable[tuple[str, Any]]) -> set[str]:
-    """Dotted keys that settings name, those inside of tables included, under the names that a person writes."""
+    """Yield the dotted keys of settings, including those inside tables, under their short names."""
     keys: set[str] = set()
     for key, value in pairs:
         keys |= _keys_of((f"{key}.{name}", inner) for name, inner in value.items()) if isinstance(value, Mapping) else {short_name(key)}
@@ -482,27 +482,25 @@ def _keys_of(pairs: Iterable[tuple[str, Any]]) -> set[str]:
 
 
 def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Iterable[str]) -> Axis:
-    """Batches to choose from, as values of the key that the scaling keeps."""
+    """Return batches to choose from, as values of the key that the scaling fixes."""
     if len(kinds) > 1:
-        raise InputError(
-            "`batches`: counts samples of each replica with weak scaling, of all together with strong; give `scaling` as one of them"
-        )
+        raise InputError("`batches`: counts samples per replica with weak scaling, of all replicas with strong; give one `scaling`")
     key = "workload.global_batch" if kinds[0] == "strong" else "workload.batch_per_replica"
     if not {"workload.global_batch", "workload.batch_per_replica"}.isdisjoint(given):
-        raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")
-    such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on and its end are taken, or a list such as `batches='16,128'`"
+        raise InputError(f"`batches` and a setting of {key} set the same numbers; give one of them")
+    such = "a range such as `batches='16..512'`, which means 16, 32, 64 and so on and its end, or a list such as `batches='16,128'`"
     counts = counts_of(batches, "batches", such, math.inf)
     return key, doubled(counts.values[0], counts.values[-1]) if counts.searched else list(counts.values)
 
 
 def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
-    """Refuse what none of some software runs as it comes."""
+    """Refuse strategies that none of the software runs unmodified."""
     if not runs_on:
         return
     for name in runs_on:
         if name not in SOFTWARE:
             hint = did_you_mean(name, SOFTWARE, f"there are {', '.join(SOFTWARE)}")
-            raise InputError(f"`runs_on` {quoted(name)}: no such software is known; {hint}")
+            raise InputError(f"`runs_on` {quoted(name)}: unknown software; {hint}")
     kept = []
     for line in space.lines:
         able = line.first.strategy.software
@@ -510,20 +508,20 @@ def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
             kept.append(line)
             continue
         wanted = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
-        text = f"{wanted} does not run it as it comes; {software_in_words(able)}"
+        text = f"{wanted} does not run it unmodified; {software_in_words(able)}"
         way = line.way if line.cut else ""
         space.refused.append(line.refused(text, len(line.candidates), way=way, asked=line.asked))
     space.lines = kept
 
 
 def _routed(over: Sequence[Axis], counted_by: dict[str, str | Iterable[int] | None]) -> list[Axis]:
-    """Axes without those of workers and servers, which have arguments of their own: their values go there."""
+    """Return the axes without those of workers and servers, whose values go to their own arguments."""
     left: list[Axis] = []
     for key, values in over:
         argument = key.removeprefix("strategy.")
         if argument != key and argument in counted_by:
             if counted_by[argument] is not None:
-                raise InputError(f"`over` {key} and `{argument}` name the same numbers; give one of them")
+                raise InputError(f"`over` {key} and `{argument}` set the same numbers; give one of them")
             counted_by[argument] = ",".join(map(str, values))
         elif any(key == other for other, _ in left):
             raise InputError(f"`over` {key[:80]}: is given twice; write all its values into one `over`, separated by commas")
@@ -533,7 +531,7 @@ def _routed(over: Sequence[Axis], counted_by: dict[str, str | Iterable[int] | No
 
 
 def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``settings`` say is not."""
+    """Return a scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``settings`` say is not."""
     own = table.get("cluster")
     if isinstance(own, Mapping) and own.get("use") == name:
         return dict(table)
@@ -546,29 +544,29 @@ def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[st
 
 
 def base_of(scenario: Source, settings: Iterable[tuple[str, Any]]) -> Scenario:
-    """The scenario that ranges vary: as it is, or where its own number of workers cannot be, with another one.
+    """Return the scenario that ranges vary; if its own number of workers is impossible, with another.
 
     Raises
     ------
     ScenarioError
-        It breaks a rule, whatever the number of its workers.
+        The scenario breaks a rule with any number of workers.
     """
     return _base(*table_of(scenario, settings))
 
 
 def _base(table: Mapping[str, Any], source: str, beside: Path | None) -> Scenario:
-    """Read it from tables: what is about to be chosen need not be possible as it stands."""
+    """Return the scenario of some tables, whose own values to be chosen may be impossible."""
     return _first_valid(table, [None, *_sizes(table, _MOST_TRIED)], source, beside)
 
 
 def _own_replicas(table: Mapping[str, Any], base: Scenario) -> int:
-    """Copies that a scenario has with its own number of workers."""
+    """Return the replicas of a scenario with its own number of workers."""
     count = table["strategy"].get(base.strategy.count_key)
     return max(base.strategy.with_count(count).layout(base.cluster).replicas, 1) if isinstance(count, int) else base.replicas
 
 
 def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
-    """The fewest workers that the degrees of a strategy's table allow, and that number doubled, up to another one."""
+    """Yield the fewest workers that the degrees of a strategy allow, and its doubles up to a limit."""
     strategy = table.get("strategy")
     degrees = [strategy.get(key, 1) for key in ("pipeline", "tensor", "expert")] if isinstance(strategy, Mapping) else []
     least = math.prod(degree for degree in degrees if isinstance(degree, int) and degree > 1)
@@ -578,12 +576,12 @@ def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
 def _first_valid(
     table: Mapping[str, Any], counts: Sequence[int | None], where: str, beside: Path | None, prices: Prices | None = None
 ) -> Scenario:
-    """A scenario with the first of some numbers of workers with which it is valid; None: its own.
+    """Return a scenario with the first valid number of workers; None: its own.
 
     Raises
     ------
     ScenarioError
-        What is wrong with the first, where all are.
+        The error of the first number, if none is valid.
     """
     key = kind_of(table.get("strategy")).count_key
     problems: list[ScenarioError] = []
@@ -597,7 +595,7 @@ def _first_valid(
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:
-    """A workload with the batch of a replica fixed, or with that of all: the scenario's own batch times, or over, its own replicas."""
+    """Return a workload with a fixed batch per replica, or a fixed global batch, converted by the scenario's own replicas."""
     each, together = workload.batch_per_replica, workload.global_batch
     if scaling == "strong" and each is not None:
         return workload.timed_at(each).replaced({"batch_per_replica": None, "global_batch": each * base_replicas})
@@ -611,18 +609,18 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
 
 
 def with_offers(space: Space, *, whole_job: bool) -> Space:
-    """The space with each line once for every way to pay that its cluster has, where there are several; their names say which.
+    """Return the space with each line repeated for every price of its cluster, which its name then contains.
 
     Parameters
     ----------
     whole_job
-        Whether a goal is about samples, so that the time of a whole job counts. Else, and without a ``[job]``, what preemptions cost
-        is in no figure, and a spot price is refused.
+        Whether a goal is about samples, so that the time of a whole job counts. Otherwise, or without a ``[job]``, no figure includes the
+        cost of preemptions, and spot prices are refused.
 
     Raises
     ------
     ScenarioError
-        All are refused.
+        All prices are refused.
     """
     lines: list[Line] = []
     refused = list(space.refused)
@@ -643,13 +641,13 @@ def with_offers(space: Space, *, whole_job: bool) -> Space:
 
 
 def paid_by(line: Line, price: Price, *, whole_job: bool) -> tuple[dict[int, Asked], str]:
-    """A line's candidates on nodes that are paid for in another way, and why some or all cannot be: a rule, or a spot price without a job.
+    """Return a line's candidates at another price, and refusals: a broken rule, or a spot price without a job.
 
-    What preemptions cost is in the time of a whole job alone; ``whole_job``: whether a goal is about one.
+    Only the time of a whole job includes preemptions; ``whole_job`` tells whether the goal is about one.
     """
     if price.preemption is not None and not (whole_job and line.first.job is not None):
         lacking = "a [job]" if whole_job else "a goal of samples and a [job]"
-        return {}, f"what preemptions cost is in the time of a whole job alone, so the spot price {price.called!r} needs {lacking}"
+        return {}, f"only a whole job includes the cost of preemptions, so the spot price {price.called!r} needs {lacking}"
     candidates, why = {}, ""
     for workers, asked in line.candidates.items():
         parts = {**asked.given.sections, "cluster": asked.given.cluster.paid_by(price.called)}
@@ -661,7 +659,7 @@ def paid_by(line: Line, price: Price, *, whole_job: bool) -> tuple[dict[int, Ask
 
 
 def fitting(space: Space) -> tuple[list[Line], dict[Line, dict[int, str]]]:
-    """Lines of what fits into its device's memory, as far as that is known; and why the other candidates of each line do not."""
+    """Return lines of candidates that fit into device memory, where known, and refusals of the others."""
     lines, refused = [], {}
     for line in space.lines:
         # ways to cut a model were made of what fits
@@ -677,20 +675,18 @@ def fitting(space: Space) -> tuple[list[Line], dict[Line, dict[int, str]]]:
 
 
 def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
-    """Refuse to compare devices by a workload that does not say on which it was measured.
+    """Refuse to compare devices with a workload that does not name the device it was measured on.
 
     Returns
     -------
     list of str
-        A note for each device that was taken for granted: that of the cluster where the
-        workload names none, that of the workload where the cluster names none and others
-        do, or the workload was moved already.
+        A note for each assumed device: the cluster's where the workload names none, or the workload's where the cluster names none and
+        others do, or the workload was moved already.
 
     Raises
     ------
     InputError
-        A workload names no device, and its clusters have several, on which it cannot be equally
-        fast; or one factor, given by hand, would move it to several devices alike.
+        A workload without a device is used on clusters with several devices, or one specified factor would move it to several devices.
     """
     pairs = [(scenario.workload, scenario.cluster) for scenario in scenarios]
     unsaid = _kinds((load.name, cluster.device) for load, cluster in pairs if load.moved is None and not load.device and cluster.device)
@@ -700,19 +696,19 @@ def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
         if len(kinds) > 1:
             ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
             raise InputError(
-                f"{source}: workload.moved gives the workload {workload!r} one factor ({ends}), but the clusters have several devices "
-                f"({_quoted(kinds)}), to which it cannot be the same: plan for each cluster by itself, "
-                "with `clusters` and its own factor, or leave workload.moved out where a published rule leads there"
+                f"{source}: workload.moved has one factor ({ends}) for {workload!r}, but the clusters have several devices "
+                f"({_quoted(kinds)}); plan for each cluster separately, "
+                "with `clusters` and its own factor, or leave workload.moved out to use published factors"
             )
     for workload, kinds in unsaid.items():
         if len(kinds) > 1:
             setting = f'`settings` workload.calibrated={{batch=[1,64],device="{next(iter(kinds.values()))[:60]}"}}'
             raise InputError(
-                f"{source}: the workload {workload!r} names no device, but the clusters have several ({_quoted(kinds)}), on which it "
-                f"cannot be equally fast: say on which it was measured, such as {setting}, or plan for one of them at a time"
+                f"{source}: the workload {workload!r} names no device, but the clusters have several ({_quoted(kinds)}); "
+                f"name the device it was measured on, such as {setting}, or plan for one cluster at a time"
             )
     notes = [
-        f"the workload {workload!r} names no device; its times are taken to be those on {name!r}"
+        f"the workload {workload!r} names no device; its times are assumed to be those of {name!r}"
         for workload, kinds in unsaid.items()
         for name in kinds.values()
     ]
@@ -720,12 +716,12 @@ def check_devices(scenarios: Iterable[Resolved], source: str) -> list[str]:
     for load, cluster in pairs:
         is_moved = load.moved is not None and load.moved.applied
         if load.device and not cluster.device and (is_moved or some_name_one):
-            notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {load.device!r}")
+            notes.append(f"the cluster {cluster.name!r} names no device; it is assumed to have that of the workload, {load.device!r}")
     return list(dict.fromkeys(notes))
 
 
 def _kinds(devices: Iterable[tuple[KeyT, str]]) -> dict[KeyT, dict[object, str]]:
-    """Group names of devices by what has them, one of each kind."""
+    """Return one name of each kind of device, by its owner."""
     kinds: dict[KeyT, dict[object, str]] = {}
     for key, device in devices:
         kinds.setdefault(key, {}).setdefault(device_kind_of(device), device)

@@ -1,7 +1,7 @@
-"""The tables of a plan, for a page, a terminal and CSV files alike: each shows the columns that it has room for.
+"""Tables of a plan, shared by pages, the terminal and CSV files, which choose the columns that fit.
 
-Each table is its columns, which say what they are called and what they read of a candidate, an answer, a count or an improvement.
-``paceline.reporting`` and ``paceline.cli.showing_plan`` choose tables and columns by their names.
+A table consists of columns, each with a heading and the value it reads from a candidate, an answer, a count or an improvement.
+``paceline.reporting`` and ``paceline.cli.showing_plan`` choose tables and columns by name.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _CONFIDENCE = Column("confidence", "share", "Confidence", short="conf.")
 _LIMIT = Column("bottleneck", "text", "Limited by", short="limit")
 _WHERE = Column("placement", "text", "Machines")
 _IN_WORDS = frozenset({"rank", "workers", "nodes"})
-"""Columns that the words of a configuration and of its machines say as well."""
+"""Columns that repeat the words of a configuration and its machines."""
 
 
 def rate(of: str = "throughput_samples_per_s") -> Columns:
-    """Throughput and the ends of its interval."""
+    """Return columns for throughput and the ends of its interval."""
     return (
         Column("samples_per_s", "throughput", "Throughput (samples/s)", of=f"{of}.mean", short="samples/s"),
         Column("samples_per_s_low", "throughput", "Low", of=f"{of}.low", short="low"),
@@ -65,7 +65,7 @@ _TRAINING = (
     _PRICE,
     Column("cost_usd", "usd", "Cost of the training", of="cost_usd.mean", short="cost"),
 )
-"""Of a candidate: hours, price of an hour, and what both make together."""
+"""Columns of a candidate: hours, price of an hour, and their product."""
 _SIZES = (_SCALING, replace(WORKERS, of="result.scenario.workers"), _NODES)
 _OF_JOB = (
     Column("job_hours", "number", "Hours of the job", by=lambda count: count.job and _hours(count.job.time_s)),
@@ -94,7 +94,7 @@ _BREAK_EVEN = (
 
 
 def _of(part: str, columns: Iterable[Column]) -> Columns:
-    """The same columns, read of a part of an item; empty where it has none."""
+    """Return the same columns, read from a part of an item; empty without that part."""
 
     def of_part(column: Column) -> Column:
         if (read := column.by) is None:
@@ -109,7 +109,7 @@ _IN_CLUSTER = _of(
     (
         Column("devices_per_node", "count", "Devices of each"),
         replace(_RATE[0], heading="Samples/s"),
-        *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Hours", _PRICE.heading, "Cost in all"), strict=True)),
+        *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Hours", _PRICE.heading, "Total cost"), strict=True)),
     ),
 )
 _WAY = Column("way", "text", "Way of training", short="way of training")
@@ -117,18 +117,16 @@ _OF_WAY = (
     Column("memory_bytes", "bytes", "Memory of a device", short="memory"),
     Column("waiting", "share", "Waiting (bubbles)", short="waiting"),
 )
-_LIMITS = "How it compares, and what limits it"
+_LIMITS = "Comparison and limit"
 
 
 def plan_tables(plan: Plan) -> tuple[Table, ...]:
-    """Every table that has a row, with all its columns.
+    """Return every table that has rows, with all its columns.
 
-    They are, by their names: ``plan-clusters`` and ``plan-strategies``, each that was asked for where there are several;
-    ``plan-ways``, the best of each way of training;
-    ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and
-    time; ``plan-servers``, ``plan-workers``, the answer with other numbers of them;
-    ``plan-payments``, the answer in each way to pay, and ``plan-break-even``, when what is paid in advance pays;
-    ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
+    Their names: ``plan-clusters`` and ``plan-strategies``, if several were requested; ``plan-ways``, the best of each way of training;
+    ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and time; ``plan-servers`` and
+    ``plan-workers``, the answer with other numbers of them; ``plan-payments``, the answer with each way to pay; ``plan-break-even``, when
+    advance payment pays off; ``plan-improvements``; ``plan-refused``; ``plan-all``, every simulated configuration.
     """
     training, of_job = _of("best", (*_RATE, *_TRAINING)), _OF_JOB if any(count.job is not None for count in plan.workers) else ()
     tables = (
@@ -136,13 +134,13 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
         _best_of_each("plan-strategies", "Each strategy", COLUMNS["strategy"], training, plan.strategies),
         _best_of_each("plan-ways", "The best of each way of training", _WAY, (*training, *_OF_WAY), plan.ways, _LIMITS),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
-        _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
-        _counts("plan-servers", "The same with other numbers of servers", (_SERVERS,), plan.servers, plan),
-        _counts("plan-workers", "The same with other numbers of workers", (WORKERS, _REPLICAS), plan.workers, plan, of_job),
-        Table.reading("The answer in each way to pay", _PAYMENTS, plan.payments, "plan-payments"),
-        Table.reading("When paying in advance pays", _BREAK_EVEN, plan.break_even, "plan-break-even"),
+        _candidates("plan-pareto", "Pareto front of cost and time", plan.pareto, plan),
+        _counts("plan-servers", "Other numbers of servers", (_SERVERS,), plan.servers, plan),
+        _counts("plan-workers", "Other numbers of workers", (WORKERS, _REPLICAS), plan.workers, plan, of_job),
+        Table.reading("Ways to pay", _PAYMENTS, plan.payments, "plan-payments"),
+        Table.reading("When advance payment pays off", _BREAK_EVEN, plan.break_even, "plan-break-even"),
         _improvements(plan),
-        Table.reading("What cannot be", _REFUSED, refused_once(plan.refused), "plan-refused"),
+        Table.reading("Impossible configurations", _REFUSED, refused_once(plan.refused), "plan-refused"),
         _candidates("plan-all", "Every configuration simulated", plan.candidates, plan),
     )
     return tuple(table for table in tables if table.rows)
@@ -151,12 +149,12 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
 _CHANCES = (
     Column("best", "text", "Best with probability", by=lambda decision: chance_in_words(decision.best, decision.runs)),
     Column("regret", "text", "Expected regret", by=regret_in_words),
-    Column("regret_share", "share", "Of the best"),
+    Column("regret_share", "share", "Share of the best"),
 )
 
 
 def candidates_table(plan: Plan) -> Table:
-    """Every configuration that was simulated, the answer first, with its rank and all columns of its result."""
+    """Return the table of every simulated configuration, the answer first, with ranks and all columns of results."""
     rows = plan.rows()
     names = [name for name in rows[0] if name != "standing"]
     columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in names[1:]))
@@ -168,7 +166,7 @@ def candidates_table(plan: Plan) -> Table:
 
 
 def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
-    """Some configurations, one per row, their names without the number of workers, and without what all of the plan share."""
+    """Return a row for each configuration, with names reduced to what differs, and without the number of workers."""
     every = (plan.chosen, *plan.candidates)
     scalings, clusters = {each.scaling for each in every}, {each.result.scenario.cluster.name for each in every}
     names = [each.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for each in candidates]
@@ -232,10 +230,7 @@ _AS_TIMES = 2.0
 
 
 def brief(table: Table) -> Table:
-    """A table of a plan without what stands in it twice: empty columns, numbers that its words say, a scaling that all rows share.
-
-    That scaling stands in the title.
-    """
+    """Return a table of a plan without empty or redundant columns; a scaling that all rows share moves to the title."""
     names = [column.name for column in table.columns]
     if {_NAME.name, _WHERE.name} <= set(names):
         names = [name for name in names if name not in _IN_WORDS]
@@ -248,9 +243,9 @@ def brief(table: Table) -> Table:
 
 
 def _best_of_each(
-    name: str, title: str, of: Column, columns: Columns, answers: Iterable[object], how: str = "How it compares, or why not"
+    name: str, title: str, of: Column, columns: Columns, answers: Iterable[object], how: str = "Comparison, or why not"
 ) -> Table:
-    """A line for each answer: the best configuration of what the first column names, its figures, and what is said of it."""
+    """Return a row for each answer: the best configuration of its group, its figures, and a comparison."""
     said = Column("text", "text", how), Column("best", "text", "Best configuration", of="best.name")
     every = (replace(of, of=""), *_of("best", _SIZES), *columns, *_of("best", (_CONFIDENCE,)), *said)
     return Table.reading(title, every, answers, name)
@@ -278,7 +273,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
 
 
 def _counts(name: str, title: str, counted: Columns, rows: Iterable[ServerCount | WorkerCount], plan: Plan, of_job: Columns = ()) -> Table:
-    """The chosen configuration with other numbers of something; where its whole job is predicted, with ``of_job``."""
+    """Return the chosen configuration with other numbers of workers or servers; for a whole job with the columns ``of_job``."""
     return Table.reading(title, (*counted, _scaling_of(plan), *rate(), *of_job, _PRICE, _machines(plan)), rows, name)
 
 
@@ -287,7 +282,7 @@ def _scaling_of(plan: Plan) -> Column:
 
 
 def _machines(plan: Plan) -> Column:
-    """Machines of an item, and which of them it needs besides those of the cluster."""
+    """Return the machines of an item, and how many the cluster lacks."""
 
     def where(item: Any) -> str | None:
         return ", ".join(filter(None, (item.placement, nodes_beyond(item.nodes, plan.chosen.result.scenario)))) or None
@@ -311,8 +306,8 @@ _PAYMENTS = (
     Column("capital_usd", "usd", "In advance", by=lambda payment: payment.best and payment.capital_usd, short="in advance"),
     Column("running_usd_per_hour", "hourly", "Running, per hour in use", by=_running, short="running"),
     *_of("best", (_CONFIDENCE, replace(_LIMIT, of="result.bottleneck.label"))),
-    Column("text", "text", "How it compares, or why not"),
-    Column("price", "text", "Price of a node, and where it is from", by=lambda payment: _price_in_words(payment)),
+    Column("text", "text", "Comparison, or why not"),
+    Column("price", "text", "Price of a node, and its source", by=lambda payment: _price_in_words(payment)),
 )
 
 
@@ -330,7 +325,7 @@ def _improvements(plan: Plan) -> Table:
         replace(_LIMIT, short="limit then"),
         Column("text", "text", "What it is"),
     )
-    return Table.reading("What one improvement would buy", columns, plan.improvements, "plan-improvements")
+    return Table.reading("Gain of one improvement", columns, plan.improvements, "plan-improvements")
 
 
 def _meets(candidate: Candidate, plan: Plan) -> str:
@@ -343,6 +338,6 @@ def _better_in(candidate: Candidate) -> str | None:
 
 
 def _staleness(candidate: Candidate) -> str | None:
-    """Mean and 95th percentile; nothing where no gradient is stale."""
+    """Return mean and 95th percentile of staleness; empty if no gradient is stale."""
     stale = candidate.result.staleness
     return f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None

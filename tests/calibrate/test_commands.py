@@ -137,7 +137,9 @@ def test_a_fitted_server_is_shown_beside_practice(
     said = " ".join(out.split())
     assert re.search(r"per tensor +\d+(\.\d)? µs +[\d.]+ to [\d.]+ µs .* 90.0 µs", said)
     assert re.search(r"per byte +0\.\d+ ns +[\d.]+ to [\d.]+ ns .* 0\.3 ns", said)
-    assert re.search(r"^ResNet-50, 161 tensors and 102 MB: one worker's pull and push take 13\d ms .* at most about 7\.\d updates/s fitted: lab", said)
+    assert re.search(
+        r"^ResNet-50, 161 tensors and 102 MB: one worker's pull and push take 13\d ms .* at most about 7\.\d updates/s fitted: lab", said
+    )
     assert "2 x cpu_per_message_s from its latency" in said
     assert "wrote models/clusters/lab.toml" in err
     assert "paceline simulate async-ps --set cluster.use=lab" in err

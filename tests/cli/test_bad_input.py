@@ -188,7 +188,7 @@ TYPED = [
     Bad("show-scenario", "models show s.toml", ("s.toml",)),
     Bad("show-binary", "models show b.toml", ("b.toml", "UTF-8"), {"b.toml": b"\xff\x00"}),
     Bad("over-without-values", "sweep s.toml --over strategy.workers= --out r", ("--over 'strategy.workers='",)),
-    Bad("over-empty-value", "sweep s.toml --over strategy.workers=1,2,,4 --out r", ("'strategy.workers=1,2,,4'", "two commas")),
+    Bad("over-empty-value", "sweep s.toml --over strategy.workers=1,2,,4 --out r", ("'strategy.workers=1,2,,4'", "between commas")),
     Bad("over-value-twice", "sweep s.toml --over strategy.workers=1..3,2 --out r", ("--over", "strategy.workers", "2 twice")),
     Bad("over-zero-twice", "sweep s.toml --over run.seed=0,0 --out r", ("--over", "run.seed", "0 twice")),
     Bad("over-without-equals", "sweep s.toml --over strategy.workers --out r", ("--over 'strategy.workers'",)),

@@ -95,7 +95,7 @@ def test_arguments_become_options_of_the_command_that_runs(
         pytest.param(
             lambda: library.plan("ring", target_throughput="100 samples/s", batches="64..16"),
             ("plan", "ring", "--target-throughput", "100 samples/s", "--batch", "64..16"),
-            "`batches` '64..16': has nothing in it", "--batch '64..16': has nothing in it",
+            "`batches` '64..16': is empty", "--batch '64..16': is empty",
             id="an option that is named otherwise than the argument",
         ),
         pytest.param(

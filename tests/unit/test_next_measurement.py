@@ -98,7 +98,7 @@ def test_it_is_said_in_a_sentence_and_in_tables() -> None:
     result = simulated("sync-ps")
     text = measure_next_in_words(result)
     assert "`paceline calibrate-server --peer HOST:PORT" in text
-    assert "as wide" in text
+    assert "of its width" in text
     table = width_table(result)
     assert table.rows[0][0] == width_of(result).contributions[0].name
     assert len(measurements_table(result).rows) == len(width_of(result).measure_next)

@@ -68,7 +68,7 @@ def test_a_failure_says_why(result: paceline.Result) -> None:
 def test_a_goal_that_nothing_reaches_is_said() -> None:
     settings = {**QUICK, "run.replications": 19}
     assert repr(paceline.plan("ring", target_throughput=1e9, workers=[1, 2], settings=settings, jobs=1)).startswith(
-        "<Plan: nothing reaches the goal, nearest is "
+        "<Plan: nothing reaches the goal; nearest: "
     )
 
 

@@ -99,8 +99,8 @@ def calibrate(
     sources = model, step, profiles, from_measurements, noise_scale
     if (model is not None and step is not None) or not (any(sources) or tf_config is not None):
         raise InputError(
-            "calibrate: nothing to measure or read; give one of MODEL.py:FUNCTION, --step FILE.py:FUNCTION, "
-            "--from-profile, --from-measurements, --from-tf-config or --noise-scale"
+            "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
+            "or --from-profile, --from-measurements, --from-tf-config or --noise-scale"
         )
     measured = not profiles and (model is not None or step is not None)
     kept = _OF_GRADIENTS if noise_scale is not None else ()
