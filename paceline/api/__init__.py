@@ -1,16 +1,16 @@
 """Paceline as a library: what a script, a notebook and the command line call.
 
-Each function checks its arguments, does one thing, and returns a frozen object. Most of these
-have ``to_frame()`` (a pandas table) and show themselves as tables in notebooks. A function prints
-nothing: progress goes to a function that you give, and what you should know to :mod:`warnings`.
-What it cannot do it refuses: it raises a :class:`simulator.base.errors.PacelineError` with one
-sentence, which names arguments in backticks: `` `out` ``, `` `force=True` ``.
+Each function checks its arguments, does one thing, and returns a frozen object. Most of these objects
+have ``to_frame()`` (a pandas table) and are shown as tables in notebooks. A function prints nothing:
+progress goes to a function that you pass, and remarks go to :mod:`warnings`. If a function cannot do
+its work, it raises a :class:`simulator.base.errors.PacelineError` with one sentence, which names
+arguments in backticks: `` `out` ``, `` `force=True` ``.
 
 Figures of results are in seconds, bytes, bytes per second, samples per second and US dollars; the
-end of a name says which (``_s``, ``_bytes``, ``_bytes_per_s``, ``_samples_per_s``, ``_usd``).
+suffix of a name gives the unit (``_s``, ``_bytes``, ``_bytes_per_s``, ``_samples_per_s``, ``_usd``).
 
-Kinds of arguments that several functions have, such as a scenario's :data:`~paceline.arguments.Source`
-or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceline.arguments`.
+:mod:`paceline.arguments` explains the types of arguments that several functions share, such as
+:data:`~paceline.arguments.Source` and :data:`~paceline.arguments.Settings`.
 """
 
 from __future__ import annotations

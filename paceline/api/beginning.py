@@ -1,6 +1,6 @@
-"""Library functions to begin with: a first scenario, what a scenario can name, the schemas of file formats, and the live page.
+"""Library functions to begin with: a first scenario, the catalogue, the schemas of file formats, and the live page.
 
-A scenario is made of a few figures, in :mod:`paceline.scenario_text`, or of the cluster of a ``TF_CONFIG``, in ``calibrate.tf_config``.
+A scenario is made from a few figures (:mod:`paceline.scenario_text`) or from the cluster of a ``TF_CONFIG`` (``calibrate.tf_config``).
 Parameters, defaults and docstrings are also the options and the help of ``paceline init``, ``schema`` and ``serve``.
 """
 
@@ -70,22 +70,22 @@ def new_scenario(
     Parameters
     ----------
     workload
-        What was calibrated with --name NAME, a name of ``paceline models list``, or a file. Default: a model of your own, from
+        A workload: the NAME of a calibration, a name of ``paceline models list``, or a file. Default: your own model, from
         ``step_time`` and ``parameters``.
     step_time
         Time of a training step on one device, such as ``"250 ms"``.
     parameters
         Trainable parameters of the model, such as ``25.6e6``.
     batch
-        Samples that each device takes in a step.
+        Samples per device and step.
 
         ``step_time`` is the time of such a step.
     tensors
-        Trainable variables of the model, such as 161 of ResNet-50. Hosts of parameter servers work on each. Default: 160.
+        Number of trainable variables, such as 161 of ResNet-50. Hosts of parameter servers spend time on each. Default: 160.
     largest
         Share of the parameters in the largest variable, such as 0.98 for one large dense kernel. Default: as in most networks.
 
-        One server has all of a variable that is not cut.
+        One server holds the whole of a variable that is not cut.
     optimizer
         sgd, momentum, adam, ...: parameter servers update its slots with each gradient.
     measured_with
@@ -96,19 +96,19 @@ def new_scenario(
     nodes
         Machines that you have; those that a run does not use cost nothing. Default: 4, or as many as ``workers`` and ``servers`` need.
 
-        They are the most that the scenario then takes (``cluster.available``).
+        The scenario cannot use more (``cluster.available``).
     devices
-        GPUs of a machine; 1 if its CPU computes.
+        GPUs per machine; 1 if its CPU computes.
     bandwidth
         Bandwidth of the network between machines, such as ``"25 Gbit/s"``.
     latency
         Latency of that network, such as ``"30 us"``.
     sort
-        What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what transfers get.
+        Kind of that bandwidth. ethernet or rdma: the rate of the port, of which transfers achieve a share; given: the rate of transfers.
 
-        docs/numbers.md says which share.
+        docs/numbers.md has the shares.
     price
-        Price of a machine for an hour, such as ``0.40/h``, or to buy, such as ``BUY:4000USD,years:4``. Default: that of the cluster, if
+        Price of a machine per hour, such as ``0.40/h``, or to buy, such as ``BUY:4000USD,years:4``. Default: that of the cluster, if
         it has one.
     strategy
         Strategy, by its short name, such as ring or async-ps.
@@ -121,9 +121,9 @@ def new_scenario(
     epochs
         Passes over the data set, to predict the whole job.
 
-        None: steps alone are simulated.
+        None: only steps are simulated.
     dataset_size
-        Samples of the data set, such as ``1.28e6``.
+        Samples in the data set, such as ``1.28e6``.
     out
         Scenario file to write.
 
@@ -139,9 +139,9 @@ def new_scenario(
     Raises
     ------
     InputError
-        A figure cannot be read or says nothing, or the file is there already or cannot be written.
+        A figure cannot be read or has no effect, or the file exists already or cannot be written.
     ScenarioError
-        There is no workload or cluster of this name, or they do not go together.
+        No workload or cluster has this name, or they are incompatible.
 
     Examples
     --------
@@ -166,17 +166,17 @@ def read_tf_config(tf_config: Text) -> TfCluster:
     ----------
     tf_config
         ``"env"`` for the environment variable ``TF_CONFIG``; or JSON that begins with a brace; or the path
-        of a file with such JSON. The JSON is a ``TF_CONFIG``, or a ``ClusterSpec`` alone.
+        of a file with such JSON. The JSON is a ``TF_CONFIG`` or only its ``ClusterSpec``.
 
     Returns
     -------
     TfCluster
-        ``jobs``: the addresses of its tasks, by job; ``strategy``: what such a cluster is for.
+        ``jobs``: the addresses of its tasks, by job; ``strategy``: the strategy that such a cluster runs.
 
     Raises
     ------
     InputError
-        It is no JSON or no cluster, an address is wrong or used twice, or no task trains.
+        The text is not JSON or not a cluster, an address is wrong or used twice, or no task trains.
 
     Examples
     --------
@@ -199,30 +199,30 @@ def scenario_of_tf_config(
     out: File | None = None,
     force: Force = False,
 ) -> Scenario:
-    """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
+    """Make a scenario for the cluster of a ``TF_CONFIG``.
 
     Parameters
     ----------
     tf_config
         As for :func:`read_tf_config`.
 
-        Or what it returned.
+        Or its result.
     workload
         A workload of the catalogue, or the path of its file.
     batch
-        Samples that each replica takes per step.
+        Samples per replica and step.
     cluster
         Hardware and links of that scenario: a name of ``paceline models list``, or a file.
 
-        Addresses tell nothing of these.
+        A ``TF_CONFIG`` does not contain them.
     devices_per_worker
         Devices that each worker drives.
 
         Each is a replica.
     out
-        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open.
+        A scenario file to write too, with remarks on what a ``TF_CONFIG`` does not determine.
     force
-        Replace a file that is there already.
+        Replace an existing file.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def scenario_of_tf_config(
     Raises
     ------
     InputError
-        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` is there already or cannot be written.
+        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` exists already or cannot be written.
     ScenarioError
         The scenario breaks a rule, or names a workload or cluster that does not exist.
 
@@ -251,7 +251,7 @@ def scenario_of_tf_config(
 
 
 def _scenario_of(text: str, output: Output | None, source: str) -> Scenario:
-    """The scenario that a text describes, validated; and its file, where there is to be one, which otherwise ``source`` stands for."""
+    """Return the validated scenario of a text, and the file to write, if any; messages name ``source`` without one."""
     import tomllib
 
     from simulator.catalogue.loading import scenario_from_table
@@ -271,7 +271,7 @@ def models() -> Catalogue:
     Returns
     -------
     Catalogue
-        A sequence of entries, each with its ``kind``, ``name`` and ``file``; ``[name]`` gives one of them.
+        A sequence of entries, each with its ``kind``, ``name`` and ``file``; ``[name]`` returns one.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def serve(
     ready: Ready = None,
     progress: Stages = None,
 ) -> None:
-    """Serve a page on which a scenario is changed and answers at once, until this process is interrupted.
+    """Serve a page that shows the effect of changes to a scenario at once, until this process is interrupted.
 
     Parameters
     ----------
@@ -331,21 +331,21 @@ def serve(
     settings
         Change a key of the scenario, such as strategy.workers=64.
     host
-        Address to serve at, such as 0.0.0.0 for all of this machine's. Everybody who has the link can then use the page. Nothing is
-        encrypted: serve in a network that you trust. Default: only this machine reaches it, and the link opens it once.
+        Address to serve at, such as 0.0.0.0 for all of this machine's. Anyone with the link can then use the page, without encryption:
+        serve only on a network that you trust. Default: only this machine can reach the page, and the link opens it once.
     port
         Port to serve at; 0: a free one.
     jobs
-        Processes that answer, at least two; 0: two per core. Half of them only do what takes long.
+        Processes that answer, at least two; 0: two per core. Half of them do only lengthy work.
     ready
         Called with the link, once the page answers.
     progress
-        Called with the number of processes that stand ready, the number of all, and ``"processes"``.
+        Called with the number of ready processes, their total, and ``"processes"``.
 
     Raises
     ------
     InputError
-        Starlette or uvicorn is not installed, or the address cannot be served at.
+        Starlette or uvicorn is not installed, or the address cannot be used.
     ScenarioError
         The scenario cannot be read.
     """

@@ -1,7 +1,7 @@
 """Library functions that calibrate: from real steps, transfers and profiles to workloads and clusters.
 
-Parameters, defaults and docstrings are also the options and the help of the ``calibrate`` commands. Measuring and fitting is done in
-``calibrate``; here arguments are checked, files are placed, and what the provenance warns of is raised as a warning (``_HINTS``).
+Parameters, defaults and docstrings are also the options and the help of the ``calibrate`` commands. ``calibrate`` measures and fits; this
+module checks arguments, places files, and raises doubts of the provenance as warnings (``_HINTS``).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _HINTS = {
     "disturbed": "stop what else runs here and calibrate again",
     "weak": "badly determined: measure more `rounds`, on a quiet machine",
     "no_latency": "give cluster.inter_node.latency, half of what `ping` shows, or take a table of message sizes, such as osu_latency's",
-    "unmeasured": "the workload has none of it; a scenario may give it in [job]",
+    "unmeasured": "the workload lacks it; a scenario can give it in [job]",
 }
-"""What to do about the parts of a provenance that are warned about."""
+"""Remedies for the parts of a provenance that are warned about."""
 
 
 @checked
@@ -90,10 +90,10 @@ def calibrate(
     progress: Stages = None,
     remark: Remarks = None,
 ) -> Workload:
-    """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
+    """Measure real training steps on this device and fit a workload; or fit earlier measurements.
 
-    The model runs in child processes. Raw measurements are kept, and never overwritten. It warns of
-    what makes times doubtful: a GPU that the framework does not see, or disturbed measurements that were accepted.
+    The model runs in child processes. Raw measurements are kept, and never overwritten. A warning reports
+    doubtful times: a GPU that the framework does not see, or disturbed measurements that were accepted.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def calibrate(
     name
         Name of the workload, which scenarios use. Letters, digits and ``. _ + -``.
     step
-        Your own training step, in place of a model. ``FUNCTION(batch_size)`` returns a function without arguments that makes one whole
+        Your own training step, instead of a model. ``FUNCTION(batch_size)`` returns a function without arguments that runs one whole
         step (tf.GradientTape and optimizer) and returns its loss. Under torch it calls ``backward()``; jax is not supported.
     from_measurements
         Fit all measurement files of an earlier calibration again, without measuring.
@@ -114,19 +114,19 @@ def calibrate(
     runs
         Processes to measure in, one after the other. Speed differs more between processes than between steps.
     at_once
-        Also measure in this many processes at the same time, each on its own cores. This shows how much of the spread between processes
+        Also measure in this many processes at the same time, each on its own cores. This shows how much of the variation between processes
         those of one machine share (run_to_run_shared), and how much longer a step takes while other cores are busy
         (busy_core_slowdown). CPUs only.
 
-        1 measures none. Elsewhere than on CPUs it is left out, with a warning.
+        1: none. On other devices it is skipped, with a warning.
     launches
-        How often the processes of ``at_once`` are started. Fewer than 5 tell little.
+        Number of launches of the processes of ``at_once``. Fewer than 5 give little information.
     budget
         Wall time for the runs. Long steps leave time for fewer rounds, so intervals widen. Disturbed rounds are repeated within it.
 
         Two runs of two rounds are measured even if they take longer. Processes of ``at_once`` and ``noise_scale`` come on top.
     accept_disturbed
-        Fit measurements that other processes disturbed, or whose processes differ too much. A warning replaces the refusal.
+        Fit measurements that other load disturbed, or whose processes differ too much. A warning replaces the refusal.
 
         ``provenance["disturbed"]`` keeps the warning.
     python
@@ -137,7 +137,7 @@ def calibrate(
         Backend of Keras to measure under. Default: the variable KERAS_BACKEND, else tensorflow. input_spec may be a keras.InputSpec
         under each. Layers, jit and noise_scale need tensorflow.
     precision
-        Numbers that a step computes with: float32, mixed_float16, mixed_bfloat16 or bfloat16.
+        Precision of the numbers in a step: float32, mixed_float16, mixed_bfloat16 or bfloat16.
     jit
         Compile the step with XLA.
     layers
@@ -149,44 +149,44 @@ def calibrate(
         FUNCTION() returns (model, (x, y), (x, y)): a compiled Keras model, data to train on, and data to validate with. It learns at
         the smallest of ``batches``.
 
-        Given alone, without a model, step or measurements, it is added to the workload of this name that is there already.
+        Without a model, step or measurements, it is added to the existing workload of this name.
     epochs
-        Passes over the training data for ``noise_scale``: those of the training that its value is for.
+        Passes over the training data for ``noise_scale``, as in the training to predict.
     measurements
         Folder for raw measurements; each process adds a file.
     timeout_s
-        Seconds after which one process, or reading a profile, is given up.
+        Seconds after which one process, or reading a profile, is stopped.
     out
         Workload file to write.
 
-        Such as ``models/workloads/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
+        Such as ``models/workloads/NAME.toml``, which scenarios then ``use``; None writes none. An earlier fit is replaced.
     force
         Replace the file at ``out``, whatever it is.
     command
-        What made the workload, for ``provenance["command"]``; empty: this call.
+        Command that makes the workload, for ``provenance["command"]``; empty: this call.
     progress
-        Called with the number done, the number of all, and what is counted: steps, then launches at once.
+        Called with the finished and total number, and what is counted: steps, then launches.
     remark
-        Called with how long it takes and why, as soon as that is known, and with what disturbs, after the first disturbed round.
+        Called with the expected duration and its reason, and after the first disturbed round with the disturbance.
 
     Returns
     -------
     Workload
-        Times in seconds: ``forward``, ``backward`` and ``apply_s``, with the law of their jitter, draws of what the fit leaves
-        open, and the model's variables.
+        Times in seconds: ``forward``, ``backward`` and ``apply_s``, with the distribution of their jitter, draws of fit uncertainty,
+        and the model's variables.
 
     Raises
     ------
     InputError
         An argument cannot be used, or the file or function does not exist.
     ScenarioError
-        ``noise_scale`` is given alone, and there is no workload of this name.
+        ``noise_scale`` is given without steps, and there is no workload of this name.
     MeasurementsError
         A file of ``from_measurements`` is damaged, given twice, or too small to be fitted.
     CalibrationError
-        The child process failed, or what it measured cannot be fitted or trusted.
+        The child process failed, or its measurements cannot be fitted or trusted.
     KeyboardInterrupt
-        Ctrl-C; its text says what of the measurements is kept, and where.
+        Ctrl-C; its text says which measurements are kept, and where.
 
     Examples
     --------
@@ -203,15 +203,15 @@ def calibrate(
     target = step if model is None else model
     sources = sum((model is not None, step is not None, bool(from_measurements)))
     if sources != 1 and (sources or noise_scale is None):
-        raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
+        raise InputError("give one of `model`, `step` and `from_measurements`: new or earlier measurements")
     if from_measurements and at_once > 1:
-        raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
+        raise InputError(f"`at_once={at_once}`: has no effect with `from_measurements`; leave it out")
     if layers and model is None:
-        raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
+        raise InputError("`layers=True`: needs `model`, since layers are not visible in `step` or in measurements")
     backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     if noise_scale is not None and backend != "tensorflow":
         raise InputError(
-            f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
+            f"`noise_scale`: gradients are measured only under TensorFlow, and the backend is {quoted(backend)}; leave one of them out"
         )
     budget_s = quantity_of(budget, "time", "budget")
     output = _target(out, "workload", force=force)
@@ -236,7 +236,7 @@ def calibrate(
                 remark=remark,
             )  # fmt: skip
     except DisturbedError as error:
-        refusal = CalibrationError(f"{error}, or accept what was measured:")
+        refusal = CalibrationError(f"{error}, or accept the measurements:")
         refusal.copyable = _accepting(error.files, name, out, as_command=bool(command))
         raise refusal from None
     workload = workload if noise is None else with_noise_scale(workload, noise)
@@ -263,7 +263,7 @@ def calibrate_input(
 ) -> InputPipeline:
     """Time the batches of a ``tf.data`` pipeline, and fit an input pipeline that a scenario can use.
 
-    TensorFlow runs in a child process. Raw measurements are kept, and never overwritten. It warns of parts that are badly determined.
+    TensorFlow runs in a child process. Raw measurements are kept, and never overwritten. A warning names badly determined parts.
 
     Parameters
     ----------
@@ -280,37 +280,37 @@ def calibrate_input(
         Numbers of parallel calls to measure, such as ``1,2,4`` or ``1..4``. Numbers of threads, if there is no ``num_parallel_calls``.
         Default: 1, 2, 4 and so on up to the cores.
     rounds
-        How often all settings are measured, in turn.
+        Number of rounds; each measures all settings.
     count
-        Batches of each setting in a turn. A pipeline that caches is measured in whole epochs.
+        Batches of each setting in a round. A pipeline that caches is measured in whole epochs.
     python
-        A Python that has TensorFlow. Default: the one that runs Paceline.
+        A Python with TensorFlow. Default: the one that runs Paceline.
     measurements
         Folder for raw measurements; each call adds a file.
     timeout_s
-        Seconds after which measuring is given up.
+        Seconds after which measuring is stopped.
     out
         Input file to write.
 
-        Such as ``models/inputs/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
+        Such as ``models/inputs/NAME.toml``, which scenarios then ``use``; None writes none. An earlier fit is replaced.
     force, command, progress
         As for :func:`calibrate`.
 
     Returns
     -------
     InputPipeline
-        What a batch takes, in seconds on one core: its serial and its parallel part, in first and in later epochs.
+        Time of a batch in seconds on one core: its serial and parallel part, in the first and in later epochs.
 
     Raises
     ------
     InputError
-        An argument cannot be used, or there is no such object, or it is no data set, is empty, or raises.
+        An argument cannot be used, or the object does not exist, is not a data set, is empty, or raises.
     MeasurementsError
-        ``from_measurements`` is damaged, or no measurement file of an input pipeline.
+        ``from_measurements`` is damaged, or is not a measurement file of an input pipeline.
     CalibrationError
         The child process failed.
     KeyboardInterrupt
-        Ctrl-C; its text says what of the measurements is kept, and where.
+        Ctrl-C; its text says which measurements are kept, and where.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def calibrate_input(
     from calibrate.profiling import counting, profile_input
 
     if (input is None) == (from_measurements is None):
-        raise InputError("give one of `input` and `from_measurements`: what is to be measured, or what was")
+        raise InputError("give one of `input` and `from_measurements`: new or earlier measurements")
     output = _target(out, "input", force=force)
     if input is None:
         file = Path(str(from_measurements))
@@ -341,19 +341,19 @@ def calibrate_input(
 def read_profiles(
     profiles: ProfilePlaces, *, profile_run: Text | None = None, python: Python = None, timeout_s: Timeout = 1800.0
 ) -> Profiled:
-    """Read profiles that ``tf.profiler`` or the TensorBoard callback wrote, and tell the parts of a training step.
+    """Read profiles of ``tf.profiler`` or the TensorBoard callback, and split them into the parts of a training step.
 
     Parameters
     ----------
     profiles
-        Where they lie, by the samples of a step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
+        Their paths by samples per step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
         ``.xplane.pb`` file, or a list of these.
     profile_run
         Profiling run to read in each log directory. Default: the newest.
     python
-        A Python that has TensorFlow, whose classes read the files; left out: the one that runs Paceline.
+        A Python with TensorFlow, which reads the files. Default: the one that runs Paceline.
     timeout_s
-        Seconds after which reading is given up.
+        Seconds after which reading is stopped.
 
     Returns
     -------
@@ -396,39 +396,39 @@ def calibrate_profile(
     force: Force = False,
     command: Command = "",
 ) -> Workload:
-    """Fit a workload to profiles of a training that you have already run. Nothing is measured.
+    """Fit a workload to profiles of an earlier training, without measuring.
 
-    Profiles do not tell the sizes of the model's variables. So give one of ``model``, ``checkpoint`` and ``variables``.
+    Profiles do not contain the sizes of the model's variables. Give one of ``model``, ``checkpoint`` and ``variables``.
 
     Parameters
     ----------
     profiles
         As for :func:`read_profiles`.
 
-        Or what it returned. From one batch size alone, all time counts as the samples'.
+        Or its result. With a single batch size, all time counts as time per sample.
     model
         ``FILE.py:FUNCTION`` that returns the Keras model; it is built, not run.
     checkpoint
-        Where to read the sizes of the variables: a checkpoint, a SavedModel or a .keras file.
+        File with the sizes of the variables: a checkpoint, a SavedModel or a .keras file.
     variables
-        The variables as a list, in the order in which the model creates them. Such as ``[{"name": "dense/kernel", "shape": [784, 10],
+        The variables as a list, in order of creation. Such as ``[{"name": "dense/kernel", "shape": [784, 10],
         "dtype": "float32"}, ...]``.
     profile_run, python, timeout_s
         As for :func:`read_profiles`.
     precision
-        Numbers that a step computes with, which a profile does not tell either.
+        Precision of the numbers in a step, which profiles do not contain either.
     name, out, force, command
         As for :func:`calibrate`.
 
     Returns
     -------
     Workload
-        As of :func:`calibrate`. Its ``provenance`` says, by subject, what the profiles could not tell.
+        As for :func:`calibrate`. Its ``provenance`` says, by subject, what the profiles do not determine.
 
     Raises
     ------
     InputError
-        A profile cannot be used, or nothing tells the sizes of the variables.
+        A profile cannot be used, or the sizes of the variables are missing.
     CalibrationError
         The profiles have no steps, or ``python`` could not read them or build the model.
 
@@ -449,10 +449,7 @@ def calibrate_profile(
     )
     sizes = variables_of(model, path_of(checkpoint), path_of(variables), python, timeout_s)
     if sizes is None:
-        raise InputError(
-            "`profiles`: no workload is written, since a profile does not tell the sizes of the variables; "
-            "add `model`, `checkpoint` or `variables`"
-        )
+        raise InputError("`profiles`: profiles do not contain the sizes of the variables; add `model`, `checkpoint` or `variables`")
     made_by = command or f"paceline.calibrate_profile(..., name={name!r})"
     workload = fit_profiles(profiled, sizes, name, made_by, precision=precision)
     if output is not None:
@@ -496,28 +493,28 @@ def calibrate_link(
         Fit the output of another tool, without measuring. nccl-tests, osu_latency, osu_bw, osu_allreduce, gloo's benchmark, or iperf3
         (with or without --json).
     ranks
-        Processes of the collective in that file, where it does not say: of osu_allreduce.
+        Processes of the collective in that file, if the file does not say (osu_allreduce).
     sizes
         Message sizes in bytes, at least two, such as ``1024,65536,1048576``. Default: 1 KiB to 64 MiB in nine steps.
     rounds
-        How often all of these are measured, in turn.
+        Number of rounds; each measures all sizes.
     logical_devices
         Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.
 
-        That is the memory that replicas on one device share.
+        It measures the memory that replicas on one device share.
     carrier
-        What carries the bytes: grpc of TensorFlow, or gloo of PyTorch's DDP on CPUs. With gloo two processes all-reduce, which counts
+        Transport: grpc of TensorFlow, or gloo of PyTorch's DDP on CPUs. With gloo two processes all-reduce, which counts
         as two messages of half the size.
     python, measurements, timeout_s
         As for :func:`calibrate_input`.
     out
         Cluster file to write.
 
-        Such as ``models/clusters/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
+        Such as ``models/clusters/NAME.toml``, which scenarios then ``use``; None writes none. An earlier fit is replaced.
     force, command
         As for :func:`calibrate`.
     progress
-        Called with the number of transfers done, the number of all, and ``"transfers"``.
+        Called with the finished and total number of transfers, and ``"transfers"``.
 
     Returns
     -------
@@ -531,7 +528,7 @@ def calibrate_link(
     CalibrationError
         The peer cannot be reached, a process failed, or too little was measured to be fitted.
     KeyboardInterrupt
-        Ctrl-C; its text says what of the measurements is kept, and where.
+        Ctrl-C; its text says which measurements are kept, and where.
 
     Examples
     --------
@@ -548,11 +545,11 @@ def calibrate_link(
     if from_table is not None:
         measuring = {"peer": peer, "sizes": sizes, "logical_devices": logical_devices}
         if idle := next((key for key, value in measuring.items() if value is not None), None):
-            raise InputError(f"`{idle}`: nothing is measured where `from_table` is given; leave it out")
+            raise InputError(f"`{idle}`: has no effect with `from_table`; leave it out")
         made_by = command or f"paceline.calibrate_link({name!r}, from_table={str(from_table)!r})"
         cluster = fit_link_table(Path(from_table), name, made_by, ranks=ranks)
     elif ranks is not None:
-        raise InputError("`ranks` is of a collective that another tool timed: give `from_table` too")
+        raise InputError("`ranks` describes a collective timed by another tool; give `from_table` too")
     else:
         file = profile_link(
             name, peer=peer, sizes=sizes, rounds=rounds, logical_devices=logical_devices or 0, carrier=carrier,
@@ -580,44 +577,44 @@ def calibrate_server(
     command: Command = "",
     progress: Stages = None,
 ) -> Cluster:
-    """Measure what each tensor and byte by TensorFlow's gRPC costs the hosts of a worker and a server, and put it into a cluster.
+    """Measure the host cost of each tensor and byte over TensorFlow's gRPC, for workers and servers, and write it into a cluster.
 
-    A worker pulls variables from a server and pushes gradients to it: few and many, small and large ones.
-    Both hosts count as equally fast.
+    A worker pulls variables from a server and pushes gradients to it, few and many, small and large ones.
+    Both hosts are assumed to be equally fast.
 
     Parameters
     ----------
     cluster
-        Cluster whose link and machines it has: a name of the catalogue, or a file. Default: ``models/clusters/NAME.toml``, as
+        Cluster with the link and the machines: a name of the catalogue, or a file. Default: ``models/clusters/NAME.toml``, as
         ``paceline calibrate-link`` wrote it.
 
-        What that measured holds the hosts' work on a message, which is taken out of its latency and of its time a byte.
+        Its measured link includes the hosts' work on a message, which is subtracted from latency and time per byte.
     peer
-        Host that is the server: ``paceline calibrate-link --serve HOST:PORT`` runs there. It must be able to connect back to this host.
+        Server host, where ``paceline calibrate-link --serve HOST:PORT`` runs. It must be able to connect back to this host.
         Default: a second process of this machine.
     tensors
-        Numbers of variables that are moved at once, at least two. Default: ``1,4,16,64``.
+        Numbers of variables moved at once, at least two. Default: ``1,4,16,64``.
     sizes
         Bytes of each variable, multiples of 4, at least two. Default: ``256,16384,262144,1048576``.
     name, rounds, python, measurements, timeout_s, out, force, command
         As for :func:`calibrate_link`.
     progress
-        Called with the number of pulls and pushes done, the number of all, and ``"pulls and pushes"``.
+        Called with the finished and total number of pulls and pushes, and ``"pulls and pushes"``.
 
     Returns
     -------
     Cluster
-        ``transport`` with ``cpu_per_message_s``, seconds of each host on a tensor, and ``copy_per_byte_s``, on a byte (0 where the
-        link is slower than the hosts, so that it is not known); pulls and pushes apart and 90% intervals in ``fit_hosts``.
+        ``transport`` with ``cpu_per_message_s``, seconds of each host per tensor, and ``copy_per_byte_s``, per byte (0 if the
+        link is slower than the hosts and hides it); separate values for pulls and pushes and 90% intervals are in ``fit_hosts``.
 
     Raises
     ------
     InputError
-        An argument cannot be used, or there is no cluster to put the server into.
+        An argument cannot be used, or the cluster is missing.
     CalibrationError
         The peer cannot be reached, a process failed, or too little was measured to be fitted.
     KeyboardInterrupt
-        Ctrl-C; its text says what of the measurements is kept, and where.
+        Ctrl-C; its text says which measurements are kept, and where.
 
     Examples
     --------
@@ -649,13 +646,13 @@ def serve_link(
 ) -> None:
     """Answer :func:`calibrate_link` of another host, until Ctrl-C. It never returns.
 
-    Use it in a trusted network only: TensorFlow's server listens on all interfaces of the host, whatever
-    address it is given, and whoever reaches it can run code.
+    Use it only on a trusted network: TensorFlow's server listens on all interfaces of the host, whatever
+    the address, and whoever reaches it can run code.
 
     Parameters
     ----------
     address
-        ``HOST:PORT`` of this host, as the other one reaches it.
+        ``HOST:PORT`` of this host, as seen by the other host.
     carrier, python
         As for :func:`calibrate_link`.
     ready
@@ -664,7 +661,7 @@ def serve_link(
     Raises
     ------
     InputError
-        This is no address, or there is no such Python.
+        The address is invalid, or the Python does not exist.
     CalibrationError
         The server could not be started, for example because the port is taken.
     KeyboardInterrupt
@@ -683,7 +680,7 @@ def serve_link(
 
 
 def _accepting(files: Sequence[Path], name: str, out: str | Path | None, *, as_command: bool) -> str:
-    """The call, or the command to copy, that fits disturbed measurements as they are."""
+    """Return the call, or the command to copy, that fits disturbed measurements."""
     import shlex
 
     if not as_command:
@@ -696,7 +693,7 @@ def _accepting(files: Sequence[Path], name: str, out: str | Path | None, *, as_c
 
 
 def _target(out: str | Path | None, kind: str, *, force: bool) -> Output | None:
-    """Where a fit is written, found out before the work; errors as of :class:`simulator.base.files.Output`."""
+    """Return the output file of a fit, checked before the work; errors as in :class:`simulator.base.files.Output`."""
     from calibrate.fit.writing import REPLACEABLE
     from simulator.base.files import Output
 
@@ -704,7 +701,7 @@ def _target(out: str | Path | None, kind: str, *, force: bool) -> Output | None:
 
 
 def _known_workload(name: str, output: Output | None) -> Workload:
-    """The workload that a noise scale is added to: what is written, where it is there already, else that of the catalogue."""
+    """Return the workload that a noise scale is added to: that of the output file, else of the catalogue."""
     from simulator.base.catalog import find
     from simulator.catalogue.loading import load_workload
 
@@ -712,7 +709,7 @@ def _known_workload(name: str, output: Output | None) -> Workload:
 
 
 def _base_of(name: str, cluster: str | None) -> Cluster:
-    """The cluster that a server is put into; errors as of :func:`calibrate_server`."""
+    """Return the cluster that server costs are written into; errors as in :func:`calibrate_server`."""
     from simulator.base.catalog import find
     from simulator.catalogue.loading import load_cluster
 
@@ -721,14 +718,14 @@ def _base_of(name: str, cluster: str | None) -> Cluster:
     path = Path("models/clusters") / f"{name}.toml"
     if not path.is_file():
         raise InputError(
-            f"`cluster`: there is no {path} to put the server into; measure the link first with `paceline calibrate-link --name {name}`, "
+            f"`cluster`: {path} does not exist; measure the link first with `paceline calibrate-link --name {name}`, "
             'or name a cluster, such as "ethernet-10g"'
         )
     return load_cluster(path)
 
 
 def _written(fitted: FittedT, output: Output | None) -> FittedT:
-    """Return what was fitted, written where it is to be; warns of a GPU that was not used, and of disturbed measurements."""
+    """Write and return a fit; warn of an unused GPU and of disturbed measurements."""
     import warnings
 
     from calibrate.fit.writing import fitted_text

@@ -1,7 +1,7 @@
-"""Library functions that explain why a training does not scale, and follow a running one beside its prediction.
+"""Library functions that explain why a training does not scale, and compare a running training with its prediction.
 
-Parameters, defaults and docstrings are also the options and the help of ``paceline why`` and ``paceline watch``. The work is done in
-:mod:`paceline.diagnosing` and :mod:`paceline.watching`.
+Parameters, defaults and docstrings are also the options and the help of ``paceline why`` and ``paceline watch``.
+:mod:`paceline.diagnosing` and :mod:`paceline.watching` do the work.
 """
 
 from __future__ import annotations
@@ -68,57 +68,57 @@ def why(
     jobs: Jobs = 0,
     progress: Progress = None,
 ) -> Diagnosis:
-    """Explain why a training on several workers is no faster: causes, what each costs, what would help, what to measure next.
+    """Explain why a training on several workers is no faster: causes, their costs, remedies, and what to measure next.
 
     Parameters
     ----------
     scenario, settings
         As for :func:`load`.
 
-        What is told of the training: its model, cluster and strategy. How many workers it has does not matter.
+        Describes the training: model, cluster and strategy. Its number of workers has no effect.
     step
         Time of a step on N workers, such as 8=170ms; 1 is one device. Workers are counted as in the scenario; ``16 devices=TIME``
         counts devices. Without a scenario each worker has one device.
 
         Such as ``{1: "60 ms", 8: "170 ms"}``, or ``{"1 device": "60 ms", "16 devices": "170 ms"}``; ``"1 worker"`` has all its devices
-        and servers. With a global batch one device alone takes all of it.
+        and servers. With a global batch a single device takes all of it.
     throughput
-        Samples/s of N workers together, in place of times.
+        Total samples/s of N workers, instead of times.
     steps_per_s
-        Steps/s of N workers, in place of times.
+        Steps/s of N workers, instead of times.
     epoch
-        Time of an epoch on N workers, in place of times of steps.
+        Time of an epoch on N workers, instead of times of steps.
     dataset_size
         Samples of that epoch. Default: those of the scenario, or as many as make the smallest run as fast as predicted.
     run
-        File in which steps were recorded. By Paceline's Keras callback; CSV, event files of TensorBoard, logs, XPlane profiles; or a
+        File with recorded steps: of Paceline's Keras callback, CSV, event files of TensorBoard, logs, XPlane profiles; or a
         table of whole runs, with the columns workers and throughput. N is the number of workers, if the file does not have it.
 
         Such as ``["one.ndjson", (8, "eight.csv")]``; several files with the same number are workers of one training.
     pattern
         Regular expression that finds steps in a log. Groups: step, time_s, time_ms or rate.
 
-        None: one of those that are known.
+        None: a known one.
     python
-        A Python that has TensorFlow, which reads profiles.
+        A Python with TensorFlow, which reads profiles.
 
-        None takes the one that runs.
+        None: the running one.
     jobs
         As for :func:`sweep`.
     progress
-        Called with scenarios done and asked for.
+        Called with finished and requested scenarios.
 
     Returns
     -------
     Diagnosis
-        ``causes`` with the time that each costs, ``changes`` with their gains, ``measure``, and all in ``sentences``.
+        ``causes`` with the time that each costs, ``changes`` with their gains, ``measure``, and ``sentences`` on all of them.
 
     Raises
     ------
     InputError
-        Nothing was seen of several workers, a value or a file cannot be read, or a run has no steady part.
+        No run has several workers, a value or a file cannot be read, or a run has no steady part.
     ScenarioError
-        The scenario breaks a rule, or cannot have as many workers.
+        The scenario breaks a rule, or cannot have this number of workers.
 
     Warns
     -----
@@ -195,12 +195,12 @@ def _recorded(told: Scenario, run: Sequence[Any], pattern: str | None, python: s
 
 
 def positive(name: str, count: Any, value: Any) -> float:
-    """Return what was typed for a count: a time in seconds, or a rate.
+    """Return the value for a count: a time in seconds, or a rate.
 
     Raises
     ------
     InputError
-        It is none above 0.
+        The value is not a positive number.
     """
     from paceline.scenario_text import quantity_of
     from simulator.base.errors import InputError, UnitError
@@ -248,36 +248,36 @@ def watch(
     telling: Telling = None,
     stopped: Annotated[Callable[[Any], bool] | None, MustBe("a function"), NOT_TYPED] = None,
 ) -> Watched:
-    """Follow a running training, and compare its steps with the prediction: since when and why it is not as predicted.
+    """Compare the steps of a running training with the prediction, and report when and why they deviate.
 
     Parameters
     ----------
     scenario, settings
         As for :func:`load`.
 
-        What is trained.
+        Describes the training.
     sources
-        Files in which steps are recorded, one for each worker that records. A file of Paceline's Keras callback, a table (CSV) of
-        steps, TensorBoard's folder, a log, or profiles. Each may still grow.
+        Files with recorded steps, one for each recording worker: of Paceline's Keras callback, a table (CSV) of steps, a TensorBoard
+        folder, a log, or profiles. Files may still grow.
     once
-        Look once at the files, and end.
+        Read the files once, and end.
     until_steps
         End when every worker has made N steps. Default: at the end of the training, if its file shows it.
     every
-        Seconds between looks.
+        Seconds between reads.
     pattern
         Regular expression that finds steps in lines of a log. Groups: ``step``, and ``time_s``, ``time_ms``, ``rate`` (steps/s) or
         ``throughput`` (samples/s).
     coverage
-        Share of runs that go as predicted and must not be reported as outside their interval.
+        Share of runs within their prediction that must not be reported as outside their interval.
     journal
-        Keep what was reported in this file, so that a second watch does not repeat it.
+        Keep reported events in this file, so that a second watch does not repeat them.
     out_scenario
         Fit the scenario to the steps when the watch ends, and write it here.
 
         As :func:`refit` does.
     python
-        A Python that has TensorFlow, for profiles. Default: the one that runs Paceline.
+        A Python with TensorFlow, for profiles. Default: the one that runs Paceline.
     jobs
         Processes that simulate possible causes; 0: one per core.
     force
@@ -285,25 +285,25 @@ def watch(
     agree
         As for :func:`simulate`.
     command
-        What made the scenario, as it says itself; empty: this call.
+        Command that makes the scenario, for its provenance; empty: this call.
     telling
-        Called with how it stands after each look.
+        Called with the state after each read.
     stopped
-        Called with the KeyboardInterrupt of Ctrl-C; whether it ends the watch in order. None: it does.
+        Called with the KeyboardInterrupt of Ctrl-C; returns whether the watch ends in order. None: it does.
 
     Returns
     -------
     Watched
-        How it stood at the end: ``left`` says whether it left its interval, ``reasons`` why, ``table()`` has the figures.
+        The final state: ``left`` says whether the run left its interval, ``reasons`` why; ``table()`` has the figures.
 
     Raises
     ------
     InputError
-        A source, an argument or a file cannot be used; names file, line and rule.
+        A source, an argument or a file cannot be used; the message names file, line and rule.
     ScenarioError
         The scenario breaks a rule.
     SimulationError
-        It cannot be simulated.
+        The scenario cannot be simulated.
     CalibrationError
         No values of the scenario explain the steps.
 
@@ -323,7 +323,7 @@ def watch(
     from simulator.base.files import EDITED, Output
 
     if not sources:
-        raise InputError("`sources`: give at least one file in which steps are recorded, such as run.ndjson of paceline.keras_callback")
+        raise InputError("`sources`: give at least one file with recorded steps, such as run.ndjson of paceline.keras_callback")
     given = [Path(source) for source in sources]
     if double := next((source for place, source in enumerate(given) if source in given[:place]), None):
         raise InputError(f"`sources`: {str(double)!r}: is given twice; keep one")
@@ -359,14 +359,14 @@ def watch(
 
 
 def _write_refitted(scenario: Any, settings: Any, result: Result, update: Watched, out: Path, *, force: bool, command: str) -> None:
-    """Fit the scenario to the steps as they are at present, and write it.
+    """Fit the scenario to the current steps, and write it.
 
     Raises
     ------
     InputError
-        There are too few steps, or they may mean something else.
+        There are too few steps, or their unit is in doubt.
     CalibrationError
-        No values explain them.
+        No values explain the steps.
     """
     from calibrate.validation.against_points import PointsCase, refit_to_points
     from calibrate.validation.points import Setting
@@ -375,9 +375,9 @@ def _write_refitted(scenario: Any, settings: Any, result: Result, update: Watche
     from simulator.catalogue.loading import table_of
 
     if doubt := next((doubt for verdict in update.verdicts for doubt in verdict.doubts), ""):
-        raise InputError(f"`out_scenario`: nothing is fitted to figures that may mean something else: {doubt}")
+        raise InputError(f"`out_scenario`: no fit, since the figures are ambiguous: {doubt}")
     if update.state == "unclear":
-        raise InputError(f"`out_scenario`: {update.sentence}; go on watching")
+        raise InputError(f"`out_scenario`: {update.sentence}; continue watching")
     table, source, beside = table_of(scenario, settings)
     seen = Setting(workers=result.scenario.workers, throughput=(update.predicted.samples / update.mean_s,), line=1)
     case = PointsCase(table, source, beside, Path(update.verdicts[0].run.source), (seen,), "samples/s")

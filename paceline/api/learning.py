@@ -1,7 +1,7 @@
-"""Library functions about what is learned: how long until a model is good enough, with each way of training.
+"""Library functions about convergence: the time until a model is good enough, with each strategy.
 
-Parameters, defaults and docstrings are also the options and the help of ``paceline learn``. Schedules are simulated in ``simulator``,
-replayed in ``calibrate``, and compared in ``paceline.learning``; here arguments are checked and handed on.
+Parameters, defaults and docstrings are also the options and the help of ``paceline learn``. ``simulator`` simulates schedules,
+``calibrate`` replays them, and ``paceline.learning`` compares them; this module checks arguments and passes them on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MOST_PROCESSES = 8
 
 
 def processes_of(jobs: int) -> int:
-    """Processes that replay at once: as many as are asked for, else one for each core, at most 8."""
+    """Return the number of concurrent replay processes: the requested number, else one per core, at most 8."""
     return jobs or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
 
 
@@ -81,17 +81,17 @@ def learn(
     timeout_s: Timeout = 7200.0,
     progress: Stages = None,
 ) -> Learned:
-    """Find out how long a model takes to become good enough, and what that costs, with each way of training.
+    """Predict time and cost until a model is good enough, with each strategy.
 
-    The schedule of each way is simulated: who reads which version of the model, and when each gradient is applied. Then real gradients
-    are computed and applied in that order, in child processes with TensorFlow, and the model is validated as it learns.
+    The schedule of each strategy is simulated: which version of the model each worker reads, and when each gradient is applied. Then real
+    gradients are computed and applied in that order, in child processes with TensorFlow, and the model is validated as it learns.
 
     Parameters
     ----------
     scenario
-        As for :func:`load`. Its workload gives the time of a step; ``problem`` is what is learned.
+        As for :func:`load`. Its workload gives the time of a step; ``problem`` is the model that learns.
     problem
-        What is learned: digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION. FUNCTION() returns (model, (x, y), (x,
+        Model and data: digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION. FUNCTION() returns (model, (x, y), (x,
         y)): a compiled Keras model, data to train on, and data to validate with.
     target
         Metric of the validation data to reach, such as accuracy=0.95 or loss<=0.1. Also recall=0.9, average_precision=0.9, or any
@@ -106,17 +106,17 @@ def learn(
     prices
         As for :func:`load`.
     batch
-        Samples of each gradient in the replay. Default: batch_per_replica of the scenario, from which the time of a step always
-        follows. To change both use ``settings`` with workload.batch_per_replica=8.
+        Samples of each gradient in the replay. Default: batch_per_replica of the scenario, which always determines the time of a step.
+        To change both use ``settings`` with workload.batch_per_replica=8.
     epochs
-        Passes over the training data, of all workers together.
+        Passes of all workers together over the training data.
     seeds
-        Runs of each strategy, with other initial values, data order and replication.
+        Runs of each strategy, with different initial values, data order and replication.
     rates
-        Factors for the optimizer's learning rate; the best of them counts. Up to four more are tried while the best is the smallest or
-        the largest.
+        Factors of the optimizer's learning rate; the best counts. Up to four more are tried while the best is the smallest or the
+        largest.
     rate_scaling
-        How the learning rate grows with the number of averaged gradients: not at all, with its square root, or with it.
+        Growth of the learning rate with the number of averaged gradients: none, square root, or linear.
     staleness_aware
         Divide the rate of each update by its staleness (Zhang et al. 2016, arXiv:1511.05950).
     recorded
@@ -124,7 +124,7 @@ def learn(
     checkpoints
         Validations of each run, evenly spaced.
     measurements
-        Folder for replays; each process adds a file. Replays that are there are not repeated.
+        Folder for replays; each process adds a file. Existing replays are not repeated.
     curves
         Also write every validation of every run into this table.
     tensorboard
@@ -140,21 +140,21 @@ def learn(
     timeout_s
         Seconds after which the replay is stopped. Finished runs are kept.
     progress
-        Called with the number done, the number of all, and what is counted.
+        Called with the finished and total number, and what is counted.
 
     Returns
     -------
     Learned
-        ``sentences`` say which way is first and which cheapest, ``ways`` have the runs, ``to_frame()`` a row for each way.
+        ``sentences`` name the fastest and the cheapest way, ``ways`` has the runs, ``to_frame()`` a row for each way.
 
     Raises
     ------
     InputError
-        A name is unknown, the problem cannot be used, it has no such metric, or a file cannot be written.
+        A name is unknown, the problem cannot be used or lacks the metric, or a file cannot be written.
     ScenarioError
         A scenario breaks a rule.
     CalibrationError
-        The function or its model failed; what was replayed is kept.
+        The function or its model failed; finished replays are kept.
     """
     from paceline.learning import Target, contenders_of, recorded_of
     from paceline.learning import learn as run
@@ -203,10 +203,10 @@ def plan_to_target(
     progress: Stages = None,
     agree: Asking = None,
 ) -> TargetPlan:
-    """Find the fastest and the cheapest way to a model that is good enough, batch and way of training chosen together.
+    """Find the fastest and the cheapest way to a model that is good enough, choosing batch and strategy together.
 
-    Every configuration is simulated. The samples that it needs are estimated by the law of the gradient noise scale, which flatters all
-    but one device; the best by estimate are replayed with real gradients, until none of the others is estimated to be better.
+    Every configuration is simulated. Its samples are estimated from the gradient noise scale, which is optimistic except for one device.
+    The best by estimate are replayed with real gradients, until no other estimate is better.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def plan_to_target(
     target
         Metric of the validation data to reach, such as accuracy=0.95 or loss<=0.1.
     problem
-        What is learned, as for ``paceline learn``. A name (digits-mlp, digits-cnn, linear-regression) or FILE.py:FUNCTION.
+        Model and data, as for ``paceline learn``: a name (digits-mlp, digits-cnn, linear-regression) or FILE.py:FUNCTION.
 
         See :func:`learn`.
     epochs
@@ -223,7 +223,7 @@ def plan_to_target(
     seeds
         As for :func:`learn`.
     rates
-        Factors for the optimizer's learning rate. Each configuration counts with its best.
+        Factors of the optimizer's learning rate. The best of each configuration counts.
     deadline
         Longest time to the target, such as ``"12h"``.
     budget
@@ -241,14 +241,14 @@ def plan_to_target(
     python, jobs, timeout_s
         As for :func:`learn`.
     progress
-        Called with the number done, the number of all, and what is counted.
+        Called with the finished and total number, and what is counted.
     agree
         As for :func:`sweep`.
 
     Returns
     -------
     TargetPlan
-        ``fastest`` and ``cheapest``, ``sentences`` with what of it is simulated, measured and assumed, ``learned`` with the curves.
+        ``fastest`` and ``cheapest``; ``sentences`` say what is simulated, measured and assumed; ``learned`` has the curves.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Library functions that predict: one scenario, grids of them, plans, advice, and reports on all of these.
+"""Library functions that predict: single scenarios, grids, plans, advice, and reports.
 
-Parameters, defaults and docstrings are also the options and the help of the commands that predict. The work is done in ``simulator``
-and in ``paceline.sweeping``, ``planning`` and ``reporting``; here arguments are checked and handed on.
+Parameters, defaults and docstrings are also the options and the help of the commands that predict. ``simulator``, ``paceline.sweeping``,
+``planning`` and ``reporting`` do the work; this module checks arguments and passes them on.
 """
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     ----------
     scenario
         A scenario file, or the name of an example, such as ``"ring"``, ``"sync-ps"``, ``"async-ps"`` or ``"fsdp"``. ``paceline init``
-        writes a file of your own.
+        writes your own file.
 
-        Also nested tables as a file has them, or a scenario that is loaded already.
+        Also nested tables as in a file, or a loaded scenario.
     settings
         Change a key of the scenario, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'.
 
-        Quantities are text with a unit. None unsets a key: its default holds again. ``workload``, ``cluster`` or
-        ``strategy`` as a whole may be set to a loaded or calibrated one. A new ``strategy.kind`` (or another kind, or
-        mode) drops the keys that it does not have, and one of two keys that exclude each other replaces the other; a
-        warning names what is dropped.
+        Quantities are text with a unit. None restores the default of a key. ``workload``, ``cluster`` or
+        ``strategy`` may be set to a loaded or calibrated one. A new ``strategy.kind`` (or another kind, or
+        mode) drops keys that it does not have, and a key replaces another that it excludes; a
+        warning names dropped keys.
     prices
-        Price of a node for an hour in US dollars, such as ethernet-1g=0.40/h. NAME is a cluster or the path of its file; a price
-        without a name is for every cluster that has none. Machines that you buy: ``BUY:4000USD,years:4``, and optionally
+        Price of a node per hour in US dollars, such as ethernet-1g=0.40/h. NAME is a cluster or the path of its file; a price
+        without a name is for all other clusters. Machines that you buy: ``BUY:4000USD,years:4``, and optionally
         ``power:0.5kW``, ``electricity:0.30USD/kWh`` and ``use:0.6`` (share of all hours in use).
 
-        So is one under ``"*"``. Prices are text such as ``"0.40/h"``, numbers, or a :class:`~simulator.spec.cluster.Price`.
+        ``"*"`` also means all other clusters. Prices are text such as ``"0.40/h"``, numbers, or a :class:`~simulator.spec.cluster.Price`.
 
     Returns
     -------
@@ -93,14 +93,14 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     Raises
     ------
     ScenarioError
-        One line for each rule broken, with file and dotted key.
+        One line for each broken rule, with file and dotted key.
     InputError
         A price cannot be read, or is for a cluster that the scenario does not have.
 
     Warns
     -----
     SettingWarning
-        A setting excludes keys of the scenario; these are left out.
+        A setting excludes keys of the scenario, which are dropped.
 
     Examples
     --------
@@ -132,11 +132,11 @@ def simulate(
     observer
         Receives every record of the first replication, for a trace or an audit.
     progress
-        Called with the number of replications done, the share of the present one included, and the number of all: after each
-        replication, and in long ones after every some thousand steps.
+        Called with the finished replications, including the share of the current one, and their total: after each
+        replication, and in long ones every few thousand steps.
     agree
-        Called with a :class:`~paceline.lengthy.Lengthy` before a simulation that takes hours; it raises if it is not to start.
-        None: it starts.
+        Called with a :class:`~paceline.lengthy.Lengthy` before a simulation that takes hours; it raises to prevent it.
+        None: it always starts.
 
     Returns
     -------
@@ -146,9 +146,9 @@ def simulate(
     Raises
     ------
     ScenarioError
-        One line for each rule broken, with file and dotted key.
+        One line for each broken rule, with file and dotted key.
     SimulationError
-        The simulation came to an impossible state, such as a deadlock.
+        The simulation reached an impossible state, such as a deadlock.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def observe(
     progress: Steps = None,
     agree: Asking = None,
 ) -> Observation:
-    """Simulate one scenario, and write down what its first replication did.
+    """Simulate one scenario, and record its first replication.
 
     Parameters
     ----------
@@ -197,16 +197,16 @@ def observe(
     Returns
     -------
     Observation
-        The ``result``, the ``laws`` that were checked, and a sentence on what bounds a step.
+        The ``result``, the checked invariants (``laws``), and a sentence on what bounds a step.
 
     Raises
     ------
     ScenarioError, SimulationError
-        As of :func:`simulate`.
+        As in :func:`simulate`.
     InputError
-        A file cannot be written, is the scenario's own, or is there already and something else.
+        A file cannot be written, is the scenario's own, or exists and is something else.
     InvariantError
-        A law is broken; the message names law and event.
+        An invariant is violated; the message names the invariant and the event.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def observe(
 
 @checked
 def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Printed:
-    """Show what would be simulated: links, ranks, the operations of a step, and rules. Nothing is simulated.
+    """Return what would be simulated (links, ranks, operations of a step, rules), without simulating it.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
     Raises
     ------
     ScenarioError
-        One line for each rule broken.
+        One line for each broken rule.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
 
 @checked
 def memory(scenario: Source, settings: Settings = ()) -> Memory:
-    """Show what a device holds while it trains, part by part, and whether that fits. Nothing is simulated.
+    """Return the memory that a device needs, by part, and whether it fits, without simulating.
 
     Parameters
     ----------
@@ -293,13 +293,13 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     Returns
     -------
     Memory
-        A table with a row for each stage of a pipeline (one row where there is none); ``free_bytes``, ``largest_batch``
-        (samples of a replica), and in ``refused`` and ``not_checked`` why it does not fit, or why that is not known.
+        A table with a row for each stage of a pipeline, or one row; ``free_bytes``, ``largest_batch`` (samples of a replica),
+        ``refused`` (why it does not fit) and ``not_checked`` (why that is unknown).
 
     Raises
     ------
     ScenarioError
-        One line for each rule broken.
+        One line for each broken rule.
 
     Examples
     --------
@@ -317,7 +317,7 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
 
 @checked
 def compare(ours: Answer, theirs: Answer) -> Comparison:
-    """Compare the throughput of two results, run by run where both drew the same random numbers.
+    """Compare the throughput of two results, paired by run if both share their random numbers.
 
     Parameters
     ----------
@@ -327,9 +327,9 @@ def compare(ours: Answer, theirs: Answer) -> Comparison:
     Returns
     -------
     Comparison
-        ``ratio``: throughput of ours over that of theirs, mean and 90% prediction interval. ``wins``
-        and ``losses``: in how many of the ``runs`` ours was faster or slower. ``runs`` is 0 where the two
-        differ in seed or number of replications; the interval is then as wide as both results' intervals allow.
+        ``ratio``: our throughput over theirs, mean and 90% prediction interval. ``wins`` and ``losses``:
+        number of the ``runs`` in which ours was faster or slower. ``runs`` is 0 if the two differ in seed or
+        number of replications; the interval then spans the worst to the best combination.
 
     Examples
     --------
@@ -348,12 +348,12 @@ def compare(ours: Answer, theirs: Answer) -> Comparison:
 def unmet(
     results: Annotated[Any, MustBe("a result, or several, such as a sweep")], require: Annotated[Any, MustBe("a list of requirements")]
 ) -> tuple[str, ...]:
-    """Check requirements, such as of a test in continuous integration.
+    """Check requirements on results, for example in continuous integration.
 
     Parameters
     ----------
     results
-        A result, or several, such as a sweep, of which each must meet every requirement.
+        A result, or several, such as a sweep; each must meet every requirement.
     require
         Text such as ``"efficiency>=70%"``, or a list of such: a column (docs/reference.md) or the heading of an estimate; one of
         >=, <=, >, <, ==, !=; and a value with its unit. A column with an interval is compared by its estimate; the column of an end,
@@ -362,7 +362,7 @@ def unmet(
     Returns
     -------
     tuple
-        A sentence for each requirement that a result does not meet, with its value, interval, and what was asked; empty if all are met.
+        A sentence for each missed requirement, with value, interval and limit; empty if all are met.
 
     Raises
     ------
@@ -416,7 +416,7 @@ def sweep(
     out
         Results file: one line of JSON for each scenario, in the order of the grid.
 
-        Lines are written as they come: after an interruption the same call goes on where it was. None keeps results in memory only.
+        Lines are written at once: after an interruption the same call resumes. None keeps results in memory only.
     force
         Replace ``out`` and the files next to it, whatever they are. Results of the same sweep are kept.
     retry_failed
@@ -430,23 +430,23 @@ def sweep(
         Address of the Dask or Ray cluster. Dask: ``tcp://HOST:PORT`` of its scheduler. Ray: ``HOST:PORT``, ``ray://HOST:PORT`` or
         ``auto``; without an address Ray starts a cluster on this machine.
     progress
-        Called with the number of scenarios done and of all.
+        Called with the finished and total number of scenarios.
     agree
         As for :func:`simulate`.
 
     Returns
     -------
     Sweep
-        A sequence of results, and of failures where a scenario could not be simulated.
+        A sequence of results, with a failure for each scenario that could not be simulated.
 
     Raises
     ------
     ScenarioError
-        A combination breaks a rule; the message says which one.
+        A combination breaks a rule; the message names it.
     ResultsError
         ``out`` holds something else.
     InputError
-        An argument is of the wrong kind; ``out`` cannot be written, or is the scenario's own file; or the Dask or Ray cluster
+        An argument has the wrong type; ``out`` cannot be written, or is the scenario's own file; or the Dask or Ray cluster
         cannot be used.
 
     Examples
@@ -520,7 +520,7 @@ def plan(
     epochs
         Passes over the data set. Default: those of [job] in the scenario, else 1.
 
-        Where the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost are those of the whole job.
+        If the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost cover the whole job.
     dataset_size
         Samples in the data set, such as ``1.28e6``: one epoch.
     deadline
@@ -528,15 +528,15 @@ def plan(
 
         A number is in seconds.
     budget
-        Highest cost in US dollars, such as ``"500 USD"``. With a BUY: price it is the price of the machines. Clusters without a price
-        need ``prices``.
+        Highest cost in US dollars, such as ``"500 USD"``. With a BUY: price it limits the price of the machines. Clusters without a
+        price need ``prices``.
     confidence
         Probability that a real run reaches the goal. R replications resolve at most R / (R + 1): 19 resolve 0.95.
     prefer
-        Which to choose of all that reach the goal. Default: the cheapest; the fastest if there is only a budget.
+        Preference among all that reach the goal. Default: the cheapest; the fastest if there is only a budget.
     trainings_per_month
-        Trainings per month, from which the hours in use of bought and reserved nodes follow. They set the price of an hour, and after
-        how many months a purchase has paid. Default: as many as fill the price's share_in_use.
+        Trainings per month, which determine the hours in use of bought and reserved nodes, and so the price of an hour and the months
+        until a purchase pays off. Default: as many as fill the price's share_in_use.
     clusters
         Clusters to choose from: names of ``paceline models list``, or files. Default: that of the scenario.
     strategies
@@ -544,52 +544,52 @@ def plan(
         auto (the fastest all-reduce), sync-ps, backup, async-ps, ssp; for models with layers also pipeline, tensor, zero1, zero2, fsdp
         and hybrid, each in all of its degrees. Default: that of the scenario; for a model with layers all that cut it.
 
-        docs/plan.md says more of each.
+        docs/plan.md describes them.
     workers
         Numbers of workers, such as ``1..64`` or ``1,2,4,8``. A range is searched; every value of a list is simulated. Default:
         ``1..64``.
     servers
         Numbers of parameter servers, such as ``1,2,4`` or ``1..4``. Default: that of the scenario.
     scaling
-        What more workers do to the batch. weak: each replica keeps its batch; strong: the global batch is kept. Default: as in the
-        scenario.
+        Effect of more workers on the batch. weak: the batch of each replica is fixed; strong: the global batch is fixed. Default: as in
+        the scenario.
     batches
-        Batch sizes to choose from: a list, or a range such as ``16..512``, which is 16, 32, 64 and so on and its end. Per replica with
+        Batch sizes to choose from: a list, or a range such as ``16..512``, which means 16, 32, 64 and so on and its end. Per replica with
         weak scaling, global with strong. Default: that of the scenario.
     runs_on
-        Only what one of these frameworks supports: keras, tensorflow, horovod, pytorch, deepspeed, megatron-lm, jax. keras is fit of
+        Choose only what one of these frameworks supports: keras, tensorflow, horovod, pytorch, deepspeed, megatron-lm, jax. keras is fit of
         Keras 3 on TensorFlow.
     over
         Values of any other key to choose from.
     settings
         Change a key in all configurations, such as run.steps=200.
 
-        Buckets are chosen by the plan, unless ``strategy.bucket_size`` is among these, or in ``over``.
+        The plan chooses bucket sizes, unless ``strategy.bucket_size`` is among these, or in ``over``.
     prices
         As for :func:`load`.
     out
         Save every result here, and the plan as ``FILE.plan.json``. After an interruption run the same command again to resume.
 
-        The plan takes the place of an earlier one; :func:`report` takes both files.
+        The plan replaces an earlier one; :func:`report` reads both files.
     force
         Replace ``out`` and the files next to it, whatever they are. Results of this plan are kept.
     jobs, backend, scheduler, agree
         As for :func:`sweep`.
     progress
-        Called with what is done, what there is in all, and what is counted: "configurations" that are made, "bounds" by which they are
-        discarded, then "scenarios" that are simulated, of which there are more as the search goes on.
+        Called with finished and total work, and what is counted: "configurations", then "bounds", then simulated "scenarios", whose
+        total grows during the search.
 
     Returns
     -------
     Plan
-        The answer: ``chosen`` and the runners-up, with time in seconds and cost in US dollars, and ``why``. Where nothing meets
-        the goal, ``feasible`` is False and ``chosen`` is the nearest there is.
+        The answer: ``chosen`` and the runners-up, with time in seconds and cost in US dollars, and ``why``. If nothing meets
+        the goal, ``feasible`` is False and ``chosen`` is the nearest configuration.
 
     Raises
     ------
     InputError
         There is no goal or more than one; a range is empty; a name is unknown; a price cannot be
-        read or is for none of the clusters; or no cluster has the price that a budget needs.
+        read or is for another cluster; or no cluster has the price that a budget needs.
     ScenarioError
         No configuration is possible.
 
@@ -650,17 +650,17 @@ def advise(
     progress: Progress = None,
     agree: Asking = None,
 ) -> Advice:
-    """Without a goal: what ways of training make of 1 to N machines, and whether more than one is worth it.
+    """Compare strategies on 1 to N machines, without a goal, and advise whether more than one machine is worth it.
 
     Parameters
     ----------
     scenario
-        As for :func:`load`. Its strategy and its number of workers are what is varied.
+        As for :func:`load`. Its strategy and number of workers are varied.
     machines
-        Numbers of machines, parameter servers included: a list, or a range such as ``1..16``, which is 1, 2, 4 and so on and its end.
-        Default: up to those of the cluster, else 8.
+        Numbers of machines, parameter servers included: a list, or a range such as ``1..16``, which means 1, 2, 4 and so on and its end.
+        Default: up to the size of the cluster, else 8.
 
-        Parameter servers have machines of their own among them, unless the scenario says otherwise; all devices of the others train.
+        Parameter servers have their own machines among them, unless the scenario says otherwise; all devices of the others train.
     strategies
         Strategies to compare, such as ring,sync-ps,async-ps. Default: one device, ring all-reduce, parameter servers (sync-ps, backup,
         async-ps, ssp) and decentralised training; for a model with layers also fsdp, pipeline, tensor and hybrid.
@@ -669,7 +669,7 @@ def advise(
     settings
         Change a key in all configurations, such as run.steps=200.
 
-        Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
+        The best bucket size of each is used, unless ``strategy.bucket_size`` is among these.
     prices
         As for :func:`load`.
     out
@@ -682,7 +682,7 @@ def advise(
     Returns
     -------
     Advice
-        ``sentences`` say what to do; ``rows`` have each configuration with its result, ``to_frame()`` a row for each.
+        ``sentences`` give the advice; ``rows`` has each configuration with its result, ``to_frame()`` a row for each.
 
     Raises
     ------
@@ -722,7 +722,7 @@ def report(
     ] = None,
     learned: Annotated[
         Learned | str | Path | None,
-        MustBe("what was learned, or the path of a file that `paceline.learn` wrote"),
+        MustBe("the answer of `paceline.learn`, or the path of its file"),
         Typed(metavar="LEARNED.json"),
     ] = None,
     title: Annotated[Text, Typed(metavar="TEXT")] = "",
@@ -737,29 +737,29 @@ def report(
     force: Force = False,
     progress: Stages = None,
 ) -> Report:
-    """Write a report of results: one HTML file that opens offline. Its figures and tables can be written as files too.
+    """Write a report of results: one HTML file that works offline. Its figures and tables can be written as files too.
 
     Parameters
     ----------
     source
         Results file of ``paceline sweep`` or ``paceline plan``; several are compared.
 
-        Also a result or several, a sweep, a plan, or what :func:`paceline.read_results` read.
+        Also a result or several, a sweep, a plan, or the output of :func:`paceline.read_results`.
     out
         The page to write. Default: the name of the first results file, with ``.html``.
 
-        Where there is no results file, ``report.html``. A report that is there is replaced.
+        Without a results file, ``report.html``. An existing report is replaced.
     measured
         Table of your own measurements to show with the predictions. Columns: ``workers`` and ``throughput`` (samples/s); optional:
         ``servers``, ``staleness`` and ``batch``.
     plan
         Begin the page with a plan: the ``FILE.plan.json`` of ``paceline plan --out FILE.ndjson``.
 
-        Also the answer itself.
+        Or the plan itself.
     learned
         Also show the answer of ``paceline learn --out FILE.json``.
 
-        Also the answer itself, which alone makes a report too.
+        Or the answer itself, which can be the only source.
     title
         Heading of the page. Default: the name of the workload.
     figures
@@ -772,27 +772,27 @@ def report(
     card
         Also write the answer as one picture (SVG) for a message or a wiki.
     what_ifs
-        Whether to simulate the answer again for a timeline and for what changes would bring. It takes some seconds.
+        Whether to simulate the answer again for a timeline and for the effects of changes. It takes some seconds.
     jobs
         Processes for these simulations; 0: one per core.
     force
         Replace files at ``out``, and in ``tables`` and ``figures``, whatever they are.
     progress
-        Called with the number done, the number of all, and what is counted: ``"what-ifs"`` or ``"figures"``.
+        Called with the finished and total number, and what is counted: ``"what-ifs"`` or ``"figures"``.
 
     Returns
     -------
     Report
-        The ``path`` of the page and what else was written; ``to_frame()`` has a row for each result.
+        The ``path`` of the page and other written files; ``to_frame()`` has a row for each result.
 
     Raises
     ------
     ResultsError
         There is no result, or a file cannot be read.
     InputError
-        ``out`` cannot be written, is no report, or is one of the files that are read.
+        ``out`` cannot be written, is not a report, or is an input file.
     StoppedReport
-        Ctrl-C came while what-ifs were simulated; the report is written without them.
+        Ctrl-C stopped the simulation of what-ifs; the report is written without them.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Library functions that compare predictions with measurements, refit scenarios, and run real TensorFlow clusters on this machine.
 
-Parameters, defaults and docstrings are also the options and the help of ``paceline validate`` and ``paceline testbed``. Predictions and
-scores are made in ``calibrate/validation``, clusters are run in ``calibrate/testbed``, pages and files are made in
-``paceline.reporting.validation``.
+Parameters, defaults and docstrings are also the options and the help of ``paceline validate`` and ``paceline testbed``.
+``calibrate/validation`` makes predictions and scores, ``calibrate/testbed`` runs clusters, ``paceline.reporting.validation`` writes pages
+and files.
 """
 
 from __future__ import annotations
@@ -72,31 +72,31 @@ def validate(
     command: Command = "",
     progress: Stages = None,
 ) -> Validation:
-    """Predict your own runs and compare: signed errors, and whether each run lies inside its 90% interval.
+    """Predict your own runs and compare: signed errors, and whether each run is inside its 90% interval.
 
     Parameters
     ----------
     scenario, settings
         As for :func:`load`.
 
-        What was measured; workers, servers and batch come from the points.
+        Describe the measured training; workers, servers and batch come from the points.
     measured
         Table of your own measurements, one line per run. Columns: ``workers`` and ``throughput``; where they differ ``servers``,
         ``batch`` and ``staleness`` (mean, in updates). Lines with the same setting are repeats, which show the noise.
     unit
         Unit of the throughput in that table.
     thresholds
-        What every score must reach: ``max_median`` and ``max_worst`` (size of the error of throughput, as a share: ``0.02`` or
+        Limits of every score: ``max_median`` and ``max_worst`` (absolute error of throughput, as a share: ``0.02`` or
         ``"2%"``), ``max_staleness`` (error of mean staleness, in updates), ``max_distance`` (between distributions of staleness, 0 to 1)
-        and ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not reached.
+        and ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer names missed ones.
     out
         Write an HTML page.
 
-        One of a validation that is there is replaced.
+        An existing page of a validation is replaced.
     markdown
         Write the result into a section of a Markdown file; replaces an earlier one.
     rows
-        Write the settings that took no part in a fit as rows that a discrepancy can be estimated from.
+        Write the settings that were not used in a fit as rows from which model error can be estimated.
     tables
         Write every setting and the longer tables as CSV files into this folder. ``markdown`` then links to them.
     force
@@ -104,14 +104,14 @@ def validate(
     agree
         As for :func:`simulate`.
     command
-        What made the page, as it says itself; empty: this call.
+        Command that makes the page, for its provenance; empty: this call.
     progress
-        Called with the number done, the number of all, and what is counted.
+        Called with the finished and total number, and what is counted.
 
     Returns
     -------
     Validation
-        A row for each setting, scores of each group, and what missed its threshold. Errors are predicted over measured, less 1.
+        A row for each setting, scores of each group, and missed thresholds. Errors are predicted over measured, minus 1.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def refit(
 ) -> Refitted:
     """Fit a scenario's compute, links and server costs to your own runs, and predict each run from the others.
 
-    What the runs do not determine stays as it is.
+    Values that the runs do not determine stay unchanged.
 
     Parameters
     ----------
@@ -171,11 +171,11 @@ def refit(
     out_scenario
         Write the scenario with the fitted values.
 
-        It also says what the runs leave open, and what predictions are off by.
+        It also contains the fit uncertainty and the model error.
     thresholds
         As for :func:`validate`.
 
-        Held against the predictions of each run from the others.
+        They apply to the predictions of each run from the others.
     out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
@@ -188,9 +188,9 @@ def refit(
     Raises
     ------
     InputError
-        An argument, the scenario or a line of the points is wrong; names file, line, column and rule.
+        An argument, the scenario or a line of the points is wrong; the message names file, line, column and rule.
     CalibrationError
-        No values explain the runs: the search does not end.
+        No values explain the runs, so the search does not converge.
     SimulationError
         A prediction failed.
 
@@ -236,33 +236,33 @@ def read_matrix(
     out_matrix: File | None = None,
     force: Force = False,
 ) -> Matrix:
-    """List the settings that :func:`validate_matrix` measures, some to fit and others held out. Nothing is measured.
+    """List the settings that :func:`validate_matrix` measures, some to fit and others held out, without measuring.
 
-    No file that the matrix names as a model is run either, so that it is not known how long its settings take.
+    Model files of the matrix are not run either, so the duration of their settings is unknown.
 
     Parameters
     ----------
     matrix
-        Settings to measure: a name, a file, or a seed that draws them. The matrix says which are fitted and which held out.
+        Settings to measure: a name, a file, or a seed that draws them. The matrix says which are used for the fit and which are held out.
 
         A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or ``"development"``; the path of a file; or
         ``"random:SEED"``, which draws settings from the space that docs/measure.md declares.
     count
-        Settings that ``random:SEED`` draws. Default: 12.
+        Number of settings that ``random:SEED`` draws. Default: 12.
     out_matrix
-        Write the settings that ``random:SEED`` has drawn.
+        Write the settings that ``random:SEED`` draws.
     force
         Replace the file at ``out_matrix``.
 
     Returns
     -------
     Matrix
-        The settings ``fit`` and ``held_out``; ``to_frame()`` has about how long each takes, in seconds.
+        The settings ``fit`` and ``held_out``; ``to_frame()`` has an estimated duration of each, in seconds.
 
     Raises
     ------
     InputError
-        There is no such matrix, or it breaks a rule.
+        The matrix does not exist, or breaks a rule.
 
     Examples
     --------
@@ -281,15 +281,15 @@ def read_matrix(
 
 
 def _seed_of(matrix: Matrix) -> int:
-    """The seed that settings were drawn by, which alone are written to a file.
+    """Return the seed of drawn settings; only those can be written to a file.
 
     Raises
     ------
     InputError
-        They are a file's.
+        The settings come from a file.
     """
     if matrix.drawn_by is None:
-        raise InputError(f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {matrix.name[:60]!r} has its own")
+        raise InputError(f"`out_matrix`: needs drawn settings, such as `matrix='random:1'`; {matrix.name[:60]!r} has its own")
     return matrix.drawn_by
 
 
@@ -324,33 +324,32 @@ def validate_matrix(
     matrix, count, out_matrix
         As for :func:`read_matrix`.
 
-        A matrix may also be what that returned.
+        Or the matrix itself.
     measurements
-        Folder for raw measurements. Settings that are there are not measured again.
+        Folder for raw measurements. Settings with measurements there are not measured again.
     platform
         Write the fitted parameters of this machine.
 
         A JSON file, which :func:`testbed_predict` takes.
     python
-        A Python that has TensorFlow. Default: the one that runs Paceline.
+        A Python with TensorFlow. Default: the one that runs Paceline.
     timeout_s
-        Seconds after which one run is given up.
+        Seconds after which one run is stopped.
     thresholds, out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
     Returns
     -------
     Validation
-        A row for each setting, scores of each group of those held out, and what missed its threshold. A setting that fails is run once
-        more. One that fails again has no row; ``notes`` say so, and the table ``unmeasured`` has it and why.
+        A row for each setting, scores of each held-out group, and missed thresholds. A setting that fails is run once more. One that fails
+        again has no row; ``notes`` and the table ``unmeasured`` name it and the reason.
 
     Raises
     ------
     InputError
-        Some of the matrix cannot be measured, fitted or predicted. This is found out before anything is measured.
+        Part of the matrix cannot be measured, fitted or predicted. This is checked before anything is measured.
     CalibrationError
-        Several settings in a row could not be measured, or one that the fit cannot do without. What came before is kept; the same call
-        resumes there.
+        Several settings in a row, or one that the fit needs, could not be measured. Finished settings are kept; the same call resumes.
 
     Examples
     --------
@@ -382,7 +381,7 @@ def validate_matrix(
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
     about = (
         f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
-        f"{folder}, and what is there already is used"
+        f"{folder}, and existing ones are used"
     )
     agree_to_measure(about, math.fsum(guessed_run_s(setting, chosen.repeats) for setting in pending), agree)
     if target is not None and seed is not None:
@@ -398,7 +397,7 @@ def validate_matrix(
 def _points_case(
     scenario: Source, measured: File, settings: Settings, unit: Literal["samples/s", "updates/s"], files: ValidationFiles, agree: Asking
 ) -> PointsCase:
-    """A scenario with the points that were measured of it, when the files can be written and it is agreed to simulate it."""
+    """Return a scenario with its measured points, once the files are writable and the simulation is agreed to."""
     from calibrate.validation.against_points import OUTLINE, PointsCase
     from calibrate.validation.points import base_scenario, read_points
     from paceline.lengthy import agree_to_sweep
@@ -442,52 +441,51 @@ def testbed(
 ) -> TestbedRun:
     """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
 
-    Workers and parameter servers are processes in network namespaces that nobody else can
-    reach. Nothing of them is left behind, however the run ends. Raw measurements are kept, and never
-    overwritten.
+    Workers and parameter servers are processes in network namespaces that nobody else can reach. They are removed however the run ends.
+    Raw measurements are kept, and never overwritten.
 
     Parameters
     ----------
     setting
         File with the keys of a setting. Default: no file, all keys at their defaults.
 
-        Or nested tables as such a file has them. The defaults are 4 asynchronous workers of ``ladder-1mb`` and a parameter server on
-        links of 400 Mbit/s, with compute drawn from an exponential law of mean 100 ms.
+        Or nested tables as in such a file. The defaults are 4 asynchronous workers of ``ladder-1mb`` and a parameter server on
+        links of 400 Mbit/s, with compute drawn from an exponential distribution of mean 100 ms.
     settings
         Change a key of the setting, such as workers=8 or link.bandwidth='1 Gbit/s'.
 
-        They are those of :class:`calibrate.testbed.setting.TestbedSetting`, quantities text with a unit. ``link = "loopback"`` needs
+        Keys are those of :class:`calibrate.testbed.setting.TestbedSetting`; quantities are text with a unit. ``link = "loopback"`` needs
         no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
     repeats
-        How often it is run. Each repeat starts a new cluster.
+        Number of runs. Each starts a new cluster.
     seed
         Seed of emulated compute and of staggered starts.
     timeout_s
-        Seconds after which a repeat is given up.
+        Seconds after which a repeat is stopped.
     python
-        A Python that has TensorFlow. Default: the one that runs Paceline.
+        A Python with TensorFlow. Default: the one that runs Paceline.
     measurements
         Folder for raw measurements; each run adds a file.
     progress
-        Called with the number of repeats done and of all.
+        Called with the finished and total number of repeats.
 
     Returns
     -------
     TestbedRun
-        Updates/s and samples/s of each repeat with the 90% interval of the next; staleness in updates; where a
-        step's time goes, in seconds; bytes and CPU seconds of each job.
+        Updates/s and samples/s of each repeat with the 90% interval of the next; staleness in updates; the parts of a
+        step in seconds; bytes and CPU seconds of each job.
 
     Warns
     -----
     PacelineWarning
-        Links cannot be shaped here, and none were asked for: the run is on loopback. Or the run failed and is made once more.
+        Links cannot be shaped here and were not requested, so loopback is used. Or the run failed and is repeated once.
 
     Raises
     ------
     InputError
-        One line for each rule broken, with file and dotted key; or this machine cannot run it.
+        One line for each broken rule, with file and dotted key; or this machine cannot run it.
     CalibrationError
-        A task died or hung, in both of two runs. Whole repeats are kept; a note on the error says where.
+        A task died or hung in both of two runs. Complete repeats are kept; a note on the error says where.
 
     Examples
     --------
@@ -518,7 +516,7 @@ def testbed(
 
 @checked
 def testbed_read(file: File) -> TestbedRun:
-    """Read what :func:`testbed` has measured. Of a run that failed or was stopped, whole repeats are read.
+    """Read measurements of :func:`testbed`. For a run that failed or was stopped, complete repeats are read.
 
     Parameters
     ----------
@@ -528,12 +526,12 @@ def testbed_read(file: File) -> TestbedRun:
     Returns
     -------
     TestbedRun
-        As of :func:`testbed`.
+        As for :func:`testbed`.
 
     Raises
     ------
     InputError
-        The file does not exist, is damaged, is no testbed run, or holds no whole repeat.
+        The file does not exist, is damaged, is not a testbed run, or has no complete repeat.
 
     Examples
     --------
@@ -560,29 +558,29 @@ def testbed_fit(
     force: Force = False,
     progress: Progress = None,
 ) -> Platform:
-    """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs of :func:`testbed`.
+    """Fit the overheads of this machine and of TensorFlow beyond bytes and compute, from small runs of :func:`testbed`.
 
-    Each parameter gets a 90% interval and a sentence on what determines it. One that the runs do
-    not determine keeps a documented prior, and is marked.
+    Each parameter gets a 90% interval and a sentence on the runs that determine it. Without such runs it keeps a documented prior, and is
+    marked.
 
     Parameters
     ----------
     files
-        Measurement files of ``paceline testbed run`` with emulated, constant compute: of 1 worker, or of a ring of 2.
+        Measurement files of ``paceline testbed run`` with emulated, constant compute: 1 worker, or a ring of 2.
 
-        Of 1 worker in the modes with servers; at least two sizes of the model, and both links and loopback where both are to be predicted.
+        Modes with servers need 1 worker and at least two model sizes; to predict both links and loopback, measure both.
     name
         Name of the machine.
     out
         Write the parameters into this file.
 
-        :func:`testbed_predict` reads it. One that is there is replaced; None writes none.
+        :func:`testbed_predict` reads it. An existing one is replaced; None writes none.
     seed
-        Seed of the draws of parameters that the fit leaves open.
+        Seed of the draws of fit uncertainty.
     force
         Replace the file at ``out``, whatever it is.
     progress
-        Called with the number of fits done and of all.
+        Called with the finished and total number of fits.
 
     Returns
     -------
@@ -604,7 +602,7 @@ def testbed_fit(
     >>> testbed_fit([])
     Traceback (most recent call last):
         ...
-    simulator.base.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
+    simulator.base.errors.InputError: `files`: no file can be fitted; measure with `paceline testbed run`
     """
     import warnings
 
@@ -623,7 +621,7 @@ def testbed_fit(
         except CalibrationError as error:  # such as a run that was stopped
             warnings.warn(PacelineWarning(f"left out: {error}"), stacklevel=3)  # through the check of the arguments
     if not readings:
-        raise InputError("`files`: none of them can be fitted; measure with `paceline testbed run`")
+        raise InputError("`files`: no file can be fitted; measure with `paceline testbed run`")
     following = None if progress is None else lambda done, total, _: progress(done, total)
     try:
         platform = fit_platform(readings, name, readings[0].cores, seed=seed, progress=following)
@@ -638,7 +636,7 @@ def testbed_fit(
 def testbed_predict(
     platform: Annotated[
         str | Path | Platform,
-        MustBe("a file as `paceline.testbed_fit` writes it, or what it returns"),
+        MustBe("the file or the result of `paceline.testbed_fit`"),
         Typed(place=True, metavar="FILE.json"),
     ],
     setting: TestbedSource = None,
@@ -653,9 +651,9 @@ def testbed_predict(
     Parameters
     ----------
     platform
-        Parameters that ``paceline testbed fit`` has written.
+        Parameters written by ``paceline testbed fit``.
 
-        Or what :func:`testbed_fit` returned.
+        Or the result of :func:`testbed_fit`.
     setting, settings
         As for :func:`testbed`.
 
@@ -663,7 +661,7 @@ def testbed_predict(
     replications
         Simulated runs.
 
-        Each has its own draw of what the fit leaves open.
+        Each has its own draw of fit uncertainty.
     seed
         Seed of the simulation.
     python
@@ -677,7 +675,7 @@ def testbed_predict(
     Raises
     ------
     InputError
-        One line for each rule broken; or the file holds no parameters.
+        One line for each broken rule; or the file has no parameters.
 
     Examples
     --------
@@ -699,7 +697,7 @@ def testbed_predict(
     loaded = load_setting(setting, pairs_of(settings), python)
     if loaded.compute.kind == "real":
         raise InputError(
-            "compute.kind: 'real': how long it takes is not known without a run; set a mean and a law, or compare in a matrix "
+            "compute.kind: 'real': its duration is unknown without a run; set `compute.mean` and `compute.law`, or compare in a matrix "
             "(`paceline validate`)"
         )
     return predict_setting(loaded, fitted, replications=replications, seed=seed)

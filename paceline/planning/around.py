@@ -8,8 +8,8 @@ of H = 730.5 hours a month meet after
 
 if that is above 0 and within the period that the capital pays for; at its end the residual value of the nodes counts too. Work that takes
 more than a month's hours needs several sets of nodes, each with its C and s. Without k, the nodes work their share of all hours in either
-case, whatever the time of a training. The price of an hour in use follows from the same k, so the cheaper way for a training is the one that
-pays within the lifetime. An hour in use costs the same in both ways at a share of use of
+case, whatever the time of a training. The price of an hour in use follows from the same k, so the cheaper way for a training is the one
+that pays in the lifetime. An hour in use costs the same in both ways at a share of use of
 
     ((C - residual) / years + s per year) / (8,766 h x (c / T - r)).
 """

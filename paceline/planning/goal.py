@@ -246,8 +246,8 @@ def reached_with(confidence: float, rates: Sequence[float], relative_error: Rela
 def confidence_of(rates: Sequence[float], needed: float, relative_error: RelativeError = CERTAIN, shares: Sequence[float] = ()) -> float:
     """Return the probability that the next real run reaches a throughput: the highest confidence for which :func:`reached_with` does.
 
-    Without model error that is k / (R + 1), where k of R replications reach it. If the ``shares`` of steps in the time of runs differ (model
-    error applies to steps only), each replication has its own probability, as in
+    Without model error that is k / (R + 1), where k of R replications reach it. If the ``shares`` of steps in the time of runs differ
+    (model error applies to steps only), each replication has its own probability, as in
     :func:`simulator.results.intervals.interval_of_jobs`.
     """
     if not math.isfinite(needed):

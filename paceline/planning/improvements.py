@@ -314,8 +314,8 @@ def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Resu
     """Add the price of an upgrade, and the months after which it has saved that.
 
     If trainings are counted by the month, savings are the reduction of their bill; for nodes paid in advance only the cost of hours in use,
-    and of sets of nodes no longer needed. Otherwise the same work takes a share of 1 - 1/g fewer hours with g times the throughput, and other
-    work fills these hours at the same price.
+    and of sets of nodes no longer needed. Otherwise the same work takes a share of 1 - 1/g fewer hours with g times the throughput, and
+    other work fills these hours at the same price.
     """
     scenario = base.scenario
     nodes, hourly, price = placement_of(scenario).nodes, usd_per_hour(scenario), scenario.cluster.price

@@ -259,8 +259,8 @@ def space_of(
     scaling
         Weak: the batch of each replica is fixed. Strong: the global batch is fixed. Default: the scenario's.
     batches
-        A range such as ``"16..512"``, which means 16, 32, 64 and so on and its end, or a list: samples of each replica with weak scaling, of
-        all replicas with strong. Default: the scenario's.
+        A range such as ``"16..512"``, which means 16, 32, 64 and so on and its end, or a list: samples of each replica with weak scaling,
+        of all replicas with strong. Default: the scenario's.
     runs_on
         Software, one of which must run a strategy unmodified; none: any.
     prices
@@ -531,7 +531,7 @@ def _routed(over: Sequence[Axis], counted_by: dict[str, str | Iterable[int] | No
 
 
 def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``settings`` say is not."""
+    """Return a scenario's tables on another cluster, without the scenario's own cluster keys but with those of ``settings``."""
     own = table.get("cluster")
     if isinstance(own, Mapping) and own.get("use") == name:
         return dict(table)

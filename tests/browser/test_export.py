@@ -35,7 +35,7 @@ TIMELINE = Timeline(
 )
 CHANGES = (
     Change("2x device", "devices compute twice as fast", 1.0, 0.9, 1.1, "network", "device"),
-    Change("half device", "devices take twice as long", -0.5, -0.6, -0.4, "compute", "device"),
+    Change("half device", "devices compute half as fast", -0.5, -0.6, -0.4, "compute", "device"),
 )
 
 

@@ -56,7 +56,7 @@ def test_without_details_the_answer_and_one_table(folder: Path, paceline: Paceli
     table = answer.stdout
     for cluster in ("ethernet-1g", "ethernet-10g"):  # each that was asked for has its best
         assert cluster in table
-    for part in ("Pareto front", "what one improvement", "note: "):
+    for part in ("Pareto front", "Gain of one improvement", "note: "):
         assert part not in text
 
 

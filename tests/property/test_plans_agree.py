@@ -291,7 +291,7 @@ def regret(of: Answered) -> None:
         if candidate.decision is None:
             continue
         probability, loss = page[place]["Best with probability"], page[place]["Expected regret"]
-        share = page[place]["Of the best"]
+        share = page[place]["Share of the best"]
         line = rf"^[^:]*: best with probability {re.escape(probability)}, expected regret {re.escape(loss)} \({re.escape(share)}\)"
         ranks = [place + 1 in ranks_of(text.partition(":")[0], 1 + len(plan.runners_up)) for text in of.said if re.search(line, text)]
         assert any(ranks), (line, of.said)
@@ -299,7 +299,7 @@ def regret(of: Answered) -> None:
         assert rounds_to(loss.removesuffix(" samples/s"), candidate.decision.regret) or not candidate.decision.regret
     assert f"it is the best with a probability of {page[0]['Best with probability']}" in sure
     if "an expected regret of" in sure:
-        assert f"an expected regret of {page[0]['Expected regret']} ({page[0]['Of the best']})" in sure
+        assert f"an expected regret of {page[0]['Expected regret']} ({page[0]['Share of the best']})" in sure
     else:
         assert ours.regret == 0
     least = min(decision.regret for _, decision in decided)
@@ -436,11 +436,11 @@ def other_sizes(of: Answered) -> None:
     """Fewer devices that may do, and as many as pay, have the figures of their own candidates, also on the page."""
     plan = of.plan
     text = plan.sentences[0]
-    for size, pattern in ((plan.fewest, "Fewer may do: "), (plan.most, "(?:More pay|Fewer pay better): ")):
+    for size, pattern in ((plan.fewest, "Fewer devices may suffice: "), (plan.most, "(?:More pay|Fewer pay better): ")):
         assert (size is not None) == (re.search(pattern, text) is not None)
         if size is None:
             continue
-        nodes, time, cost, sure = found(rf"{pattern}.*? on (\d+) nodes? \(%A, %A\), with a probability of (.*?)(?:[.;] |[.;]$)", text)
+        nodes, time, cost, sure = found(rf"{pattern}.*? on (\d+) nodes? \(%A, %A\), with probability (.*?)(?:[.;] |[.;]$)", text)
         assert int(nodes) == size.nodes
         assert size.time_s is not None
         assert rounds_to(time, size.time_s.mean)

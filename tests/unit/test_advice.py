@@ -78,7 +78,7 @@ def test_machines_of_servers_are_among_the_machines() -> None:
     found = paceline.advise(table("2 GB/s", available=4), machines="1..4", strategies=["single", "async-ps"], jobs=1)
     sizes = [(its.strategy, its.nodes, its.result.scenario.workers) for its in found.rows]
     assert sizes == [("single", 1, 1), ("async-ps", 2, 1), ("async-ps", 4, 3)]
-    assert [its.text for its in found.refused] == ["1 machine in all would hold no worker beside 1 parameter server"]
+    assert [its.text for its in found.refused] == ["1 machine cannot hold 1 parameter server and a worker"]
 
 
 def test_fewer_machines_than_the_scenario_s_own_workers_can_be_asked_for() -> None:
@@ -145,5 +145,5 @@ def test_only_what_the_software_runs_is_compared(runs_on: list[str], kept: set[s
 
 
 def test_software_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(InputError, match="`runs_on` 'kera': no such software is known; did you mean keras"):
+    with pytest.raises(InputError, match="`runs_on` 'kera': unknown software; did you mean keras"):
         paceline.advise(table("10 Gbit/s"), runs_on=["kera"])

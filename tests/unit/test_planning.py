@@ -61,7 +61,7 @@ def test_fewer_devices_that_may_do_and_as_many_as_pay_are_told_beside_the_answer
     assert most.meets
     fewer = [point for point in answer.candidates if point.result.ranks < fewest.result.ranks]
     assert all(point.confidence < 0.475 for point in fewer)
-    assert f"Fewer may do: {fewest.result.ranks} workers" in " ".join(answer.sentences)
+    assert f"Fewer devices may suffice: {fewest.result.ranks} workers" in " ".join(answer.sentences)
     assert f"More pay: {most.result.ranks} workers" in " ".join(answer.sentences)
 
 

@@ -196,6 +196,6 @@ def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(soon: P
     assert (rows[2]["Nodes"], rows[2]["Devices of each"]) == (1, 8)
     assert "Scaling" not in names  # all rows agree: it stands in the title
     assert grids["plan-clusters"].title == "Each cluster, weak scaling"
-    assert str(rows[1]["How it compares, or why not"]).startswith("too slow")
+    assert str(rows[1]["Comparison, or why not"]).startswith("too slow")
     for name in ("plan-candidates", "plan-workers", "plan-improvements"):
         assert "Machines" in [column.title for column in grids[name].columns]

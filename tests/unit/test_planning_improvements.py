@@ -80,7 +80,7 @@ def test_a_server_more_costs_a_node_and_helps_where_servers_limit() -> None:
     # 10 ms of one server a step, of either of two 5 ms, while four workers ask every 6 ms at the most
     assert more.gain == pytest.approx(1.0, rel=0.05)
     assert more.usd_per_hour == 18.0
-    assert "1 to 2 parameter servers on a node of its own" in more.text
+    assert "1 to 2 parameter servers on its own node" in more.text
 
 
 def test_a_server_more_takes_an_idle_node_first() -> None:
@@ -98,7 +98,7 @@ def test_what_a_rule_forbids_or_cannot_be_gained_carries_the_reason() -> None:
     assert found["half latency"].text == "nothing to gain: the cluster's latency between nodes is 0"
     assert found["mixed precision"].text == "nothing to gain: the workload was measured in mixed_float16"
     alone = improved({"kind": "single"})
-    assert alone["2x network"].text == "nothing to gain: everything is on one node"
+    assert alone["2x network"].text == "nothing to gain: all devices are on one node"
 
 
 def test_mixed_precision_is_a_cited_range_that_widens_the_interval() -> None:

@@ -263,7 +263,7 @@ def test_the_ways_are_a_table_and_read_again() -> None:
     answer = planned(TENSOR)
     grids = {each.name: brief(each) for each in plan_tables(answer)}
     titles = [column.title for column in grids["plan-ways"].columns]
-    assert {"Way of training", "Waiting (bubbles)", "How it compares, and what limits it"} <= set(titles)
+    assert {"Way of training", "Waiting (bubbles)", "Comparison and limit"} <= set(titles)
     assert len(grids["plan-ways"].rows) == len(answer.ways)
     assert Plan.model_validate_json(answer.to_json()) == answer
 

@@ -40,7 +40,7 @@ def test_on_one_device_all_is_compute() -> None:
     assert gain(found, "2x batch") == pytest.approx(2 * step_ms[10] / step_ms[20] - 1)
     assert gain(found, "half batch") == pytest.approx(step_ms[10] / step_ms[5] / 2 - 1)
     assert found["2x network"].gain is None
-    assert found["2x network"].reason == "nothing to gain: everything is on one node"
+    assert found["2x network"].reason == "nothing to gain: all devices are on one node"
     assert "half network" not in found
 
 

@@ -226,7 +226,7 @@ def test_measured_overheads_make_a_job_of_a_training() -> None:
 
 
 def test_a_length_is_not_given_twice() -> None:
-    with pytest.raises(InputError, match="two of them say how long it is: leave one out"):
+    with pytest.raises(InputError, match="two of them determine the length; leave one out"):
         length_of(table(), (), **{**ASKED, "samples": 1.0, "dataset_size": 2.0, "epochs": 1.0})
 
 
