@@ -25,7 +25,7 @@ from simulator.spec.uncertainty import Z_90, Part, between
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
 LITTLE = 0.01
-"""A change that brings less helps nobody."""
+"""A smaller gain is not worth mentioning."""
 _AS_MULTIPLE = 3.0
 """The same threshold for the ratio of two throughputs."""
 

@@ -575,22 +575,21 @@ READERS: Mapping[str, Reader] = {
     "text": Reader(str),
     "files": Reader(list[Path], metavar="FILE"),
 }
-"""By what :attr:`paceline.arguments.Typed.reads` says."""
+"""Readers by :attr:`paceline.arguments.Typed.reads`."""
 
 
 # -- messages of the library, in options ---------------------------------------------------------
 
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
-"""An argument in a message of the library, alone or with a value."""
+"""An argument that a message of the library names, alone or with a value."""
 running: list[Any] = []
-"""Parameters of the command that runs."""
+"""Parameters of the running command."""
 
 
 def in_options(text: str, parameters: Iterable[Any] | None = None) -> str:
-    """A message of the library, in the words of the command that runs: an argument as the option that gives it.
+    """Return a message of the library with arguments written as options of the running command.
 
-    The library names an argument in backticks, alone (``out``) or with a value (``force=True``);
-    what is no argument of the command stays as it is.
+    The library names an argument in backticks, alone (``out``) or with a value (``force=True``). Other text in backticks is unchanged.
     """
     options = {parameter.name: parameter for parameter in (running if parameters is None else parameters)}
 
@@ -602,7 +601,7 @@ def in_options(text: str, parameters: Iterable[Any] | None = None) -> str:
 
 
 def _as_typed(parameter: Any, value: str | None) -> str:
-    """An option, or the place of an argument, as one types it."""
+    """Return an option, or an argument's placeholder, as it is typed."""
     name = next((name for name in parameter.opts if name.startswith("--")), None) or parameter.metavar or parameter.name.upper()
     if value is None:
         return str(name)

@@ -48,7 +48,7 @@ def note(message: str) -> None:
 
 
 def remark(message: str) -> None:
-    """A remark of the library's, with arguments as options."""
+    """Print a remark of the library, with arguments written as options."""
     from paceline.cli.options import in_options
 
     note(in_options(message))

@@ -33,7 +33,7 @@ def test_stored_measurements_are_fitted_again(tmp_path: Path) -> None:
 
 def test_what_was_accepted_though_disturbed_is_warned_about(synthetic: Any, tmp_path: Path) -> None:
     quick, slow = (synthetic.steps(synthetic.Truth(apply_s=apply_s), name=f"{apply_s}.ndjson") for apply_s in (1e-3, 9e-3))
-    with pytest.raises(CalibrationError, match=r"the runs are at different levels.*, or accept what was measured:\n") as refusal:
+    with pytest.raises(CalibrationError, match=r"the runs are at different levels.*, or accept the measurements:\n") as refusal:
         paceline.calibrate(name="both", from_measurements=[quick, slow])
     files = [str(quick), str(slow)]
     assert refusal.value.copyable == f"paceline.calibrate(name='both', from_measurements={files!r}, accept_disturbed=True)"

@@ -256,7 +256,7 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
 
 
 def _remarks(workload: Workload) -> Iterator[tuple[str, str]]:
-    """What else was fitted, and what it rests on: labels with texts."""
+    """Yield the other fitted figures and their basis: labels with texts."""
     from paceline.cli.options import in_options
     from paceline.server_load import ServerLoad
     from simulator.base.text import format_share
