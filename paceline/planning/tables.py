@@ -190,7 +190,7 @@ def alternatives_table(plan: Plan) -> Table:
     table = candidates_in_rows(plan, shown).without_empty_columns()
     names = [column.name for column in table.columns]
     time = ["hours" if "hours" in names else "samples_per_s", "cost_usd" if "cost_usd" in names else "usd_per_hour"]
-    table = table.only(_NAME.name, *(name for name in (WORKERS.name, *time, _CONFIDENCE.name) if name in names))
+    table = table.only(*(name for name in (_NAME.name, WORKERS.name, *time, _CONFIDENCE.name) if name in names))
     headings = {"hours": "Time (h)", "cost_usd": "Cost", "usd_per_hour": "Cost per hour", _CONFIDENCE.name: "Probability"}
     columns = (*(replace(column, heading=headings.get(column.name, column.heading)) for column in table.columns), _COMPARED)
     rows = tuple((*row, compared_in_words(each, plan.chosen)) for row, each in zip(table.rows, shown, strict=True))

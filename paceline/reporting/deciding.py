@@ -8,11 +8,12 @@ from paceline.answers import Answer, answer_of, confidence_of, limit_of, next_of
 from paceline.comparing import compare, fastest, is_condition, pays_until
 from paceline.reporting.coordinates import Coordinates, Key
 from paceline.sentences import chance_in_words
-from simulator.base.text import format_share, format_usd, kind_of_setting, written
+from simulator.base.text import format_number, format_share, format_usd, kind_of_setting, written
 from simulator.results.results import Result
 
 _ENOUGH = 0.05
 """What a larger value must bring to be worth having."""
+_AS_TIMES = 2.0
 
 
 def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> Answer:
@@ -31,7 +32,7 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
         return answer_of(results[0])
     index, headline = decided(results, at, best)
     result = results[index]
-    sized, name = size_in_words(result), at.title_of(index, conditions=False)
+    sized, name = size_in_words(result), _in_words(result, at.title_of(index, conditions=False))
     there = [other for other, each in enumerate(results) if each.ranks == result.ranks and at.conditions[other] == at.conditions[index]]
     if not headline:
         met = f" ({at.met_by(index)})" if at.met_by(index) else ""
@@ -50,6 +51,13 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
         watch_out="; ".join(filter(None, (_batches_in_words(results, at, index), watch_out(result, more="in the report")))),
         next=next_of(result),
     )
+
+
+def _in_words(result: Result, name: str) -> str:
+    """The name of a result with its strategy as people say it: ``ring all-reduce`` without the name of a TensorFlow class."""
+    strategy = result.scenario.strategy
+    title = strategy.title()
+    return strategy.in_words + name[len(title) :] if name.startswith(title) else name
 
 
 def decided(results: Sequence[Result], at: Coordinates, best: int) -> tuple[int, str]:
@@ -112,8 +120,15 @@ def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
     if last == len(line) - 1:
         return line[last], f"More workers pay up to {size_in_words(result)}, the most simulated: {outcome_in_words(result)}."
     after = results[line[last + 1]]
-    gain = compare(after, result).ratio.mean - 1
-    bring = f"{size_in_words(after)} bring {format_share(gain)} more" if gain > 0 else f"{size_in_words(after)} bring nothing more"
+    ratio = compare(after, result).ratio.mean
+    more = (
+        "nothing more"
+        if ratio <= 1
+        else f"{format_share(ratio - 1)} more"
+        if ratio < _AS_TIMES
+        else f"{format_number(ratio, 2)} times as much"
+    )
+    bring = f"{size_in_words(after)} bring {more}"
     return line[last], f"More workers pay up to {size_in_words(result)}: {outcome_in_words(result)}; {bring}."
 
 

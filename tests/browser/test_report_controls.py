@@ -308,6 +308,7 @@ def test_key_figures_say_how_they_stand_to_the_calibration(
 ) -> None:
     results = sweep(STRATEGIES[:1], workers, workload={"calibrated": calibrated})
     page.open(write_report(results, tmp_path / "report.html"))
+    slide(page, "Workers", 1)
     assert page.run(WHERE).endswith(f", {told}.")
 
 

@@ -16,7 +16,7 @@ function hasEffect(each) {
 }
 
 function gainText(each) {
-  return written(each.gain, "change") + (hasEffect(each) ? "" : `, ${data.words.uncertain}`);
+  return (each.gain >= 2 ? `${written(1 + each.gain, "number")} times` : written(each.gain, "change")) + (hasEffect(each) ? "" : `, ${data.words.uncertain}`);
 }
 
 function comparedText(each) {
