@@ -38,7 +38,7 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import memory_of
-from simulator.results.cost import bills_exactly, committed_usd, paid_for
+from simulator.results.cost import bills_exactly, committed_usd, is_paid_in_advance, paid_for
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
 
@@ -103,7 +103,7 @@ def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
     if candidate.time_s is not None:
         yield figure(f"{of_job}time", candidate.time_s, "seconds")
     if candidate.cost_usd is not None:
-        yield figure(f"{of_job}cost", candidate.cost_usd, "usd", note=_product(candidate))
+        yield figure(f"{of_job}cost", candidate.cost_usd, "usd", note=_product(candidate, goal))
     elif candidate.usd_per_hour is not None:
         yield Figure("cost", f"{format_hourly(candidate.usd_per_hour)} an hour")
     if result.ranks > 1:
@@ -112,12 +112,12 @@ def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
         yield Figure("staleness", written(result.staleness.mean, "updates"), note=f"updates, p95 {result.staleness.p95:g}")
 
 
-def _product(candidate: Candidate) -> str:
+def _product(candidate: Candidate, goal: Goal) -> str:
     """``16 nodes x 6.86 h x $0.40``, or of machines that are bought ``of $285,000 to buy``; empty where neither is what is paid."""
     scenario = candidate.result.scenario
     prices, committed = paid_for(scenario), committed_usd(scenario)
     if committed is not None:
-        return f"of {format_usd(committed)} {for_what(scenario)}"
+        return f"of {format_usd(sets_of(candidate.result, goal) * committed)} {for_what(scenario)}"
     if not bills_exactly(scenario) or len(prices) != 1 or candidate.time_s is None:
         return ""
     (nodes, price), job = prices[0], candidate.result.job
@@ -346,7 +346,7 @@ def _most_helpful(plan: Plan) -> str:
     if not clear:
         return ""
     best, effect = max(clear, key=lambda pair: helpfulness(pair[0].name, pair[1].mean - 1))
-    return f"{best.name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan.chosen)}"
+    return f"{best.name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan)}"
 
 
 def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
@@ -355,9 +355,11 @@ def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) ->
     return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, committed)
 
 
-def _price_of(improvement: Improvement, chosen: Candidate) -> str:
-    """Return what an improvement adds to the hourly price; empty if nothing."""
-    if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
+def _price_of(improvement: Improvement, plan: Plan) -> str:
+    """Return what an improvement adds to the hourly price; empty if nothing, or if that depends on how much trainings use nodes."""
+    chosen = plan.chosen
+    as_used = plan.goal.trainings_per_month is not None and is_paid_in_advance(chosen.result.scenario)
+    if as_used or improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return f" for {format_usd(improvement.usd)} once" if improvement.usd is not None else ""
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 

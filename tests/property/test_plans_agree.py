@@ -16,7 +16,7 @@ from support.examples import examples
 from support.layered import layered
 from support.plan_surfaces import Answered, Question, answered
 from support.scenarios import scenario_table
-from support.written_numbers import AMOUNT, read, rounds_to
+from support.written_numbers import AMOUNT, closes, read, rounds_to
 
 import paceline
 from paceline.planning.answer import Candidate
@@ -122,6 +122,15 @@ def found(pattern: str, text: str) -> tuple[str, ...]:
     return match.groups()
 
 
+def shown_in(text: str, *values: float, unit: str = "") -> None:
+    """That numbers joined by "to", of which the last has the unit of all, round to what JSON has."""
+    texts = text.removesuffix(unit).rstrip().split(" to ")
+    _, space, last = texts[-1].partition(" ")
+    written = [each if " " in each else f"{each}{space}{last}" for each in texts]
+    assert len(texts) == len(values)
+    assert all(rounds_to(each, value) for each, value in zip(written, values, strict=True)), (text, values)
+
+
 def estimate(text: str, pattern: str, of: dict[str, float]) -> tuple[str, ...]:
     """The three numbers of an estimate in a text, each of which rounds to what JSON has."""
     numbers = found(pattern + r" \(90% of runs: %A to %A[);]", text)
@@ -137,30 +146,42 @@ def hours(text: str, cell: str) -> None:
 
 
 def first_row(of: Answered) -> dict[str, str]:
-    title = next(title for title in of.tables if title.endswith("none reaches the goal") or title == "answer and runners-up")
+    (title,) = of.tables.keys() & {"answer and runners-up", "nearest and runners-up"}
     return of.tables[title][0]
 
 
 def headline_and_tables(of: Answered) -> None:
-    """Throughput, time and cost of the answer are one text in the headline, on the terminal, on the page and in JSON."""
-    answer, chosen = of.plan.sentences[0], of.data["chosen"]
+    """Figures of the answer are one text in the headline, in its table, on the terminal, on the page and in JSON."""
+    answer, chosen = of.answer, of.data["chosen"]
     row, page = first_row(of), of.page.tables["plan-candidates"][0]
-    card, least, most = found(r"\nThroughput\n%A\nsamples/s; %A to %A", of.page.text)
-    rate, low, high = estimate(answer, "It trains %A samples/s", chosen["result"]["throughput_samples_per_s"])
-    same(rate, row["samples/s"], page["Throughput (samples/s)"], card)
-    assert (low, high) == (page["Low"], page["High"]) == (least, most)
-    assert rounds_to(row["low"], read(low)[0]) or read(low)[1] > read(row["low"])[1]
+    assert of.said[0] == answer.headline
+    assert answer.headline in of.page.text
+    result, job = chosen["result"], "job " if chosen["result"].get("job") else ""
+    known = {"throughput": result["throughput_samples_per_s"], f"{job}time": chosen["time_s"], f"{job}cost": chosen["cost_usd"]}
+    for name, known_as in {**known, "efficiency": result["scaling_efficiency"]}.items():
+        if (figure := of.figures.get(name)) is None:
+            assert known_as is None or name == "efficiency"
+            continue
+        shown_in(figure.mean, known_as["mean"], unit="samples/s")
+        if figure.interval:
+            shown_in(figure.interval, known_as["low"], known_as["high"], unit="samples/s")
+        assert "\n".join(filter(None, (name.capitalize(), figure.mean, figure.interval))) in of.page.text
+    rate = result["throughput_samples_per_s"]
+    for head, end in ("Throughput (samples/s)", "mean"), ("Low", "low"), ("High", "high"):
+        assert rounds_to(page[head], rate[end])
+    same(row["samples/s"], page["Throughput (samples/s)"])
+    assert rounds_to(row["low"], rate["low"])
     if chosen["time_s"] is not None:
-        time, *_ = estimate(answer, "The (?:training|whole job) takes %A", chosen["time_s"])
+        time = same(found(r", (?:done in )?%A(?: \([^()]*\))?\.$", answer.headline)[0], of.figures[f"{job}time"].mean)
         hours(time, same(row["hours"], page["Hours of training"]))
     if chosen["cost_usd"] is not None:
-        cost, *_ = estimate(answer, "costs %A", chosen["cost_usd"])
-        same(cost, row["cost"], page["Cost of the training"])
-    same(row["conf."], page["Confidence"])
-    assert rounds_to(row["conf."], chosen["confidence"])
+        same(found(r", %A, (?:done|\d)", answer.headline)[0], of.figures[f"{job}cost"].mean, row["cost"], page["Cost of the training"])
+    sure = re.match(r"(?:at least )?(\S+) to", answer.confidence)
+    assert sure is not None
+    assert rounds_to(sure[1], chosen["confidence"])
+    same(sure[1], row["conf."].removeprefix("≥").strip(), page["Confidence"].removeprefix("≥").strip())
     (of_page,) = [of.page.data["columns"]["throughput_samples_per_s"]["values"][place] for place in answer_places(of)]
-    assert of_page == chosen["result"]["throughput_samples_per_s"]["mean"]
-    assert answer in of.page.text
+    assert of_page == result["throughput_samples_per_s"]["mean"]
 
 
 def answer_places(of: Answered) -> list[int]:
@@ -174,26 +195,26 @@ def answer_places(of: Answered) -> list[int]:
 
 
 def nodes_hours_and_price(of: Answered) -> None:
-    """Nodes x price of an hour x hours are the cost, as a reader multiplies them."""
-    answer, chosen = of.plan.sentences[0], of.data["chosen"]
-    if chosen["cost_usd"] is None:
+    """Nodes x hours x price of an hour are the cost, as a reader multiplies them."""
+    chosen = of.data["chosen"]
+    if chosen["usd_per_hour"] is not None:
+        assert rounds_to(of.page.tables["plan-candidates"][0]["Cost of an hour"], chosen["usd_per_hour"])
+    cost = of.figures.get("cost", of.figures.get("job cost"))
+    scenario, job = of.plan.chosen.result.scenario, of.plan.chosen.result.job
+    if cost is None or chosen["time_s"] is None or chosen["cost_usd"] is None:
         return
-    counts = re.findall(rf"([\d,]+) nodes? at ({AMOUNT}) an hour", answer)
-    assert sum(int(nodes.replace(",", "")) for nodes, _ in counts) == chosen["nodes"]
-    (price,) = {price for _, price in counts}
-    if chosen["time_s"] is None:
-        return
-    (time,), (cost,) = found("(?:training|whole job) takes %A", answer), found("costs %A", answer)
-    (seconds, half), nodes = read(time), chosen["nodes"]
-    away = found("less %A for which", answer)[0] if "for which single nodes were taken away" in answer else "0 s"
-    (gone, last), (value, rounding), (usd, cent) = read(away), read(cost), read(price)
-    least = max(nodes * (seconds - half) - gone - last, 0) / HOUR_S * (usd - cent)
-    most = (nodes * (seconds + half) - gone + last) / HOUR_S * (usd + cent)
-    if "billed with start-up" in answer:
-        most = math.inf
-    assert least - rounding <= value <= most + rounding, (answer, least, most)
-    assert rounds_to(of.page.tables["plan-candidates"][0]["Cost of an hour"], chosen["usd_per_hour"])
-    assert chosen["usd_per_hour"] == pytest.approx(nodes * usd, rel=cent / usd + 1e-9) if usd else True
+    price = scenario.cluster.price
+    assert price is not None
+    inexact = price.billing_step_s or price.startup_s or price.billing_minimum_s or (job is not None and job.away_node_s)
+    if price.committed_usd is not None:
+        assert rounds_to(*((found("of %A", cost.note)[0]), chosen["nodes"] * price.committed_usd * sets_at(of, of.plan.chosen, "mean")))
+    elif inexact:
+        assert not cost.note
+    else:
+        nodes, time, usd = found(r"^(\d+) nodes? x %A x %A$", cost.note)
+        assert int(nodes) == chosen["nodes"]
+        assert closes(cost.mean, nodes, f"{read(time)[0] / HOUR_S:.4g}", usd)
+        assert chosen["usd_per_hour"] == pytest.approx(int(nodes) * read(usd)[0], rel=read(usd)[1] / read(usd)[0] + 1e-9)
 
 
 def every_table(of: Answered) -> None:
@@ -214,11 +235,11 @@ def every_table(of: Answered) -> None:
 
 def ways_to_pay(of: Answered) -> None:
     """Costs of ways to pay are one text; the cheapest in the sentence is that in the table, and of the answer the headline's."""
-    text, plan = of.sentence("Of "), of.plan
+    text, plan = of.payments, of.plan
     if not plan.payments:
         assert not text
         return
-    rows = {row["way to pay"]: row for row in of.tables["the answer in each way to pay"]}
+    rows = {row["way to pay"]: row for row in of.tables["Ways to pay"]}
     pages = {row["Way to pay"]: row for row in of.page.tables["plan-payments"]}
     costs: dict[str, float] = {}
     for payment in of.data["payments"]:
@@ -236,25 +257,24 @@ def ways_to_pay(of: Answered) -> None:
         same(rows[name]["per hour"], pages[name]["Cost of an hour"])
         if best["meets"]:
             costs[name] = best["cost_usd"]["mean"] if best["cost_usd"] else best["usd_per_hour"]
-    cheapest = re.findall(r" (\S.*?) is the cheapest that reaches", text)
     if not costs:
         assert "none that reaches the goal" in text
         return
-    (named,) = re.findall(r"ways to pay for it (.+?) is the cheapest", text) or cheapest
+    (named,) = re.findall(r"were compared; (.+?) is the cheapest that reaches", text)
     assert costs[named] == min(costs.values())
     own = next(payment.name for payment in plan.payments if payment.best is not None and payment.best.result == plan.chosen.result)
     same(first_row(of)["cost"], rows[own]["cost"])
-    if plan.goal.prefer == "cheapest" and plan.feasible and "but for" not in plan.why:
+    if plan.goal.prefer == "cheapest" and plan.feasible and ", except " not in plan.why:
         assert costs[own] == min(costs.values()), (own, costs)
 
 
 def break_even(of: Answered) -> None:
     """When it pays is one text; for a month's trainings that is where the training costs less."""
-    text, plan = of.sentence("Of "), of.plan
+    text, plan = of.payments, of.plan
     for pair in plan.break_even:
         (said,) = re.findall(rf"^{re.escape(pair.own)} against {re.escape(pair.rented)} (.+?): ", pair.text)
         assert any(line.strip() == pair.text for line in of.said)
-        if f"Against {pair.rented}, " in text:
+        if f"Compared with {pair.rented}, " in text:
             assert f"{pair.own} {said}" in text
         row = next(row for row in of.page.tables["plan-break-even"] if (row["In advance"], row["Against"]) == (pair.own, pair.rented))
         if pair.months is not None and "pays after" in said:
@@ -280,7 +300,7 @@ def break_even(of: Answered) -> None:
 
 def regret(of: Answered) -> None:
     """Probability and regret are one text on all surfaces, the answer has the least regret, and probabilities are those of one of them."""
-    plan, sure = of.plan, of.plan.sentences[1]
+    plan, sure = of.plan, of.answer.confidence
     decided = [(candidate, candidate.decision) for candidate in (plan.chosen, *plan.runners_up) if candidate.decision is not None]
     if plan.chosen.decision is None:
         assert "best with probability" not in sure
@@ -297,16 +317,12 @@ def regret(of: Answered) -> None:
         assert any(ranks), (line, of.said)
         assert rounds_to(probability.removeprefix("at least ").removeprefix("at most "), candidate.decision.best)
         assert rounds_to(loss.removesuffix(" samples/s"), candidate.decision.regret) or not candidate.decision.regret
-    assert f"it is the best with a probability of {page[0]['Best with probability']}" in sure
-    if "an expected regret of" in sure:
-        assert f"an expected regret of {page[0]['Expected regret']} ({page[0]['Share of the best']})" in sure
-    else:
-        assert ours.regret == 0
+    assert f"best of {ours.among} candidates with probability {page[0]['Best with probability']}" in sure
+    if ours.regret_where_not_best is not None:
+        assert rounds_to(found(r"\(else %A (?:more expensive|slower) on average\)", sure)[0], ours.regret_where_not_best)
     least = min(decision.regret for _, decision in decided)
-    if "but for" not in plan.why:
+    if ", except " not in plan.why:
         assert ours.regret <= least + 1e-6 * abs(ours.regret / ours.regret_share if ours.regret_share else 1.0)
-    else:
-        assert (ours.regret_share > min(decision.regret_share for _, decision in decided) + 1e-9) == (" has less, " in sure)
     lowest = 1 / (ours.runs + 1)
     assert sum(decision.best for _, decision in decided if decision.best > lowest + 1e-9) <= 1 + 1e-9
     assert ours.among == len(decided)
@@ -339,7 +355,7 @@ def apart(of: Answered) -> None:
         if its.best is not None and its.best.meets
     ]
     by_name = {candidate.name: candidate for candidate in plan.candidates}
-    said += [(by_name[name], text) for name, text in re.findall(r"Next comes (.*?scaling): (.*?)\\.", plan.why)]
+    said += [(by_name[name], text) for name, text in re.findall(r"Next comes (.*?scaling): (.*?)\.(?: |$)", plan.why)]
     for candidate, text in said:
         other = value(candidate)
         if best is None or other is None or not best:
@@ -368,13 +384,12 @@ def apart(of: Answered) -> None:
 
 
 def limit(of: Answered) -> None:
-    """The limit is one in the sentence, in tables and in JSON; what helps most is the first of the table that is certain."""
-    plan, text = of.plan, of.plan.sentences[2]
+    """The limit is one in the answer, in tables and in JSON; what helps most is the first of the table that is certain."""
+    plan, text = of.plan, of.answer.limit
     label = of.page.tables["plan-candidates"][0]["Limited by"]
     its = plan.chosen.result.bottleneck
-    assert text.startswith(f"The limit is {its.name}." if its.balance is None else "There is no single limit.")
+    assert text.startswith(its.label)
     same(label, its.label)
-    assert ("balance" in text.partition(" Of the single")[0] or "limit together" in text) == (its.balance is not None), text
     for row, payment in zip(of.page.tables.get("plan-payments", ()), plan.payments, strict=False):
         if payment.best is not None and payment.best.result.scenario_hash == plan.chosen.result.scenario_hash:
             same(row["Limited by"], label)
@@ -397,13 +412,10 @@ def limit(of: Answered) -> None:
             f"{label} limit{'' if its.balance else 's'} before and after" in one.text
             or f"moves from {label} to {one.bottleneck}" in one.text
         )
-    if match := re.search(
-        rf"tried, (.+?)(?: \([^()]*\))? helps most: throughput ({AMOUNT})(?: \(90% of runs: ({AMOUNT}) to ({AMOUNT})\))?", text
-    ):
+    if match := re.search(rf"; ([^;]+?)(?: \([^()]*\))?: ({AMOUNT})(?: for [^;]*)?$", text):
         row = next(row for row in gains if row[""] == match[1])
         same(match[2], row["gain"])
-        if match[3]:
-            same(f"{match[3]} {match[4]}", f"{row['low']} {row['high']}")
+    assert " for −" not in text  # nothing that is bought besides makes an hour cheaper
 
 
 def whole_job(of: Answered) -> None:
@@ -413,13 +425,13 @@ def whole_job(of: Answered) -> None:
     job = data["result"].get("job")
     assert bool(text) == (job is not None)
     if job is None:
-        assert "The whole job" not in of.page.text.replace("The whole job takes", "")
+        assert "The whole job" not in of.page.text
         return
     time, share = found("takes %A with a goodput of %A", text)
-    same(time, found("The whole job takes %A", plan.sentences[0])[0])
+    same(time, of.figures["job time"].mean)
     assert rounds_to(time, job["time_s"]["mean"])
     assert rounds_to(share, job["goodput"]["mean"])
-    assert text in of.page.text
+    same(share, *found(r"\nGoodput\n%A(?: \(90% of runs: [^()]*\))? of the time", of.page.text))
     for seconds, name in ((job["parts_s"][name], name) for name in job["parts_s"]):
         if match := re.search(rf"{name.replace('_', ' ')} ({AMOUNT})", text):
             assert rounds_to(match[1], seconds), (name, text)
@@ -435,7 +447,7 @@ def whole_job(of: Answered) -> None:
 def other_sizes(of: Answered) -> None:
     """Fewer devices that may do, and as many as pay, have the figures of their own candidates, also on the page."""
     plan = of.plan
-    text = plan.sentences[0]
+    text = next((text for text in plan.sentences if re.match("Fewer devices may suffice|More pay|Fewer pay better", text)), "")
     for size, pattern in ((plan.fewest, "Fewer devices may suffice: "), (plan.most, "(?:More pay|Fewer pay better): ")):
         assert (size is not None) == (re.search(pattern, text) is not None)
         if size is None:
@@ -452,15 +464,13 @@ def other_sizes(of: Answered) -> None:
 
 def sums(of: Answered) -> None:
     """Counts add up: replications that reach the goal, configurations, nodes of the placement."""
-    plan, sure = of.plan, of.plan.sentences[1]
-    reached, runs = re.findall(r"^(\d+) of (\d+) simulated runs", sure)[0]
-    assert int(reached) == plan.chosen.reached_by
-    assert int(runs) == len(plan.chosen.result.throughput_of_each_replication)
+    plan = of.plan
+    assert 0 <= plan.chosen.reached_by <= len(plan.chosen.result.throughput_of_each_replication)
     assert plan.considered == len(plan.candidates) + plan.discarded + plan.passed_over + sum(one.configurations for one in plan.refused)
     meeting = [candidate for candidate in plan.candidates if candidate.meets]
     assert plan.feasible == bool(meeting) == plan.chosen.meets
     if plan.feasible and len(plan.candidates) > 1:
-        assert plan.why.startswith(f"Of {len(plan.candidates)} configurations simulated {len(meeting)} reach")
+        assert plan.why.startswith(f"{len(plan.candidates)} configurations were simulated, {len(meeting)} reach")
     for candidate in plan.candidates:
         assert re.findall(r"on (\d+) nodes?", candidate.placement), candidate.placement
         assert candidate.nodes >= candidate.result.placement.worker_nodes
@@ -572,7 +582,7 @@ def rent_of(candidate: Candidate) -> None:
 def least_and_cheapest(of: Answered) -> None:
     """What the headline calls the cheapest, or fastest, is so among all that reach the goal, unless it is said why another is not taken."""
     plan = of.plan
-    if not plan.feasible or "but for" in plan.why:
+    if not plan.feasible or ", except " in plan.why:
         return
     for candidate in plan.candidates:
         if candidate.meets and plan.goal.prefer == "cheapest" and candidate.cost_usd is not None and plan.chosen.cost_usd is not None:

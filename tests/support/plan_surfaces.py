@@ -19,8 +19,10 @@ from typing import Any
 from unittest import mock
 
 import paceline
+from paceline.answers import Answer, Figure
 from paceline.cli.showing_plan import show_plan
 from paceline.planning import Plan
+from paceline.planning.sentences import answer_of_plan
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,21 @@ class Answered:
         """What ``--json`` prints."""
         written: dict[str, Any] = json.loads(self.plan.to_json())
         return written
+
+    @cached_property
+    def answer(self) -> Answer:
+        """What is shown first."""
+        return answer_of_plan(self.plan)
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The small table of the answer."""
+        return {figure.what: figure for figure in self.answer.figures}
+
+    @property
+    def payments(self) -> str:
+        """The sentence on ways to pay; empty where there is one at most."""
+        return next((text for text in self.plan.sentences if " ways to pay were compared" in text), "")
 
     @cached_property
     def said(self) -> list[str]:

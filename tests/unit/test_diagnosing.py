@@ -361,10 +361,10 @@ def test_chances_are_told_whole() -> None:
     doubtful = [cause for cause in answer.causes if cause.probability < 0.6]
     assert len(doubtful) > 1
     rest = {"causes": (doubtful[0].model_copy(update={"probability": 0.45}),), "own_error": 0.5, "unknown": 0.02}
-    told = [text for text in sentences_of(answer.model_copy(update=rest)) if "does not tell which" in text]
-    assert told == [f"What was seen does not tell which of these it is: {doubtful[0].title} (45%) or the prediction's own error (50%)."]
+    told = [text for text in sentences_of(answer.model_copy(update=rest)) if "tell these apart" in text]
+    assert told == [f"The runs cannot tell these apart: {doubtful[0].title} (45%) or the prediction's own error (50%)."]
     alone = [text for text in sentences_of(answer.model_copy(update={**rest, "own_error": 0.0})) if doubtful[0].title in text.lower()]
-    assert f"Perhaps {doubtful[0].title} (45%)." in alone
+    assert f"Possibly {doubtful[0].title} (45%)." in alone
 
 
 def test_a_mean_of_many_steps_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.Ca
     assert "0.737 on average before the end of the job" in text  # in the same runs as the time; less than one has no time between
     assert "Lost work" in shown
     assert "Slower first epoch" in shown
-    show_result(RESULT)
+    show_result(RESULT, details=True)
     assert "The job" not in capsys.readouterr().out
 
 
