@@ -54,7 +54,7 @@ def test_the_example_is_moved_to_a_gpu_by_a_roofline_with_a_wide_range(paceline,
 
 
 def test_the_warning_stands_below_the_table(paceline, cnn):
-    done = paceline("simulate", str(cnn))
+    done = paceline("simulate", str(cnn), "--details")
     assert done.code == 0
     assert "'Intel(R) Xeon(R) Processor (CPU)'" in " ".join(done.stdout.split())
 

@@ -37,8 +37,8 @@ def test_it_shows_what_an_expert_checks(paceline: Runner, snapshot: SnapshotAsse
     ("command", "shown"),
     [
         ("simulate s.toml --program", (r"pla\x1b[31min on la\x9bb",)),
-        ("simulate s.toml", (r"la\x9bb",)),
-        ("simulate s.toml --assumptions", (r"la\x9bb",)),
+        ("simulate s.toml", ()),
+        ("simulate s.toml --assumptions --details", (r"la\x9bb",)),
         ("memory s.toml", ()),
         ("advise s.toml --machines 2 --strategies ring --set run.steps=4 --yes", (r"la\x9bb",)),
         ("plan s.toml --target-throughput 1samples/s --workers 1 --details --yes --set run.replications=19", (r"la\x9bb",)),

@@ -256,7 +256,7 @@ def _show_laws(seen: Observation) -> None:
     tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
     lines = Table.grid(padding=(0, 1, 0, 0))
     for name, says in seen.laws.items():
-        lines.add_row(f"[green]{tick}[/green]", f"`{name}`\n{says}")
+        lines.add_row(f"[green]{tick}[/green]", f"{name}\n{says}")
     console.print(f"audit of the first replication: {', '.join(f'{count:,} {kind}' for kind, count in seen.records.items())}")
     console.print(lines)
 
