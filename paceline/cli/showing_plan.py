@@ -215,6 +215,7 @@ def _payments(plan: Plan) -> Iterator[Part]:
     table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
     if table is None:
         return
+    yield ""
     yield from _shown(replace(table, title="Ways to pay"), _PAYMENTS)
     yield Styled("running: price of an hour in use, without the share of advance payments", "dim")
     for payment in plan.payments:
