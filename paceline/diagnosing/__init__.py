@@ -1,4 +1,4 @@
-"""Why a training does not scale: what was seen of real runs beside what a scenario predicts, and the causes that tell them apart."""
+"""Why a training does not scale: real runs compared with the prediction of a scenario, and the causes of the difference."""
 
 from __future__ import annotations
 

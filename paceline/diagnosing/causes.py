@@ -1,8 +1,8 @@
-"""Causes that a run may have for being slow: what each would make of a scenario, and what tells it from others.
+"""Causes of slow runs: the effect of each on a scenario, and how to tell it from others.
 
-A cause is a change of the scenario with one number, its strength: 0 is none at all. So a cause that nobody knew of is found by fitting
-that number, and one that the scenario has is what its removal gains; both by the same simulations as any prediction. A new cause is an
-entry of :data:`FOUND` or :data:`STANDING`, and nothing else: its test is that of all of them.
+A cause is a change of the scenario with one number, its strength; 0 is no effect. An unknown cause is found by fitting the strength; a
+specified one is measured by the gain of its removal. Both use the same simulations as any prediction. A new cause is only an entry of
+:data:`FOUND` or :data:`STANDING`; the tests cover all entries.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from simulator.spec.uncertainty import with_times
 from simulator.spec.workload import Affine
 
 _SIMULATED = (0.7, 2.0)
-"""Strengths at which a cause is simulated, besides the greatest that it may have."""
+"""Strengths at which a cause is simulated, besides its greatest possible one."""
 _LATENCY_S = 10e-6
 _NONE_AT_ALL = 1e-6
-"""Of what takes time, as a factor: gone."""
+"""Factor of a time that removes it."""
 _MOST_SERVERS = 4
 
 
 @dataclass(frozen=True)
 class Found:
-    """A cause that the scenario does not know of, found in what was seen.
+    """A cause that is not in the scenario, found from the runs.
 
     Attributes
     ----------
     key
         Its name in ``--json``.
     title
-        What it is called.
+        Its name for readers.
     part
-        Of a step's breakdown, the part that it makes longer; empty: it makes none longer in the mean of all workers.
+        The part of a step that it makes longer; empty: none, in the mean of all workers.
     made
-        The scenario with it, of this strength, at the worker with this number where it is of one worker.
+        Returns the scenario with it at some strength, for one worker if it affects only one.
     possible
         Whether a scenario can have it.
     said
-        How strong it is, in words.
+        Its strength in words.
     share
-        How often it is the reason, before anything is seen: its part among threads in which people asked why their training does not scale.
+        Its prior probability: its share among forum threads that ask why a training does not scale.
     remedy
-        What to do about it.
+        The remedy.
     measure
-        What would tell it from others, and how it is measured.
+        The measurement that tells it from others, with its method.
     strongest
         The greatest strength that is tried.
     shows
-        Figures that are seen and not simulated, each with what a strength of 1 adds to its logarithm.
+        Observed figures that are not simulated, each with what a strength of 1 adds to its logarithm.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Found:
 
     @property
     def strengths(self) -> list[float]:
-        """Those at which it is simulated, ascending."""
+        """Strengths at which it is simulated, ascending."""
         return [*(at for at in _SIMULATED if at < self.strongest), self.strongest]
 
 
@@ -96,7 +96,7 @@ def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
 
 def _network_said(scenario: Scenario, strength: float, _: int) -> str:
     told = scenario.cluster.inter_node.bandwidth_bytes_per_s
-    return f"links between nodes do as if they had {format_rate(told * math.exp(-strength))} in place of {format_rate(told)}"
+    return f"links between nodes behave like {format_rate(told * math.exp(-strength))} instead of {format_rate(told)}"
 
 
 def _latency(scenario: Scenario, strength: float, _: int) -> Scenario:
@@ -110,7 +110,7 @@ def _latency(scenario: Scenario, strength: float, _: int) -> Scenario:
 def _latency_said(scenario: Scenario, strength: float, _: int) -> str:
     told_s = scenario.cluster.inter_node.latency_s
     now_s = told_s + _LATENCY_S * math.expm1(2.0 * strength)
-    return f"messages between nodes take {format_seconds(now_s)} on the way in place of {format_seconds(told_s)}"
+    return f"messages between nodes have a latency of {format_seconds(now_s)} instead of {format_seconds(told_s)}"
 
 
 def _slow_worker(scenario: Scenario, strength: float, worker: int) -> Scenario:
@@ -122,7 +122,7 @@ def _slow_worker(scenario: Scenario, strength: float, worker: int) -> Scenario:
 
 
 def _input(scenario: Scenario, strength: float, _: int) -> Scenario:
-    """Input that takes as long as the step takes without it, and longer; replicas that one process drives share its pipeline."""
+    """Return a scenario whose input takes at least as long as its step; replicas of one process share a pipeline."""
     if not strength:
         return scenario
     load, layout = scenario.workload, scenario.layout
@@ -140,20 +140,20 @@ def _input(scenario: Scenario, strength: float, _: int) -> Scenario:
 def _input_said(scenario: Scenario, strength: float, _: int) -> str:
     slow = _input(scenario, strength, _)
     if scenario.input is None and slow.input is not None:
-        return f"one pipeline for all replicas of a process takes {format_seconds(slow.input.work.serial.per_sample_s)} for a sample"
+        return f"the pipeline that all replicas of a process share takes {format_seconds(slow.input.work.serial.per_sample_s)} per sample"
     return f"a batch of input takes {math.exp(strength):.3g} times as long as the device computes on it"
 
 
 def _global_batch(scenario: Scenario, strength: float, _: int) -> Scenario:
-    """Batches that are that of all workers together, each taking its part; strengths below 1: a part of that, as logarithms."""
+    """Return a scenario whose batch is global, so that each worker takes its part; strengths below 1 interpolate logarithms."""
     batch = max(round(scenario.batch * scenario.replicas ** -min(strength, 1.0)), 1)
     return changed(scenario, workload=scenario.workload.replaced({"batch_per_replica": batch}))
 
 
 def _global_batch_said(scenario: Scenario, strength: float, worker: int) -> str:
     batch = _global_batch(scenario, strength, worker).batch
-    text = f"each worker does as if it took {batch:,} samples per step in place of {scenario.batch:,}"
-    return f"{text}, its part of a batch of all workers together" if strength > 0.8 else text
+    text = f"each worker behaves as with {batch:,} samples per step instead of {scenario.batch:,}"
+    return f"{text}, its part of a global batch" if strength > 0.8 else text
 
 
 FOUND: Mapping[str, Found] = {
@@ -161,105 +161,104 @@ FOUND: Mapping[str, Found] = {
     for cause in (
         Found(
             "network", "the network is slower than specified", "exposed_communication", _network, _between_nodes, _network_said, 0.25,
-            "give the job links of the rate that the scenario tells: look for shared or oversubscribed links, a wrong interface, TCP "
-            "where RDMA was meant",
+            "look for shared or oversubscribed links, the wrong interface, or TCP instead of RDMA",
             "the rate of the link: paceline calibrate-link, or iperf3 between two of the machines",
         ),
         Found(
             "latency", "message latency is higher than specified", "exposed_communication", _latency, _between_nodes, _latency_said, 0.1,
-            "put the machines closer together, or send fewer and larger messages (larger buckets, fewer variables)",
+            "place the machines closer together, or send fewer and larger messages (larger buckets, fewer variables)",
             "the latency of the link: paceline calibrate-link, or ping between two of the machines",
         ),
         Found(
             "links-in-a-node", "links inside a node are slower than specified", "exposed_communication",
             lambda scenario, strength, _: with_inner_links(scenario, math.exp(-strength)),
             lambda scenario: not scenario.servers and scenario.strategy.sending(scenario).inside_nodes,
-            lambda scenario, strength, _: f"links inside a node do as if they had "
+            lambda scenario, strength, _: f"links inside a node behave like "
             f"{format_rate(scenario.cluster.intra_node.bandwidth_bytes_per_s * math.exp(-strength))}",
             0.25,
-            "look for copies through the host, where devices cannot reach each other (nvidia-smi topo -m)",
+            "look for copies through the host because devices lack direct links (nvidia-smi topo -m)",
             "the rate between two devices: the all_reduce_perf of nccl-tests",
         ),
         Found(
-            "host-costs", "hosts take longer for each tensor than is usual", "exposed_communication",
+            "host-costs", "hosts spend more time on each tensor than usual", "exposed_communication",
             lambda scenario, strength, _: with_hosts(scenario, math.exp(-strength)),
             lambda scenario: with_hosts(scenario, 0.5) != scenario,
-            lambda _, strength, __: f"each message costs the hosts {math.exp(strength):.3g} times what is usual",
+            lambda _, strength, __: f"each message costs the hosts {math.exp(strength):.3g} times the usual",
             0.1,
-            "send fewer and larger tensors, give processes more cores",
-            "processor time of each process beside its step (the Keras callback records it)",
+            "send fewer and larger tensors, or give processes more cores",
+            "processor time of each process and its step time (the Keras callback records both)",
         ),
         Found(
-            "slow-worker", "one worker computes more slowly than the others", "", _slow_worker,
+            "slow-worker", "one worker computes slower than the others", "", _slow_worker,
             lambda scenario: scenario.workers > 1 and not scenario.cluster.node_classes,
             lambda _, strength, worker: f"worker {worker} takes {math.exp(strength):.3g} times as long to compute as the others",
             0.1,
-            "replace that machine, or find what else runs on it",
-            "what each worker computes: a profile of each, or the step times of each worker alone",
+            "replace that machine, or find out what else runs on it",
+            "the compute time of each worker: a profile, or its step time when it runs alone",
             strongest=3.0,
             shows={"uneven": 1.0},
         ),
         Found(
-            "compute", "devices compute more slowly than a single one", "compute",
+            "compute", "devices compute slower than a single one", "compute",
             lambda scenario, strength, _: with_compute(scenario, math.exp(strength)),
             lambda _: True,
-            lambda _, strength, __: f"each worker takes {math.exp(strength):.3g} times as long to compute as one alone",
+            lambda _, strength, __: f"each worker takes {math.exp(strength):.3g} times as long to compute as a single one",
             0.15,
-            "give each process cores and a device of its own; look for several processes on the same cores, devices or power limit",
-            "what each worker computes, and its processor time: a profile of each, or the step times of each worker alone",
+            "give each process its own cores and device; look for processes that share cores, devices or a power limit",
+            "compute time and processor time of each worker: a profile, or its step time when it runs alone",
             strongest=3.0,
             shows={"busy": -1.0},
         ),
         Found(
             "input", "workers wait for their input", "input", _input, lambda _: True, _input_said, 0.2,
-            "prepare input in parallel and ahead (num_parallel_calls, prefetch, cache), or read it from nearer storage",
-            "the same run on one batch kept in memory (dataset.take(1).cache().repeat())",
+            "prepare input in parallel and ahead (num_parallel_calls, prefetch, cache), or use closer storage",
+            "the same run on a single batch in memory (dataset.take(1).cache().repeat())",
             strongest=3.0,
         ),
         Found(
             "smaller-batch", "workers take smaller batches than specified: strong scaling, not weak", "", _global_batch,
             lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1 and scenario.replicas > 1,
             _global_batch_said, 0.05,
-            "say of what the batch is: `global_batch` is that of all workers together, and Keras' `batch_size` is so under a strategy",
+            "check what the batch counts: `global_batch` is for all workers together, and so is Keras' `batch_size` under a strategy",
             "the samples of a step, or the steps of an epoch",
             strongest=1.0,
         ),
     )
 }  # fmt: skip
-"""By key; what can be fitted to a run."""
+"""Causes by key that can be fitted to a run."""
 
 OUTSIDE = Found(
-    "outside-steps", "start-up, tracing, checkpoints or evaluations are counted in", "",
+    "outside-steps", "the time includes start-up, tracing, checkpoints or evaluations", "",
     lambda scenario, _, __: scenario,
     lambda _: True,
-    lambda _, strength, __: f"{format_share(-math.expm1(-strength))} of the time that was counted are no steps",
+    lambda _, strength, __: f"{format_share(-math.expm1(-strength))} of the counted time is outside steps",
     0.1,
-    "count steps alone: leave out the first of each epoch, and what goes on between epochs",
+    "count only steps: leave out the first of each epoch, and time between epochs",
     "the time of each step (the Keras callback records it)",
     strongest=3.0,
     shows={"step": 1.0},
 )  # fmt: skip
-"""Of a run of which an average is known alone: it makes the time longer, not the scenario's step."""
+"""A cause for runs of which only an average is known: it adds to the time, not to the scenario's step."""
 CAUSES: Mapping[str, Found] = {**FOUND, OUTSIDE.key: OUTSIDE}
-"""Every cause that a run may have and its scenario does not know of."""
+"""Every cause that a run may have and its scenario may lack."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A cause that the scenario has anyway.
+    """A cause that the scenario specifies.
 
     Attributes
     ----------
     key, title, remedy
-        As of a cause that is found.
+        As for a found cause.
     gone
-        Scenarios without it, of which the fastest counts; none where it has none.
+        Scenarios without it, of which the fastest counts; none if the scenario lacks it.
     sends
-        Whether it is a part of what workers send and receive.
+        Whether it is part of communication.
     computes
-        Whether it is a part of what devices compute, not of what they wait for.
+        Whether it is part of compute, not of waiting.
     general
-        Whether more servers may save it too, which is the more particular cause.
+        Whether more servers may remove it too, which is the more specific cause.
     """
 
     key: str
@@ -310,12 +309,12 @@ def _without_latency(scenario: Scenario) -> list[Scenario]:
 
 STANDING: tuple[Standing, ...] = (
     Standing(
-        "servers", "too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own",
+        "servers", "too few parameter servers", _more_servers, "add parameter servers, each on its own machine",
         sends=True,
     ),
     Standing(
-        "tensors", "host work for each of many tensors", _fused,
-        "train fewer, larger variables, or all-reduce in buckets; give the servers more cores",
+        "tensors", "host time for each of many tensors", _fused,
+        "use fewer, larger variables, or all-reduce in buckets; give servers more cores",
         sends=True,
     ),
     Standing(
@@ -325,16 +324,16 @@ STANDING: tuple[Standing, ...] = (
     ),
     Standing(
         "logical-devices", "replicas share devices", _devices_of_their_own,
-        "give each replica a device of its own: logical devices of one GPU do not make it faster",
+        "give each replica its own device: logical devices of one GPU do not make it faster",
     ),
     Standing(
         "batch", "the batch is small for the device", _without_fixed_time,
-        "larger batches: part of what a step computes takes as long whatever the batch",
+        "larger batches, since part of the compute time of a step does not depend on the batch",
         computes=True,
     ),
     Standing(
-        "stragglers", "uneven workers: the others wait", _even,
-        "find the slow machines; backup workers, or asynchronous updates, wait for none",
+        "stragglers", "uneven workers: others wait for the slowest", _even,
+        "find the slow machines; backup workers or asynchronous updates do not wait for them",
     ),
     Standing("input", "workers wait for their input", _without_input, FOUND["input"].remedy),
     Standing(
@@ -347,8 +346,8 @@ STANDING: tuple[Standing, ...] = (
     Standing(
         "links-in-a-node", "communication inside a node",
         lambda scenario: [with_inner_links(scenario, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(scenario) else [],
-        "devices that reach each other directly, larger batches",
+        "direct links between devices, or larger batches",
         sends=True,
     ),
 )  # fmt: skip
-"""What a scenario may have, the more particular first: of two that gain as much, the first is named."""
+"""Specified causes, the more specific first: if two gain the same, the first is named."""

@@ -1,6 +1,6 @@
-"""Answers "why does it not scale?": causes with the time that each costs, what they do not explain, what helps, what to measure.
+"""The answer to "why does it not scale?": causes and their costs, the unexplained rest, remedies, and what to measure.
 
-Causes are in causes.py, and fitted in fitting.py. What the scenario has anyway counts by what a step gains without it.
+causes.py lists causes, fitting.py fits them. A specified cause costs what a step gains without it.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 
 LIKELY, EVEN, SURE = 0.1, 0.5, 0.95
-"""Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
+"""Least probabilities at which a cause is reported, an explanation is used, and a cause is considered present."""
 _NAMED = 0.6
-"""Chance from which on a cause is told by itself: others may have the very same effect, and share the chance."""
+"""Least probability at which a cause is reported separately; others with the same effect share the probability."""
 WORTH = 0.02
-"""Share of a step below which what the scenario has anyway is not told."""
+"""Smaller shares of a step of specified causes are not reported."""
 _MOST_SAID = 3
-"""Causes that are told in sentences; the rest stand in the table."""
+"""Most causes that get a sentence; the table has all."""
 LEFT = 0.05
-"""Share of a step from which on what is not explained is told."""
+"""Least unexplained share of a step that is reported."""
 _PERFECT = 1.05
-"""Share of perfect scaling beyond which it is asked whether one device was measured as the others were."""
+"""Share of linear scaling above which the measurement of one device is questioned."""
 _STATES: Mapping[State, str] = {
     "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
     "beyond": "outside the 90% interval, as one run in ten is",
@@ -62,62 +62,64 @@ _STATES: Mapping[State, str] = {
 
 
 class Cause(Spec):
-    """One thing that a step waits for, and what it costs."""
+    """A cause of a slow step, and its cost."""
 
-    key: str = Field(description="which cause, to sort by")
-    title: str = Field(description="what it is, in a few words")
-    text: str = Field(description="how much of it there is")
+    key: str = Field(description="key of the cause")
+    title: str = Field(description="name of the cause")
+    text: str = Field(description="its extent, in words")
     known: Literal["found", "told", "measured"] = Field(
-        description="found: fitted to what was seen; told: the scenario has it anyway; measured: seen itself, between or before the steps"
+        description="found: inferred from runs; told: specified by the scenario; measured: observed directly, between or before steps"
     )
-    cost_s: Estimate = Field(description="time of each step that it costs, in seconds")
-    probability: float = Field(ge=0, le=1, description="chance that it is there")
-    gain: Estimate = Field(description="throughput without it, over that with it")
-    remedy: str = Field(description="what can be done about it")
+    cost_s: Estimate = Field(description="cost in seconds of each step")
+    probability: float = Field(ge=0, le=1, description="probability that it is present")
+    gain: Estimate = Field(description="ratio of throughput without it to throughput with it")
+    remedy: str = Field(description="the remedy")
 
     @property
     def known_as(self) -> str:
-        """How it is known, for reading: a fitted cause that others rival is only possible."""
+        """How it is known, for readers; a found cause with rivals is only possible."""
         return "possible" if self.known == "found" and self.probability < _NAMED else {"told": "specified"}.get(self.known, self.known)
 
 
 class Compared(Spec):
-    """One run that was seen, beside its prediction."""
+    """A real run compared with its prediction."""
 
     name: str = Field(description="the run")
-    step_s: float = Field(description="step as it was seen, in seconds")
-    told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
-    efficiency: float = Field(description="share of perfect scaling: throughput over that of as many devices, each as fast as one alone")
+    step_s: float = Field(description="measured step, in seconds")
+    told_s: Estimate = Field(description="predicted step, with 90% interval")
+    efficiency: float = Field(description="share of linear scaling from a single device")
     state: State = Field(description="slower, faster; inside: as predicted; beyond: outside the 90% interval, as one run in ten is")
-    explained_s: float = Field(description="step with the causes that were found")
+    explained_s: float = Field(description="predicted step with the found causes")
 
 
 class Diagnosis(Short, Spec):
-    """Why the largest of the runs that were seen takes as long as it does."""
+    """Explanation of the step time of the largest run."""
 
-    see: ClassVar[str] = ".sentences say it in words, .causes has every figure, to_frame() the table"
+    see: ClassVar[str] = ".sentences explains it, .causes has every figure, to_frame() the table"
 
-    run: Seen = Field(description="the run that is explained")
-    one_device_s: float = Field(description="step of one device alone, as it was seen, or else as predicted")
-    told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
-    explained_s: float = Field(description="step with the causes that were found")
-    unexplained_s: float = Field(description="what was seen beyond that; below 0: it is faster")
-    as_told: bool = Field(description="whether nothing but what the scenario has is needed to explain all runs")
-    runs: tuple[Compared, ...] = Field(description="every run of more than one device, the fewest workers first")
-    own_error: float = Field(ge=0, le=1, description="chance that the prediction's own error is the reason, and no cause")
-    unknown: float = Field(ge=0, le=1, description="chance that something is the reason that is no known cause")
-    causes: tuple[Cause, ...] = Field(description="what costs most first")
-    changes: tuple[Improvement, ...] = Field(description="changes of the configuration, the greatest gain first")
-    measure: str | None = Field(description="the one measurement that tells the two likeliest explanations apart; null: there is one")
-    remarks: tuple[str, ...] = Field(default=(), description="what to know beside")
-    sentences: tuple[str, ...] = Field(description="the answer in words")
+    run: Seen = Field(description="the explained run")
+    one_device_s: float = Field(description="step of a single device, measured or else predicted")
+    told_s: Estimate = Field(description="predicted step, with 90% interval")
+    explained_s: float = Field(description="predicted step with the found causes")
+    unexplained_s: float = Field(description="unexplained rest of the measured step; below 0: it is faster")
+    as_told: bool = Field(description="whether the scenario alone explains all runs")
+    runs: tuple[Compared, ...] = Field(description="every run of more than one device, by ascending workers")
+    own_error: float = Field(ge=0, le=1, description="probability that model error is the reason, and no cause")
+    unknown: float = Field(ge=0, le=1, description="probability that an unknown cause is the reason")
+    causes: tuple[Cause, ...] = Field(description="causes, the most expensive first")
+    changes: tuple[Improvement, ...] = Field(description="changes of the configuration, the largest gain first")
+    measure: str | None = Field(
+        description="the measurement that distinguishes the two most probable explanations; null: there is only one"
+    )
+    remarks: tuple[str, ...] = Field(default=(), description="remarks")
+    sentences: tuple[str, ...] = Field(description="the answer in sentences")
 
     def _in_short(self) -> Iterator[str]:
         yield from self.sentences
 
     @property
     def table(self) -> Table:
-        """A row for each cause."""
+        """Return a row for each cause."""
         columns = (
             Column("title", "text", "Cause"),
             Column("cost_s", "seconds", "Costs per step", of="cost_s.mean"),
@@ -131,16 +133,16 @@ class Diagnosis(Short, Spec):
         return Table.reading(f"Where the time of {self.run.name} goes", columns, self.causes, "causes")
 
     def to_frame(self) -> pd.DataFrame:
-        """The table for pandas."""
+        """Return the table for pandas."""
         return self.table.to_frame()
 
     def to_json(self) -> str:
-        """All of it as JSON."""
+        """Return everything as JSON."""
         return self.model_dump_json()
 
 
 def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
-    """Whether it runs as predicted, what costs most, and what to measure or change next."""
+    """Return the answer: whether the run is as predicted, the largest cost, and what to measure or change next."""
     seen, last = diagnosis.run, diagnosis.runs[-1]
     state = "As predicted" if diagnosis.as_told else _STATES[last.state][:1].upper() + _STATES[last.state][1:]
     scale = f"{format_share(last.efficiency)} of linear scaling"
@@ -173,18 +175,18 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
 
 
 def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause]) -> str:
-    """How probable the named cause is, or its rivals that are no cause."""
+    """Return the probability of the named cause, or of model error or an unknown cause."""
     if diagnosis.own_error >= EVEN:
-        return f"the prediction's own error explains all runs with probability {format_share(diagnosis.own_error)}"
+        return f"model error explains all runs with probability {format_share(diagnosis.own_error)}"
     if diagnosis.unknown >= EVEN:
-        return f"an unknown cause is likelier than any known one ({format_share(diagnosis.unknown)})"
+        return f"an unknown cause is more probable than any known one ({format_share(diagnosis.unknown)})"
     if sure:
-        return f"{format_share(sure[0].probability)} that this cause is there"
-    return "these runs cannot tell the causes apart"
+        return f"{format_share(sure[0].probability)} that this cause is present"
+    return "these runs cannot distinguish the causes"
 
 
 def sentences_of(answer: Diagnosis) -> Iterator[str]:
-    """Give the answer in words, the verdict first."""
+    """Return the answer in sentences, the verdict first."""
     seen, last = answer.run, answer.runs[-1]
     told = f"{format_seconds(last.told_s.mean)} (90%: {format_interval(last.told_s.low, last.told_s.high, 'seconds')})"
     yield sentence(
@@ -193,18 +195,18 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
     )
     for run in answer.runs[:-1]:
         yield sentence(
-            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of perfect; {format_seconds(run.told_s.mean)} "
-            f"predicted ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
+            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of linear scaling; "
+            f"{format_seconds(run.told_s.mean)} predicted ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
         )
     if (most := max(answer.runs, key=lambda run: run.efficiency)).efficiency > _PERFECT:
         yield (
-            f"More than perfect scaling ({most.name}): was one device measured with the same batch, and are these times of steps? Times of "
+            f"More than linear scaling ({most.name}): was one device measured with the same batch, and are these times of steps? Times of "
             "epochs go to --epoch, samples/s of all workers to --throughput."
         )
     if answer.as_told:
-        yield "It runs as predicted: the scenario alone explains it."
+        yield "It runs as predicted."
     elif answer.own_error >= EVEN:
-        yield sentence(f"the prediction's own error explains that better than any cause (probability {format_share(answer.own_error)})")
+        yield sentence(f"model error explains that better than any cause (probability {format_share(answer.own_error)})")
     elif answer.unknown >= EVEN:
         yield sentence(f"no known cause explains it (probability {format_share(answer.unknown)} of another)")
     sure = [cause for cause in answer.causes if cause.probability >= _NAMED and cause.cost_s.mean > WORTH * seen.step_s]
@@ -217,14 +219,14 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
         each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
         each += [
             f"{words} ({format_share(chance)})"
-            for words, chance in (("the prediction's own error", answer.own_error), ("something else", answer.unknown))
+            for words, chance in (("model error", answer.own_error), ("an unknown cause", answer.unknown))
             if chance >= LIKELY
         ]
-        yield sentence(f"the runs cannot tell these apart: {listed(each, 'or')}" if len(each) > 1 else f"possibly {each[0]}")
+        yield sentence(f"the runs cannot distinguish these: {listed(each, 'or')}" if len(each) > 1 else f"possibly {each[0]}")
     decided = any(cause.known == "found" for cause in sure)
     if (decided or answer.unknown >= EVEN) and abs(answer.unexplained_s) > LEFT * seen.step_s:
         how = "more" if answer.unexplained_s > 0 else "less"
-        yield sentence(f"not explained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
+        yield sentence(f"unexplained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
     if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > WORTH:
         low, high = best.gain_low or 0.0, best.gain_high or 0.0
         yield sentence(
@@ -236,49 +238,49 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
 
 
 _TRIED = {"steps": 20, "replications": 2}
-"""Runs in which strengths are fitted: with the same draws for all, so that what differs are the causes."""
+"""Runs for fitting strengths, with the same draws for all, so that only causes differ."""
 _COMPARED = {"replications": 4}
-"""Runs of what is compared with each other, by the same draws."""
+"""Runs of scenarios that are compared, with the same draws."""
 _MOST_STEPS = 60
-"""Of runs that are compared; what is told is simulated as the scenario says, so that it is what ``paceline simulate`` tells."""
+"""Settings of compared runs; the prediction itself uses the scenario's, as in ``paceline simulate``."""
 _COVERAGE = 0.99
-"""Share of runs as told that are not to be called slower or faster."""
+"""Share of runs within the prediction that must not be called slower or faster."""
 _RIVAL = 0.2
-"""Part of the best explanation's chance from which on another one is a rival."""
+"""Share of the best explanation's probability from which another one is a rival."""
 _TIGHT = 0.05
-"""Share of a device's memory below which what is free is little."""
+"""Share of a device's memory below which free memory is scarce."""
 _TELLS = 3.0
-"""Standard errors by which a measurement has to tell two explanations apart."""
+"""Standard errors by which a measurement must distinguish two explanations."""
 _OF_REST = 0.02
-"""Standard error of what a prediction has besides what is sent, as a share of a step, where one device was seen."""
+"""Standard error of a prediction without communication, as a share of a step, if one device was measured."""
 _OF_A_RUN = 0.04
-"""Standard error of a step time that is measured again, as a share."""
+"""Standard error of a repeated measurement of a step time, as a share."""
 _HIDDEN = 0.005
-"""Share of a step below which a cause beside a larger one is hidden by that."""
+"""Share of a step below which a larger cause hides another."""
 
 
 def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: Sequence[str] = ()) -> Diagnosis:
-    """Explain the run with most workers by all that was seen.
+    """Explain the run with most workers, from all runs.
 
     Parameters
     ----------
     scenario
-        What is told of the training: model, cluster, strategy; how many workers does not matter.
+        The training: model, cluster and strategy; its number of workers has no effect.
     seen
-        Runs of one worker, which tells how fast the device is, and of several.
+        Runs of one worker, which shows the speed of the device, and of several.
     run
         Simulates scenarios.
     remarks
-        What is already known to be odd about what was seen.
+        Known oddities of the runs.
 
     Raises
     ------
     InputError
-        No run of several workers was seen.
+        No run has several workers.
     ScenarioError
-        The scenario cannot have as many workers.
+        The scenario cannot have this number of workers.
     SimulationError
-        It cannot be simulated.
+        The scenario cannot be simulated.
     """
     check_seen(seen, scenario)
     runs, remarks_on_runs = _told(scenario, seen, run)
@@ -286,7 +288,7 @@ def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: S
 
 
 def _told(scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> tuple[Runs, list[str]]:
-    """The runs beside what is told of them, and what is odd about that of one device alone."""
+    """Return the runs with their predictions, and oddities of the run of a single device."""
     ordered = sorted(seen, key=lambda own: (own.workers, not own.alone))
     alone = ordered[0] if ordered[0].alone or (ordered[0].workers == 1 and len(ordered) > 1) else None
     several = ordered if alone is None else ordered[1:]
@@ -318,7 +320,7 @@ def _told(scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> tuple[Runs
 
 
 class _Answer:
-    """Puts the answer together."""
+    """Builds the answer."""
 
     def __init__(self, runs: Runs, weighed: list[Explanation], run: Simulate, remarks: list[str]) -> None:
         self._runs, self._run, self._remarks = runs, run, remarks
@@ -334,7 +336,7 @@ class _Answer:
         self._scale = step_of(self._told) / step_of(self._base)
 
     def diagnosis(self) -> Diagnosis:
-        """The answer."""
+        """Return the answer."""
         best, seen = self._best, self._seen
         runs = tuple(map(self._compared_with, range(len(self._runs.seen))))
         # nothing but what is told is needed where every run is as told, and no cause explains them better
@@ -367,13 +369,13 @@ class _Answer:
         return answer.replaced({"sentences": tuple(sentences_of(answer))})
 
     def _changes(self, base: Result) -> Iterator[Improvement]:
-        """Gains of changes to the configuration of a scenario that reproduces the run."""
+        """Return gains of changes to a scenario that reproduces the run."""
         for key, change in improved(base.scenario, base, self._run):
             if change.gain is not None and not (key == "buckets" and self._fused_already):
                 yield change
 
     def _compared_with(self, place: int) -> Compared:
-        """A run beside its prediction."""
+        """Compare a run with its prediction."""
         seen, result, spread = self._runs.seen[place], self._runs.results[place], self._runs.spread[place]
         mean_s, scenario = step_of(result), result.scenario
         low_s, high_s = _interval(mean_s, spread)
@@ -397,17 +399,17 @@ class _Answer:
     # -- causes ---------------------------------------------------------------------------
 
     def _measured(self) -> Iterator[Cause]:
-        """Causes that were seen themselves: between the steps, and before them."""
+        """Yield causes observed directly, between and before steps."""
         seen = self._seen
         each = f"{format_seconds(seen.between_s)} of each, on average"
         if seen.between_every is not None:
             each = f"{format_seconds(seen.between_s * seen.between_every)} every {seen.between_every:,} steps"
         for key, title, cost_s, error_s, whole_s, text, remedy in (
             ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, seen.whole_s,
-             f"what comes between steps takes {each}", "write checkpoints less often or asynchronously, evaluate less often"),
+             f"time between steps is {each}", "write checkpoints less often or asynchronously; evaluate less often"),
             ("start-up", "start-up and tracing", seen.start_s, 0.0, seen.whole_s + seen.start_s,
              f"first steps take {format_seconds(seen.start_s)} longer, spread over all steps of the run",
-             "compare steady steps, or train longer"),
+             "compare steady steps only, or train longer"),
         ):  # fmt: skip
             if cost_s > WORTH * seen.step_s:
                 spread_s = Z_90 * math.hypot(seen.error * seen.step_s, error_s)
@@ -416,7 +418,7 @@ class _Answer:
                 yield Cause(key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0, gain=gain, remedy=remedy)
 
     def _fitted(self, least: float) -> Iterator[Cause]:
-        """Causes that were found with at least this chance: that of all explanations that have them."""
+        """Yield found causes with at least this probability, summed over explanations that contain them."""
         chances: dict[str, float] = {}
         best: dict[str, Explanation] = {}
         for own, chance in self._sets:
@@ -447,18 +449,18 @@ class _Answer:
             )  # fmt: skip
 
     def _hidden(self, key: str, own: Explanation, text: str, chance: float, slow_s: float) -> None:
-        """Say of a cause that costs the largest run nothing what it would gain beside others, or that smaller runs alone feel it."""
-        cause = f"{CAUSES[key].title} (chance {format_share(chance)}; {text})"
+        """Return a remark on a cause that does not slow the largest run: its gain without others, or its effect on smaller runs."""
+        cause = f"{CAUSES[key].title} (probability {format_share(chance)}; {text})"
         other = next((name for name in own.strengths if name != key), None)
         if other is None:
-            self._remarks.append(sentence(f"felt with fewer workers alone: {cause}"))
+            self._remarks.append(sentence(f"only runs with fewer workers show it: {cause}"))
         elif chance >= EVEN:
             gain = format_change(slow_s / (step_of(self._base) * self._scale) - 1.0)
-            hidden = f"hidden now, and felt once it is no longer so that {CAUSES[other].title}: {cause}"
+            hidden = f"hidden as long as {CAUSES[other].title}: {cause}"
             self._remarks.append(sentence(f"{hidden}. Without both, throughput changes by {gain}"))
 
     def _without(self, own: Explanation, key: str) -> Scenario:
-        """The scenario of an explanation without one of its causes."""
+        """Return the scenario of an explanation without one of its causes."""
         scenario = self._tried
         for name, strength in own.strengths.items():
             if name != key:
@@ -466,7 +468,7 @@ class _Answer:
         return scenario
 
     def _standing(self) -> Iterator[tuple[Cause, float]]:
-        """Causes that the scenario has anyway, by what a step gains without them, and how much is a more particular cause's, in seconds."""
+        """Yield specified causes by the gain without them, and the part of a more specific cause, in seconds."""
         told, before_s, named_s = self._base, step_of(self._told), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
         likeliest = self._sets[0][0]
@@ -498,10 +500,10 @@ class _Answer:
             text, particular_s = f"predicted{limit}", 0.0
             if standing.key == "servers":
                 named_s = cost.mean
-                text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
+                text += f"; {counted(scenarios[0].servers, 'server')} would save this"
             elif general:
                 particular_s = min(named_s, cost.mean)
-                text += f"; {format_seconds(particular_s)} of it could be saved by more servers too"
+                text += f"; more servers could save {format_seconds(particular_s)} of it too"
             cause = Cause(
                 key=standing.key, title=standing.title, text=text, known="told", cost_s=cost,
                 probability=1.0, gain=_gain(step_s, cost), remedy=standing.remedy,
@@ -511,20 +513,20 @@ class _Answer:
 
     @cached_property
     def _fused_already(self) -> bool:
-        """Return whether a run that was seen contradicts other buckets as a cure: one about as fast as with them has them already."""
+        """Return a remark if a run contradicts other buckets as a remedy, because it is already about as fast as with them."""
         for seen, scenario in zip(self._runs.seen, self._runs.told, strict=True):
             without_s, *with_s = [step_of(each) for each in self._run([scenario, *with_buckets(scenario)]) if isinstance(each, Result)]
             best_s = min(with_s, default=without_s)
             if best_s < (1.0 - LEFT) * without_s and seen.step_s < math.sqrt(without_s * best_s):
                 faster = f"{seen.name} are about as fast as the scenario predicts with other buckets ({format_seconds(best_s)})"
-                self._remarks.append(sentence(f"{faster}: the run overlaps more than the scenario says, and buckets are no cure"))
+                self._remarks.append(sentence(f"{faster}, so the run already overlaps that much and buckets are no remedy"))
                 return True
         return False
 
     # -- what would tell ----------------------------------------------------------------------
 
     def _measure(self) -> str | None:
-        """The measurement that tells the two likeliest explanations apart; None where the first has no rival."""
+        """Return the measurement that distinguishes the two most probable explanations; None if the first has no rival."""
         likeliest = self._best.strengths.keys()
         # one more cause beside those of the likeliest set is no rival of these
         rivals = [pair for pair in self._sets if not pair[0].unknown and (not likeliest or not pair[0].strengths.keys() > likeliest)]
@@ -539,12 +541,12 @@ class _Answer:
         return f"{first.measure}; it tells whether {first.title}"
 
     def _again(self, likeliest: Explanation, rival: Explanation) -> str | None:
-        """A run of the same program that both explanations predict differently, with what each predicts."""
+        """Return a run of the same program that both explanations predict differently, with both predictions."""
         pair = [own for own in (likeliest, rival) if own.scenario is not None]
         best: tuple[float, str] | None = None
         for words, change in (
             *([("half as many workers", _with_half)] if self._seen.workers > 1 else []),
-            ("twice the batch of each worker", lambda scenario: with_batch(scenario, 2)),
+            ("twice the batch per worker", lambda scenario: with_batch(scenario, 2)),
         ):
             try:
                 scenarios = [change(own.scenario) for own in pair if own.scenario is not None]
@@ -556,14 +558,14 @@ class _Answer:
             steps = [step_of(result) * own.longer for result, own in zip(outcomes, pair, strict=True)]
             apart = abs(math.log(steps[0] / steps[1])) / _OF_A_RUN
             if apart >= _TELLS and (best is None or apart > best[0]):
-                names = [" and ".join(CAUSES[key].title for key in own.strengths) or "all is as told" for own in pair]
+                names = [" and ".join(CAUSES[key].title for key in own.strengths) or "the prediction holds" for own in pair]
                 text = f"the same training with {words}: a step would take {format_seconds(steps[0])} if {names[0]}, "
                 best = apart, f"{text}and {format_seconds(steps[1])} if {names[1]}"
         return best[1] if best is not None else None
 
     @staticmethod
     def _of_memory(scenario: Scenario) -> Iterator[str]:
-        """Remark where memory is near its limit: devices fall back to slower algorithms, or swap."""
+        """Return a remark if memory is scarce, which makes devices use slower algorithms, or swap."""
         held = memory(scenario)
         capacity = held.tightest.capacity_bytes
         if held.refused is not None:
@@ -580,12 +582,12 @@ def _with_half(scenario: Scenario) -> Scenario:
 
 
 def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
-    """Results of scenarios that have to have one.
+    """Return results of scenarios, all of which must succeed.
 
     Raises
     ------
     SimulationError
-        One has none.
+        A scenario has no result.
     """
     results = []
     for outcome in run(scenarios):
@@ -596,7 +598,7 @@ def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
 
 
 def _alone_s(result: Result, alone: Seen | None) -> float:
-    """Step of one device alone, as predicted; of its own batch where it had another."""
+    """Return the predicted step of a single device, with its own batch if it had another."""
     step_s, load = alone_step_of(result), result.scenario.workload
     if alone is None or alone.batch is None:
         return step_s
@@ -605,12 +607,12 @@ def _alone_s(result: Result, alone: Seen | None) -> float:
 
 
 def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], predicted_s: float, first: Sequence[Result]) -> Iterator[str]:
-    """Questions on figures that may be in another unit than they say.
+    """Return questions on figures that may be in another unit.
 
     Raises
     ------
     InputError
-        They are in another unit, as far as predictions can tell.
+        According to predictions, the figures are in another unit.
     """
     pairs = [*([] if alone is None else [(alone, predicted_s)]), *zip(several, map(step_of, first), strict=True)]
     figures = [
@@ -621,18 +623,20 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], pred
     yield from map(sentence, check_units(figures))
     for seen, predicted_s in pairs:
         if seen.quantity is None and (unit := thousand_times(seen.step_s / predicted_s)) is not None and not seen.alone:
-            yield sentence(f"{seen.name}: a step takes {format_seconds(seen.step_s)}, and {format_seconds(predicted_s)} as told; {unit}?")
+            yield sentence(
+                f"{seen.name}: a step takes {format_seconds(seen.step_s)}, and {format_seconds(predicted_s)} as predicted; {unit}?"
+            )
 
 
 def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
-    """Remark where one device alone is not as fast as the scenario tells."""
+    """Return a remark if a single device is not as fast as predicted."""
     spread = spread_of(told, given_alone=False)
     apart = math.log(alone.step_s / predicted_s)
     if abs(apart) <= Z_90 * max(spread, _OF_A_RUN):
         return []
     how = "longer than" if apart > 0 else "less than"
-    many = f"one device takes {format_seconds(alone.step_s)} for a step, {how} the {format_seconds(predicted_s)} that the scenario tells"
-    return [sentence(f"{many}; devices are taken to be as fast as the one that was seen")]
+    many = f"one device takes {format_seconds(alone.step_s)} for a step, {how} the predicted {format_seconds(predicted_s)}"
+    return [sentence(f"{many}; devices are assumed to be as fast as the measured one")]
 
 
 def _interval(mean: float, spread: float, deviations: float = Z_90) -> tuple[float, float]:
@@ -640,7 +644,7 @@ def _interval(mean: float, spread: float, deviations: float = Z_90) -> tuple[flo
 
 
 def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:
-    """Throughput without a cost, over that with it; ``beside_s``: how far other parts of a step may differ the next time."""
+    """Return the ratio of throughput without a cost to that with it; ``beside_s`` is the uncertainty of other parts of a step."""
 
     def of(cost_s: float) -> float:
         return step_s / max(step_s - cost_s, 1e-3 * step_s)

@@ -1,9 +1,9 @@
-"""Finds which causes, and how strong, make a scenario do what was seen: sets of at most two, weighed by Bayes' rule.
+"""The causes, and their strengths, with which a scenario reproduces the runs: sets of at most two, weighted by Bayes' rule.
 
-What was seen are a few logarithms with standard errors (:func:`evidence_of`), of which a scenario with causes predicts the same. These
-are simulated at a few strengths and interpolated, and simulated where they fit best; of two causes where none is enough by itself. The
-weight of a set is how often its causes are the reason, times the mean likelihood of what was seen over the strengths that causes have
-(half-normal ones). Two more sets compete: no cause at all, and something that is none of these.
+Evidence is a few logarithms with standard errors (:func:`evidence_of`), which a scenario with causes predicts. Predictions are simulated
+at a few strengths and interpolated, then simulated at the best fit; pairs of causes only if no single one suffices. The weight of a set is
+the prior probability of its causes times the mean likelihood of the evidence over their (half-normal) strengths. Two more sets compete: no
+cause, and an unknown one.
 """
 
 from __future__ import annotations
@@ -30,48 +30,47 @@ from simulator.spec.uncertainty import Z_90
 
 Array = NDArray[np.float64]
 _Key = tuple[tuple[tuple[str, float], ...], int]
-"""Strengths of causes, and the place of a run."""
+"""Strengths of causes, and the index of a run."""
 
 _POINTS = {1: 301, 2: 61}
-"""Strengths of each cause over which likelihoods are averaged, by the number of causes."""
+"""Number of strengths of each cause over which likelihoods are averaged, by the number of causes."""
 _MODERATE = 2.0
-"""Standard deviation of a strength before anything is seen: a factor of 7."""
+"""Prior standard deviation of a strength: a factor of 7."""
 _ENOUGH = 3.0
-"""Sum of squares, in standard errors, up to which what was seen needs no second cause."""
+"""Sum of squares, in standard errors, up to which no second cause is needed."""
 _BEST = 3
-"""Causes of which pairs are tried: those that explain most alone."""
+"""Number of causes that form pairs: those that explain most alone."""
 _PAIRS = 3
-"""Pairs that are simulated: those that explain most by what single causes do."""
+"""Number of pairs that are simulated: those that explain most by the effects of single causes."""
 _ROUNDS, _FITS = 3, 0.1
-"""How often a set is fitted anew to what is simulated, and from which misfit on beyond the one expected."""
+"""How often a set is refitted to simulations, and the least misfit beyond the expected one that requires it."""
 _NEARER, _TRIES, _APART, _FAR = 2, 5, 0.05, 100.0
 """How many pairs are tried near their best strengths, how often, how far apart, as a share, and what counts for one that cannot be
 simulated."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
 _UNKNOWN, _ANYTHING = 0.02, 1.0
-"""How often none of the known causes is the reason, and how far each figure then is from the prediction: standard deviation of its
-logarithm."""
+"""Prior probability of an unknown cause, and the standard deviation of each figure's logarithm from the prediction with it."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs that are explained, and the scenario of each as it is told.
+    """The runs to explain, with their scenarios.
 
     Attributes
     ----------
     seen
-        Runs of more than one device, the fewest workers first.
+        Runs of more than one device, by ascending workers.
     told
-        Their scenarios, with devices as fast as the one that was seen alone, and short runs of them.
+        Their scenarios, shortened, with devices as fast as the measured single one.
     results
-        Of these scenarios, as long as they are told.
+        Results of the scenarios at full length.
     alone
-        The run of one; None where none was seen.
+        The run of a single device, if any.
     alone_s, alone_samples
-        Step of one device alone, in seconds and in samples.
+        Step of a single device, in seconds and in samples.
     spread
-        Standard deviation of the logarithm of what is predicted, given the run of one where there is one.
+        Standard deviation of the logarithm of the prediction, given the run of a single device if there is one.
     """
 
     seen: Sequence[Seen]
@@ -85,24 +84,24 @@ class Runs:
 
 @dataclass
 class Explanation:
-    """A set of causes, as strong as they fit best.
+    """A set of causes with their best strengths.
 
     Attributes
     ----------
     strengths
-        By key; empty: as told.
+        Strengths by key; empty: no cause.
     weight
-        Logarithm of its weight beside other sets'.
+        Logarithm of its weight relative to other sets.
     unknown
-        Whether it is what none of the known causes explains.
+        Whether it is the unknown cause.
     misfit
-        Sum of squares of what it does not explain, in standard errors.
+        Sum of squared residuals, in standard errors.
     steps_s
         Step of each run with it.
     error_s
-        By key, the standard deviation of what that cause adds to the last run's step.
+        Standard deviation of each cause's addition to the last run's step, by key.
     scenario
-        That of the last run with it.
+        Scenario of the last run with it.
     """
 
     strengths: dict[str, float]
@@ -115,24 +114,24 @@ class Explanation:
 
     @property
     def longer(self) -> float:
-        """By what the time that is counted exceeds that of steps, as a factor."""
+        """Return the ratio of counted time to time of steps."""
         return math.exp(self.strengths.get(OUTSIDE.key, 0.0))
 
 
 def step_of(result: Result) -> float:
-    """Time of a step of every worker, as the throughput tells it."""
+    """Return the time of a step of every worker, from the throughput."""
     return result.scenario.batch * result.scenario.replicas / result.throughput_samples_per_s.mean
 
 
 def spread_of(result: Result, *, given_alone: bool) -> float:
-    """Standard deviation of the logarithm of a prediction: of the throughput, or of how much more that is than what one device does."""
+    """Return the standard deviation of the logarithm of a prediction: of throughput, or of its ratio to one device."""
     rate = result.speedup if given_alone else result.throughput_samples_per_s
     low, high = max(rate.low, 1e-3 * rate.mean), max(rate.high, rate.mean)
     return max(math.log(high / low) / (2.0 * Z_90), 0.01)
 
 
 def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> dict[str, tuple[float, float]]:
-    """Figures that were seen and that a scenario predicts, each with its standard error."""
+    """Return observed figures that a scenario predicts, each with its standard error."""
     evidence = {"step": (math.log(seen.step_s), math.hypot(spread, seen.error))}
     if seen.compute_s:
         evidence["compute"] = math.log(statistics.fmean(seen.compute_s)), _COMPUTE
@@ -151,30 +150,30 @@ def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> dict[str, tupl
 
 
 def explanations(runs: Runs, run: Simulate) -> list[Explanation]:
-    """All sets of causes that were weighed, the most probable first."""
+    """Return all weighted sets of causes, the most probable first."""
     return _Search(runs, run).weighed()
 
 
 class _Search:
-    """Weighs sets of causes, and simulates each scenario once."""
+    """Weights sets of causes, and simulates each scenario once."""
 
     def __init__(self, runs: Runs, run: Simulate) -> None:
         self._runs, self._run = runs, run
         evidence = [evidence_of(seen, runs.alone, spread) for seen, spread in zip(runs.seen, runs.spread, strict=True)]
         self._entries = [(place, name) for place, own in enumerate(evidence) for name in own]
-        """Run and name of each figure; those named ``step`` are added up where causes meet."""
+        """Run and name of each figure; figures named ``step`` add up in pairs of causes."""
         self._steps = np.array([name == "step" for _, name in self._entries])
         self._values, self._errors = np.array([evidence[place][name] for place, name in self._entries]).T
         self._known: dict[_Key, dict[str, float] | None] = {}
 
     def weighed(self) -> list[Explanation]:
-        """The sets, the most probable first."""
+        """Return the sets, the most probable first."""
         averages = all(seen.is_average for seen in self._runs.seen)
         possible = [key for key, cause in CAUSES.items() if cause.possible(self._runs.told[-1]) and (averages or key != OUTSIDE.key)]
         self._simulate([{}, *({key: at} for key in possible for at in CAUSES[key].strengths)])
         base = self._figures({})
         if base is None:
-            raise SimulationError("the scenario cannot be simulated as it was run")
+            raise SimulationError("the scenario cannot be simulated with the settings of the run")
         curves = {key: curve for key in possible if (curve := self._curve(key, base)) is not None}
         misfit, steps_s, scenario = self._misfit(base), self._steps_s(base), self._runs.told[-1]
         none = Explanation({}, -0.5 * misfit, misfit=misfit, steps_s=steps_s, scenario=scenario)
@@ -200,7 +199,7 @@ class _Search:
     # -- what scenarios predict -------------------------------------------------------------
 
     def scenario(self, strengths: Mapping[str, float], place: int) -> Scenario | None:
-        """The scenario of a run with causes; None where it breaks a rule."""
+        """Return the scenario of a run with causes; None if it breaks a rule."""
         scenario = self._runs.told[place]
         try:
             for key, strength in strengths.items():
@@ -211,7 +210,7 @@ class _Search:
         return scenario
 
     def _simulate(self, sets: Iterable[Mapping[str, float]]) -> None:
-        """Predict what sets of causes make of every run, in one go."""
+        """Predict every run with sets of causes, in one batch."""
         wanted: dict[_Key, Scenario] = {}
         for strengths, place in product(sets, range(len(self._runs.seen))):
             key = tuple(sorted(strengths.items())), place
@@ -224,7 +223,7 @@ class _Search:
                 self._known[key] = _predicted(dict(key[0]), outcome)
 
     def _figures(self, strengths: Mapping[str, float]) -> Array | None:
-        """Prediction of every figure that was seen; None where a run cannot be simulated."""
+        """Return the prediction of every observed figure; None if a run cannot be simulated."""
         predicted = [self._known.get((tuple(sorted(strengths.items())), place)) for place in range(len(self._runs.seen))]
         if any(own is None for own in predicted):
             return None
@@ -239,14 +238,14 @@ class _Search:
         return float((((self._values - figures) / self._errors) ** 2).sum())
 
     def _curve(self, key: str, base: Array) -> _Surface | None:
-        """How figures change with the strength of a cause; None where no step does."""
+        """Return how figures change with the strength of a cause; None if no step changes."""
         points = [(at, figures) for at in CAUSES[key].strengths if (figures := self._figures({key: at})) is not None]
         if not points or float(np.abs(points[-1][1] - base)[self._steps].max()) <= 0.01:
             return None
         return _Surface([[0.0, *(at for at, _ in points)]], np.array([base, *(figures for _, figures in points)]))
 
     def _surface(self, names: tuple[str, ...]) -> _Surface | None:
-        """How figures change with the strengths of several causes; None where one of them cannot be simulated."""
+        """Return how figures change with the strengths of several causes; None if one cannot be simulated."""
         axes = [[0.0, *CAUSES[key].strengths[1:]] for key in names]
         figures = [self._figures({key: at for key, at in zip(names, each, strict=True) if at}) for each in product(*axes)]
         if any(own is None for own in figures):
@@ -254,7 +253,7 @@ class _Search:
         return _Surface(axes, np.array(figures).reshape(*map(len, axes), -1))
 
     def _fitted(self, surfaces: Mapping[tuple[str, ...], _Surface]) -> list[Explanation]:
-        """Each set by its figures between strengths that were simulated, then by what is simulated where it fits best, and again there."""
+        """Fit each set by interpolation between simulated strengths, then by simulation at the best fit, repeatedly."""
         fits = {names: self._averaged(names, surface) for names, surface in surfaces.items()}
         for _ in range(_ROUNDS):
             self._simulate(own.strengths for own in fits.values())
@@ -279,7 +278,7 @@ class _Search:
         return final
 
     def _nearest(self, strengths: Mapping[str, float], most: Sequence[float]) -> dict[str, float]:
-        """The strengths near some with which what is simulated fits best: a cause hides another from some strength on, without a curve."""
+        """Return nearby strengths with the best simulated fit, since a cause can abruptly hide another from some strength on."""
         from scipy.optimize import least_squares
 
         def residuals(values: Array) -> Array:
@@ -294,7 +293,7 @@ class _Search:
         return dict(zip(strengths, np.round(fit.x, 4).tolist(), strict=True))
 
     def _averaged(self, names: tuple[str, ...], surface: _Surface | _Added, offsets: Array | float = 0.0) -> Explanation:
-        """A set with the mean of its likelihood over all strengths, and the strengths at which it is largest."""
+        """Return a set with the mean of its likelihood over all strengths, and the strengths at its maximum."""
         grids = [np.linspace(0.0, most, _POINTS[len(names)]) for most in surface.most]
         figures = surface.at(grids) + offsets
         misfit = (((self._values - figures) / self._errors) ** 2).sum(axis=-1)
@@ -321,14 +320,14 @@ class _Search:
 
 
 class _Surface:
-    """Figures by the strengths of causes, between strengths that were simulated.
+    """Figures interpolated between simulated strengths of causes.
 
     Parameters
     ----------
     axes
-        Of each cause, the strengths that were simulated, from 0 on.
+        Simulated strengths of each cause, from 0.
     figures
-        There, one axis for each cause and a last one for the figures.
+        Figures at these strengths, with one axis for each cause and a last one for the figures.
     """
 
     def __init__(self, axes: Sequence[Sequence[float]], figures: Array) -> None:
@@ -336,7 +335,7 @@ class _Surface:
         self.most = [axis[-1] for axis in axes]
 
     def at(self, grids: Sequence[Array]) -> Array:
-        """On a grid of strengths, one axis for each cause and a last one for the figures."""
+        """Return figures on a grid of strengths, with one axis for each cause and a last one for the figures."""
         from scipy.interpolate import PchipInterpolator
 
         figures = self._figures
@@ -346,14 +345,14 @@ class _Surface:
 
 
 class _Added:
-    """Figures of several causes together, as if what each adds to a step were added: which sets are worth simulating."""
+    """Figures of several causes, assuming that their additions to a step add up, to select sets to simulate."""
 
     def __init__(self, curves: Sequence[_Surface], base: Array, steps: NDArray[np.bool_]) -> None:
         self._curves, self._base, self._is_step = curves, base, steps
         self.most = [curve.most[0] for curve in curves]
 
     def at(self, grids: Sequence[Array]) -> Array:
-        """As of :meth:`_Surface.at`."""
+        """As for :meth:`_Surface.at`."""
         each = [
             np.expand_dims(curve.at([grid]), [axis for axis in range(len(grids)) if axis != place])
             for place, (curve, grid) in enumerate(zip(self._curves, grids, strict=True))
@@ -374,7 +373,7 @@ def _predicted(strengths: Mapping[str, float], result: Result) -> dict[str, floa
 
 
 def told_as(scenario: Scenario, observed: Sequence[Observed], factor: float, **run: int) -> list[Scenario]:
-    """The scenario of each run, with devices that take so many times as long, and with keys of ``run``."""
+    """Return the scenario of each run with slower devices and keys of ``run``."""
     scenarios = [own.scenario_of(scenario) for own in observed]
     if factor != 1.0:
         scenarios = [with_compute(each, factor) for each in scenarios]

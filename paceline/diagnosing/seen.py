@@ -1,4 +1,4 @@
-"""What was seen of a real run, as far as a diagnosis uses it: its step time, and what is known of where that went."""
+"""Observations of a real run that a diagnosis uses: its step time, and the known parts of it."""
 
 from __future__ import annotations
 
@@ -21,63 +21,63 @@ from simulator.base.text import counted
 from simulator.scenario import Scenario
 
 _OF_A_NUMBER = 0.03
-"""Standard error, as a share, of a step time of which nothing is known but itself."""
+"""Standard error, as a share, of a single step time."""
 LEAST_ERROR = 0.005
-"""The least of one that was measured several times: two processes differ that much on the quietest machines."""
+"""Least standard error of repeated measurements, since processes differ that much even on quiet machines."""
 
 
 class Seen(Observed):
-    """One run, or several alike, with one number of workers.
+    """A run, or several equal ones, with one number of workers.
 
-    Times are those of a step, in seconds: the mean over the steady steps, without what stands between steps where that is known.
-    What lists workers has one value for each of them, in their order; an empty list was not measured.
+    Times are seconds per step: the mean over steady steps, without time between steps where that is known. Lists have a value for each
+    worker, in order; an empty list was not measured.
     """
 
     step_s: float = Field(gt=0, description="time of a step")
-    error: float = Field(default=_OF_A_NUMBER, gt=0, description="standard error of it, as a share")
-    is_average: bool = Field(default=False, description="a number that may hold start-up, checkpoints and evaluations")
-    between_s: float = Field(default=0.0, ge=0, description="what stands between steps, such as checkpoints, as time for each step")
-    between_error_s: float = Field(default=0.0, ge=0, description="standard error of that")
-    between_every: int | None = Field(default=None, ge=1, description="steps after which that comes again; null: not regularly")
-    start_s: float = Field(default=0.0, ge=0, description="what the first steps took longer, as time for each step of the run")
-    own_step_s: tuple[float, ...] = Field(default=(), description="of each worker, where they do not wait for each other")
-    compute_s: tuple[float, ...] = Field(default=(), description="what each worker's device computes")
-    input_s: tuple[float, ...] = Field(default=(), description="for how long each worker waits for its input")
+    error: float = Field(default=_OF_A_NUMBER, gt=0, description="its standard error, as a share")
+    is_average: bool = Field(default=False, description="whether the time may include start-up, checkpoints and evaluations")
+    between_s: float = Field(default=0.0, ge=0, description="time between steps, such as checkpoints, per step")
+    between_error_s: float = Field(default=0.0, ge=0, description="its standard error")
+    between_every: int | None = Field(default=None, ge=1, description="number of steps between such pauses; null: irregular")
+    start_s: float = Field(default=0.0, ge=0, description="extra time of the first steps, per step of the run")
+    own_step_s: tuple[float, ...] = Field(default=(), description="step of each worker, if they do not wait for each other")
+    compute_s: tuple[float, ...] = Field(default=(), description="compute time of each worker's device")
+    input_s: tuple[float, ...] = Field(default=(), description="time that each worker waits for input")
     cpu_s: tuple[float, ...] = Field(default=(), description="processor time of each worker's process")
-    source: str = Field(default="", description="where it comes from, in words")
-    quantity: Quantity | None = Field(default=None, description="how it was typed; null: it was recorded")
+    source: str = Field(default="", description="its source, in words")
+    quantity: Quantity | None = Field(default=None, description="the option that gave it; null: recorded")
 
     @field_validator("compute_s", "cpu_s")
     @classmethod
     def _is_measured(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        """Nothing computes for no time: such columns are there and not filled."""
+        """Return whether a column has values; a compute time of 0 means that it is not filled."""
         return value if all(each > 0.0 for each in value) else ()
 
     @property
     def whole_s(self) -> float:
-        """Time of a step with what stands between steps, in seconds: what its throughput tells."""
+        """Seconds per step including time between steps, which determines throughput."""
         return self.step_s + self.between_s
 
     @property
     def uneven(self) -> float | None:
-        """How much longer the slowest worker computes than the middle one; None where it is not known."""
+        """Ratio of the slowest worker's compute time to the median; None if unknown."""
         each = self.compute_s or self.own_step_s
         return max(each) / statistics.median_low(each) if len(each) > 1 else None
 
     @property
     def slowest(self) -> int:
-        """The worker that computes longest, from 0 on; the first where that is not known."""
+        """Index of the worker with the longest compute time; the first if unknown."""
         each = self.compute_s or self.own_step_s
         return max(range(len(each)), key=each.__getitem__) if len(each) > 1 else 0
 
 
 def seen_in_figures(quantity: Quantity, values: Mapping[int | str, float], told: Scenario) -> list[Seen]:
-    """Figures of one kind by their counts, as somebody types them (:func:`calibrate.observations.observed_at`).
+    """Return runs from figures of one kind by counts, as they are typed (:func:`calibrate.observations.observed_at`).
 
     Raises
     ------
     InputError
-        A count is none, or there is nothing else than one device alone without servers.
+        A count is invalid, or the only run is a single device without servers.
     """
     seen = []
     for count, value in values.items():
@@ -90,7 +90,7 @@ def seen_in_figures(quantity: Quantity, values: Mapping[int | str, float], told:
 
 
 def _averaged(observed: Observed, steps_s: Sequence[float], source: str, quantity: Quantity | None = None) -> Seen:
-    """A run of which averages are known, from repeats or one."""
+    """Return a run from averages of one or several repeats."""
     error = _OF_A_NUMBER
     if len(steps_s) > 1:
         error = max(statistics.stdev(steps_s) / statistics.fmean(steps_s) / math.sqrt(len(steps_s)), LEAST_ERROR)
@@ -106,16 +106,16 @@ _OPTIONS: Mapping[Quantity, str] = {
 def seen_in_epochs(
     values: Mapping[int | str, float], told: Scenario, dataset_size: float | None, predicted_s: Callable[[Observed], float]
 ) -> tuple[list[Seen], list[str]]:
-    """Times of epochs by their counts, in seconds, and what had to be taken for granted.
+    """Return runs from times of epochs by counts, and the assumptions made.
 
     Parameters
     ----------
     values
         Seconds of an epoch.
     told
-        The scenario, whose ``job.dataset_size`` says how many samples an epoch has.
+        The scenario, whose ``job.dataset_size`` gives the samples of an epoch.
     dataset_size
-        The same, in its place; None, with none in the scenario either: the smallest run is as fast as predicted.
+        Samples of an epoch, instead. If neither gives it, the smallest run is assumed to be as fast as predicted.
     predicted_s
         The predicted step of a run, in seconds.
     """
@@ -129,7 +129,7 @@ def seen_in_epochs(
         first = min(observed, key=lambda count: (observed[count].workers, not observed[count].alone))
         dataset_size = samples_of_step(observed[first], told) * values[first] / predicted_s(observed[first])
         remarks.append(
-            f"how many samples an epoch has is not known; {dataset_size:,.0f} are those with which {observed[first].name} would be as "
+            f"the samples of an epoch are unknown; {dataset_size:,.0f} are those with which {observed[first].name} would be as "
             "fast as predicted (give the data set's size with --dataset-size)"
         )
     seen = [
@@ -140,7 +140,7 @@ def seen_in_epochs(
 
 
 def seen_in_points(settings: Iterable[Setting], told: Scenario, source: str) -> list[Seen]:
-    """Speeds of a file of measured points; rows of the same setting are repeats."""
+    """Return runs from a file of measured points; rows with the same setting are repeats."""
     seen = []
     for setting in settings:
         observed = _alone_if_it_is(Observed(workers=setting.workers, servers=setting.servers, batch=setting.batch), told)
@@ -151,7 +151,7 @@ def seen_in_points(settings: Iterable[Setting], told: Scenario, source: str) -> 
 
 
 def _alone_if_it_is(observed: Observed, told: Scenario) -> Observed:
-    """A run of one worker as that of one device alone, where it is nothing else."""
+    """Return a run of one worker as that of a single device, if it is equivalent."""
     if observed.workers > 1 or observed.servers:
         return observed
     scenario = observed.scenario_of(told)
@@ -159,21 +159,21 @@ def _alone_if_it_is(observed: Observed, told: Scenario) -> Observed:
 
 
 def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Scenario) -> tuple[list[Seen], list[str]]:
-    """Records of the steps of runs, each of one worker, with its count where the file does not tell it.
+    """Return runs from recorded steps of single workers, with their numbers of workers where the files lack them.
 
-    Runs of as many workers are the workers of one training. What is not steady does not count; what is said of it is returned beside.
-    The batch that a record tells is that of its run, whatever the scenario's is.
+    Files with the same number of workers belong to one training. Only steady steps count; remarks on others are returned too. A recorded
+    batch takes precedence over the scenario's.
 
     Raises
     ------
     InputError
-        A file does not tell how many workers there were, and nobody else does, or it tells otherwise; more workers were recorded than
-        there were; or a run has no steady part.
+        The number of workers of a file is missing or contradicts the given one; more workers were recorded than exist; or a run has no
+        steady part.
 
     Warns
     -----
     ReadingWarning
-        A file's figures look wrong, or are of another training.
+        A file's figures look wrong, or belong to another training.
     """
     together: dict[Observed, list[Steadiness]] = {}
     seen: list[Seen] = []
@@ -193,39 +193,38 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
         remarks += [f"{run.name}: {remark}" for remark in record.remarks]
         if few:
             seen.append(_averaged(observed, [float((run.duration_s * (run.counts / run.counts.sum())).sum())], run.source))
-            remarks.append(f"{run.name}: holds {counted(len(run), 'mean' if run.each != 'step' else 'step')} only, taken as they are")
+            remarks.append(f"{run.name}: has only {counted(len(run), 'mean' if run.each != 'step' else 'step')}, all of which are used")
         else:
             together.setdefault(observed, []).append(record)
     for observed, records in sorted(together.items(), key=lambda pair: pair[0].workers):
         if len(records) > observed.workers:
             raise InputError(
-                f"{records[-1].run.name}: is the record of worker {len(records)} of {observed.workers}; say of how many workers each file "
-                "is"
+                f"{records[-1].run.name}: is the record of worker {len(records)} of {observed.workers}; give the number of workers of each file"
             )
         seen.append(_seen_together(observed, records, waits=not told.strategy.pace.asynchronous))
     return seen, remarks
 
 
 def _observed_in(count: int | str | None, run: RecordedRun, told: Scenario) -> Observed:
-    """Number of workers and batch of a record."""
+    """Return number of workers and batch of a record."""
     facts = run.facts
     if count is None and facts.workers is None and facts.devices_in_all is not None:
         count = f"{facts.devices_in_all} devices"
     if count is None:
         count = facts.workers
     if count is None:
-        raise InputError(f"{run.name}: does not say of how many workers it is; say it, such as --run 8={run.source}")
+        raise InputError(f"{run.name}: lacks the number of workers; give it, such as --run 8={run.source}")
     observed = _alone_if_it_is(observed_at(count, told, f"--run {count}"), told)
     # one process may drive all replicas
     if (facts.workers or 1) > 1 and facts.workers != observed.workers:
         raise InputError(
-            f"{run.name}: was recorded with {facts.workers:,} workers, not {observed.workers:,}; say --run {facts.workers}={run.source}"
+            f"{run.name}: was recorded with {facts.workers:,} workers, not {observed.workers:,}; write --run {facts.workers}={run.source}"
         )
     return observed.model_copy(update={"batch": _batch_in(facts, observed, told)})
 
 
 def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
-    """The batch of a record, as :class:`Observed` has it; None where the record tells none, or the scenario's."""
+    """Return the batch of a record, for :class:`Observed`; None if the record has none, or the scenario's."""
     scenario = observed.scenario_of(told)
     replicas = 1 if observed.alone else scenario.replicas
     together = facts.global_batch
@@ -239,7 +238,7 @@ def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
 
 
 def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: bool) -> Seen:
-    """One training, of which some workers were recorded."""
+    """Return one training from the records of some of its workers."""
     levels = [(record, level) for record in records if (level := record.steady) is not None]
     rare = [record.rare_per_step_s(level) for record, level in levels]
     steps = [record.mean_s(level) for record, level in levels]
@@ -263,7 +262,7 @@ def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: 
 
 
 def measured_in(workers: Sequence[tuple[Steadiness, NDArray[np.int64]]], steps_s: Sequence[float], *, waits: bool) -> dict[str, Any]:
-    """Fields of :class:`Seen` of the workers of one training: of some rows of the record of each, and their mean steps."""
+    """Return fields of :class:`Seen` for one training, from rows of its workers' records and their mean steps."""
 
     def means(name: str) -> tuple[float, ...]:
         values = [values[np.isfinite(values)] for values in (getattr(record.run, name)[rows] for record, rows in workers)]
@@ -278,25 +277,25 @@ def measured_in(workers: Sequence[tuple[Steadiness, NDArray[np.int64]]], steps_s
 
 
 def _start_s(record: Steadiness) -> float:
-    """Time by which the first steps are longer than steady ones, spread over all steps of the run."""
+    """Return the extra time of the first steps compared with steady ones, spread over all steps of the run."""
     beyond_s = math.fsum(apart.extra_s for apart in record.apart if apart.why in ("first", "epoch"))
     return beyond_s / max(int(record.run.counts.sum()), 1)
 
 
 def check_seen(seen: Sequence[Seen], told: Scenario) -> None:
-    """Check that what was seen can be compared.
+    """Check that the runs can be compared.
 
     Raises
     ------
     InputError
-        There is nothing, or nothing but one device alone; or the same setting twice.
+        There is no run, only a single device, or a setting twice.
     """
     if not seen:
-        raise InputError("nothing was seen; give step times such as --step 1=60ms --step 8=170ms, or files with --run")
+        raise InputError("no runs are given; give step times such as --step 1=60ms --step 8=170ms, or files with --run")
     if not told.strategy.count_key:
-        raise InputError(f'strategy.kind = "{told.strategy.kind}" has one device; give the scenario of the run on several')
+        raise InputError(f'strategy.kind = "{told.strategy.kind}" has one device; give the scenario of the run on several devices')
     if all(own.alone for own in seen):
-        raise InputError(f"only {seen[0].name} was seen; give the step time of several workers too, such as --step 8=170ms")
+        raise InputError(f"only {seen[0].name} is given; give the step time of several workers too, such as --step 8=170ms")
     keys = [(own.workers, own.devices, own.servers, own.batch) for own in seen]
     for place, key in enumerate(keys):
         if key in keys[:place]:

@@ -1,6 +1,6 @@
-"""From throughput to learning: how long until a model is good enough, and what that costs, with each way of training.
+"""From throughput to convergence: time and cost until a model is good enough, with each strategy.
 
-``learning`` simulates schedules and has them replayed, ``learned`` is what comes out, with what is said of it.
+``learning`` simulates schedules and has them replayed; ``learned`` holds and presents the answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was learned: curves against simulated time, time and cost to a target, and which way of training is first.
+"""The answer of ``learn``: curves over simulated time, time and cost to a target, and the fastest way of training.
 
-A difference is only called one where the runs of two ways do not overlap (:meth:`Learned.beside`). Sentences and tables for the terminal,
-the report and notebooks are made here; :mod:`paceline.learning.learning` fills the types in.
+Two ways differ only if their runs do not overlap (:meth:`Learned.beside`). This module makes sentences and tables for the terminal, reports
+and notebooks; :mod:`paceline.learning.learning` fills the types.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from simulator.results.intervals import combined
 from simulator.scenario import Scenario
 
 _FALLING = re.compile(r"loss|error|mae|mse|mape|msle|perplexity|divergence|entropy|hinge|poisson|huber|logcosh", re.IGNORECASE)
-"""Metrics that are better when they are smaller, where nothing else is said."""
+"""Metrics that are better when smaller, by default."""
 _SHARE = re.compile(r"(\w*_)?(accuracy|acc|recall|precision|auc)", re.IGNORECASE)
-"""Metrics that lie between 0 and 1."""
+"""Metrics between 0 and 1."""
 _FEW_RUNS = 4
-"""Of two ways with as many runs each, all of one are better than all of the other by chance in 2 of 70 cases (Mann and Whitney 1947)."""
+"""Least runs of each of two ways: by chance, all runs of one are better than all of the other in 2 of 70 cases (Mann and Whitney 1947)."""
 _TARGET = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(<=|>=|=)\s*([-+0-9.eE]+)\s*")
 
 
 class Target(Spec):
-    """Target of learning: how good is good enough."""
+    """Target of the training."""
 
-    metric: str = Field(description="what is measured on the validation data, such as accuracy or loss")
-    value: float = Field(description="what it must reach")
-    at_most: bool = Field(description="whether it must be at most that, as a loss; else at least, as an accuracy")
+    metric: str = Field(description="metric of the validation data, such as accuracy or loss")
+    value: float = Field(description="value to reach")
+    at_most: bool = Field(description="whether the metric must be at most the value, like a loss; else at least, like an accuracy")
 
     @classmethod
     def of(cls, text: str) -> Target:
-        """Read ``accuracy=0.95``, ``loss<=0.1`` or ``score>=3``; with ``=`` the name of the metric says which way.
+        """Read ``accuracy=0.95``, ``loss<=0.1`` or ``score>=3``; with ``=`` the metric determines the direction.
 
         Raises
         ------
         InputError
-            It is no such text.
+            The text is not a target.
 
         Examples
         --------
@@ -65,42 +65,40 @@ class Target(Spec):
             raise InputError(f"`target`: {text[:60]!r} must be a metric with a value, such as accuracy=0.95 or loss<=0.1")
         if _SHARE.fullmatch(metric) and not 0.0 <= value <= 1.0:
             maybe = f"; did you mean {metric}{comparison}{value / 100:g}?" if 1.0 < value <= 100.0 else ""
-            raise InputError(f"`target`: {text[:60]!r}: {metric} lies between 0 and 1{maybe}")
+            raise InputError(f"`target`: {text[:60]!r}: {metric} must be between 0 and 1{maybe}")
         return cls(metric=metric, value=value, at_most=comparison == "<=" or (comparison == "=" and bool(_FALLING.search(metric))))
 
     def reached_by(self, value: float | None) -> bool:
-        """Return whether a value is good enough; none is not."""
+        """Return whether a value is good enough; None is not."""
         if value is None:
             return False
         return value <= self.value if self.at_most else value >= self.value
 
     @property
     def in_words(self) -> str:
-        """Such as ``accuracy of at least 0.95``."""
+        """The target as ``accuracy of at least 0.95``."""
         return f"{self.metric} of at {'most' if self.at_most else 'least'} {format_number(self.value)}"
 
 
 class LearnedPoint(Spec):
-    """Metrics of the model at one moment."""
+    """Metrics of the model at one validation."""
 
-    time_s: float = Field(description="simulated time since the training began")
-    samples: int = Field(description="samples whose gradients had been computed by then, thrown away or not")
+    time_s: float = Field(description="simulated time since the start of the training")
+    samples: int = Field(description="samples whose gradients were computed by then, dropped or not")
     updates: int = Field(description="updates of the model by then")
-    metrics: Mapping[str, float] = Field(description="of the validation data; what was no finite number is left out")
+    metrics: Mapping[str, float] = Field(description="metrics of the validation data, finite values only")
 
 
 class LearnedRun(Spec):
     """One run: the schedule of one replication, replayed with one seed."""
 
-    seed: int = Field(description="of the first values and the order of the data, and number of the replication")
-    diverged: bool = Field(description="whether the loss became something else than a finite number; the run ends there")
-    points: tuple[LearnedPoint, ...] = Field(description="from before the first update on")
-    reached_s: float | None = Field(
-        description="simulated time of the first validation at which the target was reached; null: it never was"
-    )
+    seed: int = Field(description="seed of initial values and data order, and number of the replication")
+    diverged: bool = Field(description="whether the loss became infinite or NaN, which ends the run")
+    points: tuple[LearnedPoint, ...] = Field(description="validations, from before the first update on")
+    reached_s: float | None = Field(description="simulated time of the first validation that reached the target; null: none did")
     reached_samples: int | None = Field(description="samples by then")
     best: float | None = Field(description="best value of the target's metric in the run")
-    last: float | None = Field(description="its value at the end")
+    last: float | None = Field(description="value of the metric at the end")
 
 
 class Range(Spec):
@@ -112,56 +110,56 @@ class Range(Spec):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Range | None:
-        """Summarise values; none of no values."""
+        """Summarise values; None if there are none."""
         return cls(median=statistics.median(values), low=min(values), high=max(values)) if values else None
 
     @property
     def width(self) -> float:
-        """From the smallest to the largest."""
+        """Difference of the largest and the smallest."""
         return self.high - self.low
 
     def beyond(self, other: Range, *, few: bool) -> bool:
-        """Return whether all are larger than the other's, and of few runs the medians further apart than the runs of either."""
+        """Return whether all values exceed the other's, and for few runs whether the medians differ by more than either range."""
         return self.low > other.high and (not few or self.median - other.median > max(self.width, other.width))
 
 
 class TriedRate(Spec):
-    """Outcome of one rate."""
+    """Outcome of one learning rate."""
 
-    rate: float = Field(description="what the optimizer's learning rate was multiplied by")
+    rate: float = Field(description="factor of the optimizer's learning rate")
     reached: int = Field(description="runs that reached the target")
-    diverged: int = Field(description="runs whose loss became no finite number")
+    diverged: int = Field(description="runs whose loss became infinite or NaN")
     time_s: float | None = Field(description="median time to the target of the runs that reached it; null: none did")
-    last: float | None = Field(description="median of the target's metric at the end of the runs that did not diverge; null: all did")
+    last: float | None = Field(description="median metric at the end of runs that did not diverge; null: all did")
     samples: float | None = Field(default=None, description="median of the samples to the target; null: no run reached it")
 
     @classmethod
     def of(cls, way: LearnedWay) -> TriedRate:
-        """Take the outcome of a way's rate."""
+        """Return the outcome of a way's rate."""
         time_s, last, samples = (figure.median if figure is not None else None for figure in (way.time_s, way.last, way.samples))
         return cls(rate=way.rate, reached=way.reached, diverged=way.diverged, time_s=time_s, last=last, samples=samples)
 
 
 class LearnedWay(Spec):
-    """One way of training, at the rate with which it did best."""
+    """One way of training, at its best learning rate."""
 
-    name: str = Field(description="what it is called, in few words")
-    scenario: Scenario = Field(description="what was simulated; where the way changes amid the training, its last part")
-    rate: float = Field(description="what the optimizer's learning rate was multiplied by")
-    tried: tuple[TriedRate, ...] = Field(description="from which that was chosen, by the time to the target")
+    name: str = Field(description="short name for readers")
+    scenario: Scenario = Field(description="simulated result; for a way that changes during the training, of its last part")
+    rate: float = Field(description="factor of the optimizer's learning rate")
+    tried: tuple[TriedRate, ...] = Field(description="rates from which the best was chosen, by time to the target")
     workers: int = Field(description="replicas that train")
-    staleness: float = Field(description="mean staleness of its updates, as `paceline simulate` gives it")
+    staleness: float = Field(description="mean staleness of its updates, as in `paceline simulate`")
     samples_per_s: float = Field(description="predicted throughput, mean")
     usd_per_hour: float | None = Field(description="US dollars per hour for all nodes; null without a price")
     batch: int = Field(description="samples of each gradient of the replay")
-    epochs: float | None = Field(description="passes over the training data that it made: whole updates; null where a run diverged")
+    epochs: float | None = Field(description="passes over the training data, in whole updates; null if a run diverged")
     runs: tuple[LearnedRun, ...] = Field(min_length=1, description="one for each seed")
     time_s: Range | None = Field(description="time to the target of the runs that reached it; null: none did")
-    time_low_s: float | None = Field(description="low end of the time, with what the prediction of the throughput is uncertain by")
+    time_low_s: float | None = Field(description="low end of the time, including the uncertainty of the predicted throughput")
     time_high_s: float | None = Field(description="high end of it")
-    cost_usd: Range | None = Field(description="cost to the target; null without a price, or where no run reached it")
+    cost_usd: Range | None = Field(description="cost to the target; null without a price, or if no run reached it")
     samples: Range | None = Field(description="samples to the target")
-    last: Range | None = Field(description="the target's metric at the end of the runs that did not diverge")
+    last: Range | None = Field(description="metric at the end of runs that did not diverge")
 
     @property
     def reached(self) -> int:
@@ -175,51 +173,51 @@ class LearnedWay(Spec):
 
     @property
     def at_edge(self) -> bool:
-        """Return whether its rate is the smallest or the largest of several that were tried, so that one beyond may be better."""
+        """Return whether its rate is the smallest or the largest tried, so that another may be better."""
         rates = [tried.rate for tried in self.tried]
         return len(rates) > 1 and self.rate in (min(rates), max(rates))
 
     @property
     def always(self) -> bool:
-        """Return whether all runs reached the target, and none diverged then or before."""
+        """Return whether all runs reached the target, and none diverged before."""
         return self.reached == len(self.runs) and not self.diverged
 
     @property
     def time_in_words(self) -> str:
-        """Time to the target, of runs that reached it: median, range, and what the prediction may be off by."""
+        """Time to the target of runs that reached it: median, range, and range with the uncertainty of throughput."""
         assert self.time_s is not None
         spread = f"{format_seconds(self.time_s.low)} to {format_seconds(self.time_s.high)} in {len(self.runs)} runs"
         if self.time_low_s is not None and self.time_high_s is not None:
-            spread += f"; {format_seconds(self.time_low_s)} to {format_seconds(self.time_high_s)} with what the prediction may be off by"
+            spread += f"; {format_seconds(self.time_low_s)} to {format_seconds(self.time_high_s)} with the uncertainty of throughput"
         return f"{format_seconds(self.time_s.median)} ({spread})"
 
 
 MARK = '{"schema_version":1,"problem":'
-"""What the file of an answer begins with."""
+"""Beginning of the file of an answer."""
 
 
 class Learned(Short, Spec):
-    """Answer to which way of training reaches a target first, and which cheapest."""
+    """The fastest and the cheapest way of training to a target."""
 
     see: ClassVar[str] = "to_frame() has a row for each way, .sentences the answer, .ways the curves"
 
-    schema_version: Literal[1] = Field(default=1, description="of this format")
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
     problem: str = Field(description="the model and its data")
-    samples: int = Field(description="in its training data")
-    optimizer: str = Field(description="with which it is trained")
-    epochs: float = Field(description="passes over the training data that were asked for")
-    stand_in: bool = Field(description="whether the problem is another model than the scenario's workload, whose times are simulated")
-    target: Target = Field(description="how good is good enough")
-    ways: tuple[LearnedWay, ...] = Field(min_length=1, description="in the order in which they were asked for")
-    warnings: tuple[str, ...] = Field(default=(), description="what to know before trusting the answer")
+    samples: int = Field(description="samples in its training data")
+    optimizer: str = Field(description="optimizer of the training")
+    epochs: float = Field(description="requested passes over the training data")
+    stand_in: bool = Field(description="whether the problem's model differs from the scenario's workload, whose times are simulated")
+    target: Target = Field(description="target to reach")
+    ways: tuple[LearnedWay, ...] = Field(min_length=1, description="ways of training, in the requested order")
+    warnings: tuple[str, ...] = Field(default=(), description="warnings about the answer")
 
     def ranked(self, by: Literal["time_s", "cost_usd"]) -> list[LearnedWay]:
-        """Ways all of whose runs reached the target, the best first."""
+        """Return ways all of whose runs reached the target, best first."""
         return sorted((way for way in self.ways if way.always and getattr(way, by) is not None), key=lambda way: getattr(way, by).median)
 
     @property
     def first(self) -> LearnedWay | None:
-        """The way that reaches the target first, by the median of its runs; none where no way always does."""
+        """The way that reaches the target first, by the median of its runs; None if no way always does."""
         return next(iter(self.ranked("time_s")), None)
 
     @property
@@ -228,10 +226,9 @@ class Learned(Short, Spec):
         return next(iter(self.ranked("cost_usd")), None)
 
     def beside(self, way: LearnedWay, by: Literal["time_s", "cost_usd"] = "time_s") -> list[LearnedWay]:
-        """Others that are no worse as far as the runs tell: not all of their runs are worse than all of the way's.
+        """Return other ways that are not clearly worse: not all of their runs are worse than all of the way's.
 
-        Where there are fewer than four runs of either, chance often parts them; then the medians must also be further apart than the
-        runs of either.
+        With fewer than four runs of either, chance often separates them; then the medians must also differ by more than either range.
         """
         mine = getattr(way, by)
         assert mine is not None
@@ -240,17 +237,17 @@ class Learned(Short, Spec):
 
     @property
     def headline(self) -> str:
-        """Say which way is first, in few words."""
+        """Headline: the way that reaches the target first."""
         first = self.first
         if first is None:
             return f"No way always reaches {self.target.in_words}"
         if self.beside(first):
-            return f"Which way reaches {self.target.in_words} first cannot be told"
+            return f"The runs do not show which way reaches {self.target.in_words} first"
         return f"{_capital(first.name)} reaches {self.target.in_words} first"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer, in sentences."""
+        """The answer in sentences."""
         return tuple(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -262,7 +259,7 @@ class Learned(Short, Spec):
         else:
             if alike := self.beside(first):
                 names = listed([f"{way.name} ({format_seconds(way.time_s.median)})" for way in alike if way.time_s is not None])
-                yield f"{self.headline} from {counted(runs, 'run')} of each."
+                yield f"{self.headline} ({counted(runs, 'run')} of each)."
                 yield f"The smallest median is that of {first.name}: {first.time_in_words}. Not clearly slower: {names}."
             else:
                 yield f"{self.headline}: after {first.time_in_words}."
@@ -275,7 +272,7 @@ class Learned(Short, Spec):
 
     @property
     def answer(self) -> Answer:
-        """The answer in the shape that all have."""
+        """The answer, as every command shows it."""
         runs, first, cheapest = len(self.ways[0].runs), self.first, self.cheapest
         figures = []
         if first is not None and first.time_s is not None:
@@ -308,13 +305,13 @@ class Learned(Short, Spec):
         costs = f"{format_usd(cheapest.cost_usd.median)} ({format_usd(cheapest.cost_usd.low)} to {format_usd(cheapest.cost_usd.high)})"
         same = f"{_capital(first.name)} is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
         alike = self.beside(cheapest, "cost_usd")
-        others = f" Not clearly dearer: {listed([way.name for way in alike])}." if alike else ""
+        others = f" Not clearly more expensive: {listed([way.name for way in alike])}." if alike else ""
         yield f"{same}{' by its median' if alike else ''}: {costs}.{others}"
 
     def _of_way(self, way: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
         runs, last = len(way.runs), ""
         if way.diverged:
-            yield f"{_capital(way.name)} diverges in {way.diverged} of {runs} runs: its loss becomes no finite number."
+            yield f"{_capital(way.name)} diverges in {way.diverged} of {runs} runs: its loss becomes infinite or NaN."
         if way is first or way.always or way.diverged == runs:
             return
         if way.last is not None:
@@ -323,11 +320,11 @@ class Learned(Short, Spec):
         text = f"{_capital(way.name)} reaches the target in {way.reached} of {runs} runs within {epochs}{last}."
         if not way.reached and way.staleness >= 1.0:
             least = min(tried.rate for tried in way.tried)
-            text += f" Its gradients are stale by {format_number(way.staleness)} updates: a smaller rate than x {least:g} may help."
+            text += f" Its gradients are stale by {format_number(way.staleness)} updates; a rate below x {least:g} may help."
         yield text
 
     def _of_rates(self, way: LearnedWay) -> Iterator[str]:
-        """Say what came of the first rate asked for, where another does better, and whether a further one may."""
+        """Return sentences on the first requested rate, if another is better, and on rates that may be better still."""
         runs, asked = len(way.runs), way.tried[0]
         if asked.rate != way.rate and asked.reached < way.reached and way.samples is not None:
             fewest = min((other.samples.median for other in self.ways if other.samples is not None), default=way.samples.median)
@@ -335,25 +332,25 @@ class Learned(Short, Spec):
             more = f", with {extra:.0%} more samples than the way with the fewest" if extra else ""
             end = f" and ends at {format_number(asked.last)}" if asked.last is not None else ""
             yield (
-                f"{_capital(way.name)} at x {asked.rate:g}, the rate asked for first, reaches the target in {asked.reached} of {runs} "
+                f"{_capital(way.name)} at x {asked.rate:g}, the first requested rate, reaches the target in {asked.reached} of {runs} "
                 f"runs{end}; at x {way.rate:g} in {way.reached} of {runs}{more}."
             )
         if way.at_edge:
             most, other = ("smallest", "smaller") if way.rate == min(tried.rate for tried in way.tried) else ("largest", "larger")
-            yield f"The best rate of {way.name}, x {way.rate:g}, is the {most} of {len(way.tried)} tried: a {other} one may do better."
+            yield f"The best rate of {way.name}, x {way.rate:g}, is the {most} of {len(way.tried)} tried; a {other} one may be better."
 
     @property
     def _epochs(self) -> str:
         return f"{self.epochs:g} epochs"
 
     def table(self) -> Table:
-        """A row for each way at its best rate, and below it one for each other rate that was tried."""
+        """Return a row for each way at its best rate, followed by its other rates."""
         rows = [row for way in self.ways for row in _rows(way)]
         cells = tuple(tuple(row.get(column.name) for column in _COLUMNS) for row in rows)
         return Table(f"Time, cost and samples to {self.target.in_words}", _COLUMNS, cells, "learned")
 
     def curves(self) -> Table:
-        """A row for each validation of each run."""
+        """Return a row for each validation of each run."""
         metrics = sorted({name for way in self.ways for run in way.runs for point in run.points for name in point.metrics})
         rows = [
             {"way": way.name, "rate": way.rate, "seed": run.seed, "time_s": point.time_s, "samples": point.samples,
@@ -364,7 +361,7 @@ class Learned(Short, Spec):
 
     @classmethod
     def rows_of(cls, items: Sequence[Learned]) -> list[Row]:  # type: ignore[override]
-        """A row for each way of each answer."""
+        """Return a row for each way of each answer."""
         return [next(_rows(way)) for learned in items for way in learned.ways]
 
     def _in_short(self) -> Iterator[str]:
@@ -380,7 +377,7 @@ def _figure(what: str, known: Range, kind: Kind, note: str) -> Figure:
 
 
 def _others(warnings: Sequence[str]) -> list[str]:
-    """Where the warnings are that an answer has no room for."""
+    """Return a pointer to warnings that the answer leaves out."""
     return [f"{len(warnings) - 2} more: --details"] if len(warnings) > 2 else []
 
 
@@ -401,7 +398,7 @@ _COLUMNS = (
 
 
 def _rows(way: LearnedWay) -> Iterator[Row]:
-    """A way at its best rate, then at each other one that was tried."""
+    """Yield a way at its best rate, then at each other rate."""
     own = {column.name: column.read(way) for column in _COLUMNS}
     yield own
     for tried in sorted(way.tried, key=lambda tried: -tried.rate):
@@ -420,14 +417,14 @@ def _capital(text: str) -> str:
 
 
 def widened_time(time_s: Range, low_ratio: float, high_ratio: float) -> tuple[float, float]:
-    """A time's range together with the interval of a throughput, as ratios of its ends to its mean: distances add in quadrature."""
+    """Combine the range of a time with the interval of a throughput, given as ratios to its mean; distances add in quadrature."""
     below, above = math.log(time_s.low / time_s.median), math.log(time_s.high / time_s.median)
     low, high = combined(below, -math.log(high_ratio)), combined(above, -math.log(low_ratio))
     return time_s.median * math.exp(low), time_s.median * math.exp(high)
 
 
 def is_learned(path: Path) -> bool:
-    """Return whether a file begins as `paceline learn --out` writes it; the rest is not read."""
+    """Return whether a file begins like those of `paceline learn --out`."""
     try:
         with path.open("rb") as file:
             return file.read(len(MARK)) == MARK.encode()
@@ -436,12 +433,12 @@ def is_learned(path: Path) -> bool:
 
 
 def read_learned(path: Path) -> Learned:
-    """Read an answer, as `paceline learn --out` writes it.
+    """Read an answer written by `paceline learn --out`.
 
     Raises
     ------
     ResultsError
-        The file is missing, not readable, or no such answer.
+        The file is missing, unreadable, or not such an answer.
     """
     try:
         return Learned.model_validate_json(path.read_bytes())
@@ -452,4 +449,4 @@ def read_learned(path: Path) -> Learned:
             raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline learn`") from None
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is not an answer of `paceline learn`") from None

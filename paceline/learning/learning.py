@@ -1,7 +1,7 @@
-"""Simulates the schedules of ways of training, has them replayed, and says what was learned.
+"""Simulation and replay of the schedules of ways of training.
 
-Run number r takes the schedule of replication r, and r as the seed of the model's first values and of the order of its data, so
-that all ways see the same of both. Throughput, its interval and costs come from the results that ``paceline simulate`` gives.
+Run r uses the schedule of replication r, and r as the seed of initial values and data order, so that all ways share them. Throughput, its
+interval and costs are those of ``paceline simulate``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from simulator.strategies.catalogue import kind_of, strategy_table
 
 ANSWER = marked_kind("answer about learning", MARK, ".json")
 _CURVES = OutputKind(
-    "is no table of curves",
+    "is not a table of curves",
     lambda path: path.open(encoding="utf-8", errors="replace").readline().startswith("way,rate,seed,time_s,"),
     ".csv",
 )
@@ -46,21 +46,21 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
 
 class LearnedFiles:
-    """Files that are to be written, made sure of before the work.
+    """Output files, checked before the work.
 
     Parameters
     ----------
     out, curves, tensorboard
-        Where the answer, the curves, and runs for TensorBoard go; None: nowhere.
+        Files of the answer and the curves, and folder of runs for TensorBoard; None: not written.
     force
-        Replace whatever is there.
+        Replace existing files of any kind.
     reads
-        A file that is read, which none of them may be.
+        An input file, which no output may be.
 
     Raises
     ------
     InputError
-        One cannot be written, is something else, or two of them are one.
+        A file cannot be written, is something else, or two are the same.
     """
 
     def __init__(self, out: Path | None, curves: Path | None, tensorboard: Path | None, *, force: bool, reads: Path | None) -> None:
@@ -71,7 +71,7 @@ class LearnedFiles:
         self._runs = None if tensorboard is None else ScalarFiles(tensorboard, force=force)
 
     def write(self, learned: Learned) -> None:
-        """Write what was asked for."""
+        """Write the requested files."""
         if self._out is not None:
             self._out.write(learned.to_json() + "\n")
         if self._curves is not None:
@@ -87,22 +87,22 @@ class LearnedFiles:
 _HOUR_S = 3600.0
 _MOST_NAMED = 3
 RateScaling = Literal["same", "sqrt", "linear"]
-"""What the rate grows with, of the gradients that an update is the mean of."""
+"""Growth of the rate with the number of gradients averaged in an update."""
 _EXPONENTS: Mapping[RateScaling, float] = {"same": 0.0, "sqrt": 0.5, "linear": 1.0}
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way of training that takes part.
+    """A way of training to compare.
 
     Attributes
     ----------
     name
-        What it is called.
+        Its name.
     parts
-        Scenarios, each with the share of the training that it makes; one, or first one and then another.
+        Scenarios, each with its share of the training; one, or two in sequence.
     recorded
-        Schedules of real runs, in place of simulated ones; none: they are simulated.
+        Schedules of real runs, instead of simulated ones.
     """
 
     name: str
@@ -111,21 +111,21 @@ class Contender:
 
 
 def recorded_of(path: Path) -> Contender:
-    """A real asynchronous run of the testbed, of which each repeat is a schedule; its scenario is the setting's, with what is usual.
+    """Return a real asynchronous run of the testbed, with a schedule for each repeat and the setting's scenario with usual costs.
 
     Raises
     ------
     InputError
-        It is a run of another mode.
+        The run has another mode.
     CalibrationError
-        The file is damaged, or holds no whole repeat.
+        The file is damaged, or has no complete repeat.
     """
     readings = read_run(path)
     setting = readings.setting
     if setting.mode not in ("async", "between-graph"):
         raise InputError(
-            f"{path}: `recorded`: is a run of mode {setting.mode}, whose workers update together; what is replayed as it was recorded are "
-            "runs of async and between-graph"
+            f"{path}: `recorded`: is a run of mode {setting.mode}, whose workers update together; only runs of async "
+            "and between-graph can be replayed"
         )
     schedules = []
     for run in readings.runs:
@@ -140,23 +140,23 @@ def recorded_of(path: Path) -> Contender:
 def contenders_of(
     scenario: Source, axes: Sequence[Axis], strategies: Sequence[str], settings: Sequence[tuple[str, object]], prices: Prices | None
 ) -> list[Contender]:
-    """Every combination of values with every strategy.
+    """Return every combination of values with every strategy.
 
     Parameters
     ----------
     scenario
-        From wherever it is.
+        A scenario from any source.
     axes
         Keys with their values.
     strategies
         Short names, or ``FIRST/THEN@SHARE``: the first for a share of the training, then the other. None: the scenario's own.
     settings, prices
-        Applied to all.
+        Settings and prices of all.
 
     Raises
     ------
     InputError
-        There is no such strategy, or no such share.
+        A strategy or a share is invalid.
     ScenarioError
         A combination breaks a rule.
     """
@@ -180,14 +180,14 @@ def contenders_of(
             shares = (share, 1.0 - share) if len(scenarios) > 1 else (1.0,)
             contenders.append(Contender(name, tuple(zip(scenarios, shares, strict=True))))
     if unused := [key for key, _ in axes if key not in used]:
-        raise InputError(f"`over` {unused[0]}: none of these ways of training has such a key; look at its spelling, or leave it out")
+        raise InputError(f"`over` {unused[0]}: no strategy has this key; check its spelling, or leave it out")
     if prices is not None:
         prices.check()
     return contenders
 
 
 def _strategies_of(way: str) -> tuple[list[str], float]:
-    """The strategies of a way, and the share of the first."""
+    """Return the strategies of a way, and the share of the first."""
     names, _, share = way.partition("@")
     first, _, then = names.partition("/")
     if bool(then) != bool(share):
@@ -199,12 +199,12 @@ def _strategies_of(way: str) -> tuple[list[str], float]:
     except ValueError:
         value = math.nan
     if not 0.0 < value < 1.0:
-        raise InputError(f"`strategies` {way[:60]!r}: the share of the first must lie between 0 and 1, such as sync-ps/async-ps@0.25")
+        raise InputError(f"`strategies` {way[:60]!r}: the share of the first must be between 0 and 1, such as sync-ps/async-ps@0.25")
     return [first, then], value
 
 
 def _with_strategy(table: Mapping[str, object], name: str) -> dict[str, object]:
-    """A scenario's tables under another strategy; how many workers and servers there are stays, where it has such numbers."""
+    """Return a scenario's tables under another strategy, with its numbers of workers and servers where they apply."""
     strategy = table.get("strategy")
     own: Mapping[str, object] = strategy if isinstance(strategy, Mapping) else {}
     made = strategy_table(name, own)
@@ -216,7 +216,7 @@ def _with_strategy(table: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _takes(table: Mapping[str, object], key: str) -> bool:
-    """Return whether a scenario of this strategy has a key: one device has no number of workers."""
+    """Return whether a scenario of this strategy has a key; a single device, for example, has no number of workers."""
     section, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     return section != "strategy" or not name or name in keys_of(kind_of(table.get("strategy")))
@@ -224,21 +224,21 @@ def _takes(table: Mapping[str, object], key: str) -> bool:
 
 @dataclass(frozen=True)
 class Course:
-    """Description of what is learned, how long and how often, and where it is replayed.
+    """The problem, its target, its runs, and the settings of the replay.
 
     Attributes
     ----------
     problem
-        As of :func:`paceline.learn`, with its ``epochs``, ``seeds``, ``rates``, ``batch``, ``rate_scaling``, ``by_staleness`` and
+        As for :func:`paceline.learn`, with its ``epochs``, ``seeds``, ``rates``, ``batch``, ``rate_scaling``, ``by_staleness`` and
         ``checkpoints``.
     target
-        How good is good enough.
+        The target to reach.
     folder
-        Of measurements.
+        Folder of measurements.
     python, jobs, timeout_s
-        Of the replay, as of :func:`paceline.learn`.
+        Settings of the replay, as for :func:`paceline.learn`.
     progress
-        Called with the number done, the number of all, and what is counted.
+        Called with the finished and total number, and what is counted.
     """
 
     problem: str
@@ -259,21 +259,21 @@ class Course:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A contender with what was simulated of it."""
+    """A contender with its simulated schedules."""
 
     contender: Contender
     results: tuple[Result, ...]
     schedules: tuple[tuple[Schedule, ...], ...]
-    """Of each seed, those of the parts."""
+    """For each seed, the schedules of the parts."""
 
 
 def learn(contenders: Sequence[Contender], course: Course) -> Learned:
-    """Let every contender learn, with every seed and at every rate.
+    """Replay every contender, with every seed and rate.
 
     Raises
     ------
     InputError
-        The problem cannot be used or has no such metric, or a strategy cannot be replayed.
+        The problem cannot be used or lacks the metric, or a strategy cannot be replayed.
     CalibrationError
         The user's function or model failed.
     """
@@ -315,7 +315,7 @@ def learn(contenders: Sequence[Contender], course: Course) -> Learned:
 
 
 MOST_WIDENED = 4
-"""Rates that are tried beyond those asked for, until the best lies between others."""
+"""Most rates tried in addition to the requested ones, until the best is between others."""
 
 
 def _best(tried: Mapping[float, LearnedWay], target: Target) -> LearnedWay:
@@ -323,7 +323,7 @@ def _best(tried: Mapping[float, LearnedWay], target: Target) -> LearnedWay:
 
 
 def wider_rate(tried: Mapping[float, LearnedWay], target: Target, most: int) -> float | None:
-    """A rate beyond those tried, by the ratio of the outermost two, where the best is the outermost; none where one alone was asked for."""
+    """Return a rate beyond those tried, by the ratio of the outermost two, if the best is outermost; None if only one was requested."""
     rates = sorted(tried)
     if not 1 < len(rates) < most:
         return None
@@ -332,26 +332,26 @@ def wider_rate(tried: Mapping[float, LearnedWay], target: Target, most: int) -> 
 
 
 def _check_size(samples: int, contenders: Sequence[Contender], course: Course) -> None:
-    """Refuse a batch of more samples than the data have, and epochs of less than a gradient."""
+    """Refuse a batch that exceeds the data, and epochs of less than one gradient."""
     largest = course.batch or max(scenario.batch for contender in contenders for scenario, _ in contender.parts)
     if largest > samples:
-        raise InputError(f"`batch`: {largest:,} samples are more than the {samples:,} of the training data; give a smaller one")
+        raise InputError(f"`batch`: {largest:,} samples exceed the {samples:,} of the training data; give a smaller one")
     if course.epochs * samples < largest:
         raise InputError(f"`epochs`: {course.epochs:g} of {samples:,} samples are less than one batch of {largest:,}; give more")
 
 
 def _check_target(target: Target, curves: Sequence[Curve]) -> None:
-    """Refuse a metric that there is not, or a target that is reached before the first update."""
+    """Refuse an unknown metric, or a target that is reached before the first update."""
     names = dict.fromkeys(name for curve in curves for point in curve.points for name in point.metrics)
     if target.metric not in names:
         raise InputError(f"the model has no metric {target.metric!r}; it has {', '.join(names)}")
     if all(target.reached_by(curve.points[0].metrics.get(target.metric)) for curve in curves):
         other = f"{target.metric}{'>=' if target.at_most else '<='}{target.value:g}"
-        raise InputError(f"`target`: {target.in_words} is reached before the first update already; did you mean {other}?")
+        raise InputError(f"`target`: {target.in_words} is already reached before the first update; did you mean {other}?")
 
 
 def _prepare(contender: Contender, samples: int, course: Course) -> _Prepared:
-    """Simulate the parts of a contender, and take of each as many gradients as it computes."""
+    """Simulate the parts of a contender, and take from each the gradients of its share."""
     asked = [Asked.of(scenario) for scenario, _ in contender.parts]
     results = tuple(map(simulate, asked))
     counts = [max(round(share * course.epochs * samples / (course.batch or scenario.batch)), 1) for scenario, share in contender.parts]
@@ -408,7 +408,7 @@ def _way(prepared: _Prepared, rate: float, samples: int, curves: Sequence[Curve]
 
 
 class _Clock:
-    """Clock of a job whose steps begin at 0: later by its start, and by what happens between its steps."""
+    """Clock of a job, which adds its start and pauses to the time of steps from 0."""
 
     def __init__(self, prepared: _Prepared, seed: int) -> None:
         self._stretches = []  # of each part: when its steps begin without the job, and in it, how much longer it takes, its price
@@ -420,12 +420,12 @@ class _Clock:
             later_s += ratio * float(schedule.time_s[-1])
 
     def at(self, time_s: float) -> float:
-        """Seconds of the job when steps have gone on for some time."""
+        """Return seconds of the job after a time of steps."""
         begins_s, later_s, ratio, _ = next(stretch for stretch in reversed(self._stretches) if stretch[0] <= time_s)
         return later_s + ratio * (time_s - begins_s)
 
     def usd(self, job_s: float) -> float | None:
-        """US dollars of the job until then; none without a price of every part of it."""
+        """Return US dollars of the job until then; None if any part has no price."""
         begin_s = [0.0, *(later_s for _, later_s, *_ in self._stretches[1:])]
         spent = 0.0
         for (*_, usd), from_s, until_s in zip(self._stretches, begin_s, [*begin_s[1:], math.inf], strict=True):
@@ -438,7 +438,7 @@ class _Clock:
 
 
 def _beside(result: Result) -> tuple[float, float]:
-    """Seconds before a job's first step, and how much longer all else takes than steps alone; 0 and 1 without a job."""
+    """Return seconds before a job's first step, and the ratio of later time to time of steps; 0 and 1 without a job."""
     if result.job is None:
         return 0.0, 1.0
     parts = result.job.parts_s
@@ -466,7 +466,7 @@ def _run(seed: int, curve: Curve, target: Target, clock: _Clock) -> LearnedRun:
 
 
 def _staleness(prepared: _Prepared) -> float:
-    """Mean of all updates as ``paceline simulate`` gives it; of a recorded run, of what was recorded."""
+    """Return mean staleness as in ``paceline simulate``, or of the recorded run."""
     updates = [len(schedule) for schedule in prepared.schedules[0]]
     if prepared.contender.recorded:
         means = [statistics.fmean(schedules[0].mean_staleness for schedules in prepared.schedules)]
@@ -476,13 +476,13 @@ def _staleness(prepared: _Prepared) -> float:
 
 
 def _order(way: LearnedWay, target: Target) -> tuple[float, float, float]:
-    """Order of rates: more runs that reach the target, sooner, then a better end."""
+    """Return the sort key of rates: more runs that reach the target, then time, then the final metric."""
     end = way.last.median if way.last is not None else math.inf
     return (-way.reached, way.time_s.median if way.time_s is not None else 0.0, end if target.at_most or way.last is None else -end)
 
 
 def is_workload(parameters: int, scenario: Scenario) -> bool:
-    """Return whether a model seems to be the one whose steps are simulated: it has as many parameters."""
+    """Return whether a model seems to be the simulated workload, by its number of parameters."""
     return abs(scenario.workload.parameter_bytes - 4.0 * parameters) < 1.0
 
 
@@ -496,7 +496,7 @@ def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -
         )
     batches = {scenario.batch for each in prepared for scenario, _ in each.contender.parts} - {batch} if batch is not None else set()
     if batches:
-        yield f"a step takes the time of {listed([f'{other:,}' for other in sorted(batches)], 'or')} samples, and learns from {batch:,}"
+        yield f"a step has the time of {listed([f'{other:,}' for other in sorted(batches)], 'or')} samples, but learns from {batch:,}"
     told: dict[str, dict[str, None]] = {}
     for each in prepared:
         recorded = len(each.contender.recorded)

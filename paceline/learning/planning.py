@@ -1,10 +1,9 @@
-"""``paceline plan --target``: the fastest and the cheapest way to a target, batch and way of training chosen together.
+"""``paceline plan --target``: the fastest and the cheapest way to a target, choosing batch and strategy together.
 
-Every configuration is simulated. How many samples each needs is first estimated by the gradient noise scale, from real
-training of one device: staleness and thrown away gradients are taken to cost nothing. The best by estimate are then replayed with
-real gradients, until none that was not replayed is estimated to be better than the best that was. Published trainings needed fewer
-samples at large batches than that says from one small batch (docs/fidelity.md), so those follow that would be better if a
-larger batch cost no samples at all, as far as the number of replays allows.
+Every configuration is simulated. Its samples are first estimated by the gradient noise scale, from a real training of one device, with
+staleness and dropped gradients assumed to cost nothing. The best by estimate are replayed with real gradients, until no other estimate is
+better than the best replay. Published trainings needed fewer samples at large batches than this estimate from one small batch
+(docs/fidelity.md). So configurations follow that would be better if a larger batch cost no samples, up to the limit of replays.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from simulator.strategies.catalogue import ALONE
 
 
 def samples_ratio(batch: float, reference: float, noise: float) -> float:
-    """Samples to a target at one global batch over those at another, where the noise scale is known: (B + N) / (B0 + N).
+    """Return the ratio of samples to a target at two global batches for a noise scale N: (B + N) / (B0 + N).
 
-    With the noise scale N, a target takes E(B) = E_min (1 + B / N) samples and E(B) / B steps at a global batch B, if the rate is the best
-    one for each batch (McCandlish et al. 2018, arXiv:1812.06162, equations 2.11 and 2.12).
+    A target takes E(B) = E_min (1 + B / N) samples and E(B) / B steps at a global batch B, with the best rate for each
+    batch (McCandlish et al. 2018, arXiv:1812.06162, equations 2.11 and 2.12).
 
     Parameters
     ----------
     batch, reference
-        Samples of the batch asked for, and of the one that it is compared with; above 0.
+        Samples of the batch, and of the reference batch; above 0.
     noise
         Noise scale in samples, from 0 to infinity.
 
@@ -60,7 +59,7 @@ def samples_ratio(batch: float, reference: float, noise: float) -> float:
 
 
 def samples_factor(noise: NoiseScale, batch: float, reference: float) -> Estimate:
-    """The same with the interval of the noise scale, one end of which is one end of the factor's.
+    """Return the same ratio with the interval that follows from the noise scale's.
 
     ``mean`` is the factor at ``noise.samples``.
 
@@ -74,7 +73,7 @@ def samples_factor(noise: NoiseScale, batch: float, reference: float) -> Estimat
 
 
 def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples: Estimate) -> Estimate:
-    """Samples to the target at a batch, from those at a reference batch.
+    """Return samples to the target at a batch, from those at a reference batch.
 
     Parameters
     ----------
@@ -83,8 +82,7 @@ def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples
     batch, reference
         As for :func:`samples_ratio`.
     samples
-        To the target at the reference batch; its interval and the factor's are of independent causes, whose distances in logarithms
-        add in quadrature.
+        Samples at the reference batch; its interval and the factor's are independent, so their distances in logarithms add in quadrature.
     """
     factor = samples_factor(noise, batch, reference)
     mean = samples.mean * factor.mean
@@ -94,19 +92,19 @@ def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples
 
 
 _MOST_REPLAYED = 12
-"""Configurations that are replayed at most: each takes as many runs as there are seeds and rates."""
+"""Most configurations that are replayed; each takes a run for every seed and rate."""
 _EACH_ROUND, _MOST_REASONS = 3, 5
 _HOUR_S = 3600.0
 
 
 class Limits(Spec):
-    """Limits that the training must not exceed."""
+    """Limits of the training."""
 
     deadline_s: float | None = Field(default=None, description="most time to the target; null: any")
     budget_usd: float | None = Field(default=None, description="most US dollars to the target; null: any")
 
     def kept_by(self, considered: Considered) -> bool:
-        """Return whether a configuration reaches the target, and within them."""
+        """Return whether a configuration reaches the target within the limits."""
         takes_s, costs_usd = considered.takes_s, considered.costs_usd
         late = self.deadline_s is not None and takes_s > self.deadline_s
         dear = self.budget_usd is not None and (costs_usd is None or costs_usd > self.budget_usd)
@@ -114,60 +112,60 @@ class Limits(Spec):
 
 
 class Considered(Spec):
-    """One configuration, and what the target takes with it."""
+    """A configuration, with its time, cost and samples to the target."""
 
     name: str = Field(description="strategy, cluster, workers, batch")
-    scenario: Scenario = Field(description="what was simulated")
+    scenario: Scenario = Field(description="simulated result")
     global_batch: int = Field(description="samples of an update")
-    samples_per_s: Estimate = Field(description="simulated throughput, of the job where there is one")
-    usd_per_hour: float | None = Field(description="of all nodes; null without a price")
-    samples: Estimate = Field(description="to the target, by the law of the noise scale")
-    time_s: Estimate = Field(description="to the target by that law")
-    least_s: float = Field(description="to the target if it took no more samples than on one device")
-    learned: LearnedWay | None = Field(default=None, description="what was learned in replays; null: it was not replayed")
+    samples_per_s: Estimate = Field(description="simulated throughput, of the job if there is one")
+    usd_per_hour: float | None = Field(description="US dollars per hour for all nodes; null without a price")
+    samples: Estimate = Field(description="samples to the target, estimated by the noise scale")
+    time_s: Estimate = Field(description="seconds to the target, by that estimate")
+    least_s: float = Field(description="seconds to the target with the samples of one device")
+    learned: LearnedWay | None = Field(default=None, description="answer of the replays; null: not replayed")
 
     @property
     def takes_s(self) -> float:
-        """Seconds to the target: by replay, where there was one; infinite where not all of its runs reached the target."""
+        """Seconds to the target, by replay if there was one; infinite if not all of its runs reached the target."""
         if self.learned is None:
             return self.time_s.mean
         return self.learned.time_s.median if self.learned.always and self.learned.time_s is not None else math.inf
 
     @property
     def costs_usd(self) -> float | None:
-        """US dollars to the target; none without a price."""
+        """US dollars to the target; None without a price."""
         return None if self.usd_per_hour is None else self.takes_s / _HOUR_S * self.usd_per_hour
 
 
 class TargetPlan(Short, Spec):
     """The fastest and the cheapest configuration to a target."""
 
-    see: ClassVar[str] = "to_frame() has a row for each configuration, .sentences the answer, .learned the curves of those replayed"
+    see: ClassVar[str] = "to_frame() has a row for each configuration, .sentences the answer, .learned the curves of replays"
 
-    schema_version: Literal[1] = Field(default=1, description="of this format")
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
     kind: Literal["target-plan"] = Field(default="target-plan", description="what this is")
-    target: Target = Field(description="how good is good enough")
-    limits: Limits = Field(description="what it must not exceed")
-    reference_batch: int = Field(description="samples of the batch with which one device was trained")
+    target: Target = Field(description="target to reach")
+    limits: Limits = Field(description="limits of time and cost")
+    reference_batch: int = Field(description="batch of the training on one device")
     reference: Estimate = Field(description="samples to the target on one device with that batch: median of the runs, and their range")
-    noise_scale: NoiseScale = Field(description="by which samples at other batches are estimated")
-    considered: tuple[Considered, ...] = Field(description="every configuration that was simulated, the answer first")
-    refused: tuple[str, ...] = Field(default=(), description="what could not be simulated, and why")
-    learned: Learned = Field(description="of those that were replayed")
+    noise_scale: NoiseScale = Field(description="noise scale for estimates at other batches")
+    considered: tuple[Considered, ...] = Field(description="every simulated configuration, the answer first")
+    refused: tuple[str, ...] = Field(default=(), description="configurations that could not be simulated, with reasons")
+    learned: Learned = Field(description="answers of replays")
 
     @property
     def replayed(self) -> tuple[Considered, ...]:
-        """Configurations with which the model really learned."""
+        """Configurations that were replayed."""
         return tuple(each for each in self.considered if each.learned is not None)
 
     @property
     def fastest(self) -> Considered | None:
-        """The one that reaches the target first, of those that were replayed and keep to the limits; none where none does."""
+        """The fastest replayed configuration that reaches the target within the limits, if any."""
         return min(filter(self.limits.kept_by, self.replayed), key=_by_time, default=None)
 
     @property
     def cheapest(self) -> Considered | None:
-        """The one that costs least, likewise; none without prices."""
+        """The cheapest such configuration; None without prices."""
         priced = (each for each in self.replayed if self.limits.kept_by(each) and each.costs_usd is not None)
         return min(priced, key=_by_cost, default=None)
 
@@ -178,28 +176,28 @@ class TargetPlan(Short, Spec):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer, and what it rests on."""
+        """The answer and its basis, in sentences."""
         return tuple(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
         fastest, cheapest = self.fastest, self.cheapest
         if fastest is None:
-            yield f"No configuration that was replayed always reaches {self.target.in_words} within the limits."
+            yield f"No replayed configuration always reaches {self.target.in_words} within the limits."
         else:
             yield f"Fastest to {self.target.in_words}: {self._said(fastest)}."
             if cheapest is fastest:
-                yield "It is the cheapest as well."
+                yield "It is also the cheapest."
             elif cheapest is not None:
                 yield f"Cheapest: {self._said(cheapest)}."
             elif all(each.usd_per_hour is None for each in self.considered):
-                yield "Nothing has a price, so that nothing can be said of cost: give prices."
+                yield "Costs are unknown without prices."
             if alike := [way.name for way in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
                 yield f"Not clearly slower in these runs: {listed(alike)}."
         yield from self._rests_on()
 
     @property
     def answer(self) -> Answer:
-        """The answer in the shape that all have."""
+        """The answer, as every command shows it."""
         fastest, cheapest, noise = self.fastest, self.cheapest, self.noise_scale
         if fastest is None or fastest.learned is None:
             return replace(self.learned.answer, headline=f"No replayed configuration always reaches {self.target.in_words}.", met=False)
@@ -245,25 +243,25 @@ class TargetPlan(Short, Spec):
         fastest = self.fastest
         others = [each for each in self.considered if each.learned is None]
         if fastest is None:
-            return "Those that were replayed looked best."
+            return "Those with the best estimates were replayed."
         better = [each for each in others if each.takes_s < fastest.takes_s]
         if better:
-            return f"By that {len(better)} of them may be faster, such as {better[0].name}; fewer choices at a time replay more of them."
+            return f"By this estimate {len(better)} of them may be faster, such as {better[0].name}; plan fewer at a time to replay more."
         might = sorted((each for each in others if each.least_s < fastest.takes_s), key=lambda each: each.least_s)
         if might:
             return (
-                f"By that none of them is faster. If larger batches cost no samples at all, up to {len(might)} would be, such as "
+                f"By this estimate none of them is faster. If larger batches cost no samples, up to {len(might)} would be, such as "
                 f"{might[0].name}."
             )
-        return "None of them is faster, not even if larger batches cost no samples at all."
+        return "None of them is faster, even if larger batches cost no samples."
 
     def table(self) -> Table:
-        """A row for each configuration, the best first."""
+        """Return a row for each configuration, the best first."""
         return Table.reading("Configurations", _COLUMNS, self.considered, "target-plan")
 
     @classmethod
     def rows_of(cls, items: Sequence[TargetPlan]) -> list[Row]:  # type: ignore[override]
-        """A row for each configuration of each plan."""
+        """Return a row for each configuration of each plan."""
         return [{column.name: column.read(each) for column in _COLUMNS} for plan in items for each in plan.considered]
 
     def _in_short(self) -> Iterator[str]:
@@ -284,7 +282,7 @@ def _basis(considered: Considered) -> str:
 
 
 def _samples(considered: Considered) -> int | None:
-    """Samples to the target: by replay, where there was one."""
+    """Return samples to the target, by replay if there was one."""
     way = considered.learned
     if way is None:
         return int(considered.samples.mean)
@@ -308,20 +306,20 @@ def plan_to_target(space: Space, limits: Limits, course: Course, *, out: Path | 
     Parameters
     ----------
     space
-        What to choose from; of a range of workers 1, 2, 4 and so on are tried, and its end.
+        The configurations; of a range of workers 1, 2, 4 and so on and its end are tried.
     limits
-        What it must not exceed.
+        Limits of time and cost.
     course
-        What is learned, and how good is good enough.
+        The problem and its target.
     out, force
-        Results file of what is simulated, as for :func:`paceline.sweep`.
+        Results file of simulations, as for :func:`paceline.sweep`.
 
     Raises
     ------
     InputError
         One device does not reach the target, or the problem cannot be used.
     ScenarioError
-        Nothing fits into memory, or can be simulated.
+        No configuration fits into memory, or can be simulated.
     CalibrationError
         The user's function or model failed.
     """
@@ -366,7 +364,7 @@ def plan_to_target(space: Space, limits: Limits, course: Course, *, out: Path | 
 
 
 def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tuple[str, str]]]:
-    """Every configuration with its name; and of those that do not fit into memory, why."""
+    """Return every configuration with its name, and the reasons of those that do not fit into memory."""
     several = len({line.first.batch for line in space.lines}) > 1
     _, unfit = fitting(space)
     named, too_large = [], []
@@ -395,7 +393,7 @@ def _considered(name: str, result: Result, noise: NoiseScale, batch: int, refere
 
 
 def _replayed(considered: list[Considered], learned: Learned, course: Course, limits: Limits) -> tuple[list[Considered], Learned]:
-    """Replay the best, and go on as long as one that was not is estimated to be better than the best that was."""
+    """Replay the best configurations, until no other estimate is better than the best replay."""
     done: dict[str, LearnedWay] = {}
     while len(done) < _MOST_REPLAYED:
         chosen = _next(considered, limits, first=not done)[: _MOST_REPLAYED - len(done)]
@@ -410,7 +408,7 @@ def _replayed(considered: list[Considered], learned: Learned, course: Course, li
 
 
 def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> list[Considered]:
-    """Those to be replayed next: at first the fastest and the cheapest of each strategy by estimate."""
+    """Return the configurations to replay next, at first the fastest and cheapest of each strategy by estimate."""
     late_s = math.inf if limits.deadline_s is None else limits.deadline_s
     left = [each for each in considered if each.learned is None and min(each.time_s.low, each.least_s) <= late_s]
     if first:

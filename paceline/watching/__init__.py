@@ -1,7 +1,6 @@
-"""A running training beside its prediction: what is recorded of it as it grows, since when and why it is not as predicted.
+"""A running training compared with its prediction: when and why it deviates.
 
-``verdict`` holds recorded runs against a prediction and says what changed, ``watch`` follows the files and keeps what was said.
-Nothing is shown here.
+``verdict`` compares recorded runs with a prediction; ``watch`` follows the files and keeps reported events. Nothing is printed here.
 """
 
 from __future__ import annotations

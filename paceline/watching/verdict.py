@@ -1,13 +1,13 @@
-"""Compares what was recorded of a run with its prediction, and each level of its steps with those before.
+"""Comparison of a recorded run with its prediction, and of each level of its steps with earlier ones.
 
-A single step may lie anywhere in the distribution of steps, so it proves nothing. The mean over a stretch of steps is what the
-prediction has an interval for, and :mod:`calibrate.observations` says where it lies; its error counts the persistence of steps. That
-interval is what runs differ by. Within a run nothing of it changes, so a level that is longer than one before is *slower* wherever the
-interval ends: :mod:`calibrate.recorded.steadiness` splits only what the run's own variation does not explain. Long steps of a kind of their
-own are judged by what they cost: the others are compared without them.
+A single step may be anywhere in the distribution of steps. The prediction has an interval for the mean over a stretch of steps, which
+:mod:`calibrate.observations` compares; its error accounts for the persistence of steps. That interval is the variation between runs, which
+is constant within a run. So a level longer than an earlier one is *slower*, even inside the interval:
+:mod:`calibrate.recorded.steadiness` splits only what the run's own variation does not explain. A separate kind of long steps is judged by
+its cost, and the others are compared without it.
 
-Why a run left its interval is what its record shows of the steps since then beside those before. Causes have the names that
-``paceline why`` gives them. Processor time tells computing from waiting: a process that waits uses none.
+The reasons come from comparing steps since the change with steps before. Causes have the names of ``paceline why``. Processor time
+distinguishes computing from waiting, because a waiting process uses none.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 By = Literal["interval", "change", "rare"]
-"""What tells how a stretch goes: where its mean lies, a stretch before it, or what its rare long steps cost."""
+"""Basis of a stretch's state: its mean, an earlier stretch, or the cost of rare long steps."""
 
 _FEWEST_MEANS = 3
-"""Rows of a stretch where each is the mean of several steps."""
+"""Least rows of a stretch if each is the mean of several steps."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Stretch:
     Attributes
     ----------
     first_step, last_step
-        Their numbers, as the source counts.
+        Their numbers in the source.
     rows
         Indices of the rows of the run that count, shape (n,).
     mean_s, half_s
-        Mean seconds of a step, and how far it is known on each side.
+        Mean seconds of a step, and half its interval.
     rare_s
-        What long steps of a kind of their own add to a step in the mean.
+        Mean addition of a separate kind of long steps.
     state
-        How it goes.
+        Its state.
     by
-        What tells that.
+        Basis of the state.
     """
 
     first_step: int
@@ -72,16 +72,16 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One worker's run beside its prediction.
+    """One worker's run, compared with its prediction.
 
     Attributes
     ----------
     steadiness
-        What of it is steady.
+        Steady parts of the run.
     stretches
-        In the order of time; empty where there are too few steps.
+        Stretches in order of time; empty if there are too few steps.
     doubts
-        Why the figures may mean something else, a sentence each.
+        Sentences on why the figures may mean something else.
     """
 
     steadiness: Steadiness
@@ -110,21 +110,21 @@ class Verdict:
 
     @property
     def since(self) -> Stretch | None:
-        """The first of the stretches since which it is outside; None where it is not."""
+        """First of the stretches since which it is outside; None if it is not."""
         if self.now is None or not self.now.outside:
             return None
         return list(takewhile(lambda stretch: stretch.state == self.state, reversed(self.stretches)))[-1]
 
     @property
     def before(self) -> Stretch | None:
-        """The stretch before it left; None where it was never inside."""
+        """Stretch before it left; None if it was never inside."""
         since = self.since
         place = self.stretches.index(since) if since is not None else 0
         return self.stretches[place - 1] if place else None
 
     @property
     def turn(self) -> tuple[int, Stretch] | None:
-        """Since which step it goes as it does, and the stretch before; None where it went so from its first steps on."""
+        """Step since which the state holds, and the stretch before; None if it holds from the first steps."""
         now, since, before = self.now, self.since, self.before
         if now is None or since is None:
             return None
@@ -133,14 +133,14 @@ class Verdict:
         return (now.first_step, since) if now.state == "slower" and now.mean_s > (1 + LEAST_CHANGE) * since.mean_s else None
 
     def quantile_s(self, share: float) -> float | None:
-        """Quantile of the last stretch's steps, in seconds; None where rows are means of several."""
+        """Return a quantile of the last stretch's steps, in seconds; None if rows are means of several."""
         if self.now is None or self.run.each != "step" or (self.run.counts[self.now.rows] > 1).any():
             return None
         return float(np.quantile(self.run.duration_s[self.now.rows], share))
 
     @property
     def whole_s(self) -> float | None:
-        """Mean time of a step with all that lies between steps, and without the first ones; None where nothing counts."""
+        """Mean time of a step including time between steps, without the first ones; None if no step counts."""
         run, counts = self.run, self.steadiness.counts.copy()
         for apart in self.steadiness.apart:
             if apart.why in ("periodic", "rare"):
@@ -152,13 +152,13 @@ class Verdict:
         return (float((run.duration_s[counts] * run.counts[counts]).sum()) + between) / steps
 
     def mean(self, name: str, stretch: Stretch) -> float | None:
-        """Mean of another figure of :class:`~calibrate.recorded.run.RecordedRun` over a stretch; None where it is not known."""
+        """Return the mean of another figure of :class:`~calibrate.recorded.run.RecordedRun` over a stretch; None if unknown."""
         values = getattr(self.run, name)[stretch.rows]
         known = values[np.isfinite(values)]
         return float(known.mean()) if len(known) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For a line of JSON."""
+        """Return the data for a line of JSON."""
         now, since = self.now, self.since
         return {
             "worker": self.run.worker,
@@ -212,7 +212,7 @@ def _stretches(record: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
 
 
 def _with_rare(record: Steadiness, level: Level) -> tuple[float, float]:
-    """Mean of all steps of a level, those of a rare kind too, and how far it is known on each side."""
+    """Return the mean of all steps of a level, including rare ones, and half its interval."""
     assert record.rare is not None
     inside = record.rare.rows[(record.rare.rows >= level.first) & (record.rare.rows < level.end)]
     times = record.run.duration_s[np.concatenate([record.rows_of(level), inside])]
@@ -220,15 +220,15 @@ def _with_rare(record: Steadiness, level: Level) -> tuple[float, float]:
 
 
 TELLING = frozenset({"input", "compute", "shared-cores", "slow-worker", "network"})
-"""Causes that a record shows by itself: no other explanation is looked for then."""
+"""Causes that a record shows directly, so that no other explanation is sought."""
 _PART = 0.25
-"""Share of what steps take longer that a cause must explain."""
+"""Least share of the slowdown that a cause must explain."""
 _ALIKE = 0.2
 _TAKEN, _FULL = 0.25, 0.9
-"""Cores that others must have taken besides, and share of all cores that are busy then: else the process had a core when it wanted one."""
+"""Least additional cores used by others, and least share of busy cores; below these the process had a free core."""
 _WORTH = 0.02
 _INPUT = "prepare input in parallel and ahead, or read it from nearer storage"
-_CORES = "find them with top, and give the training cores of its own"
+_CORES = "find them with top, and give the training its own cores"
 
 
 @dataclass(frozen=True)
@@ -238,13 +238,13 @@ class Reason:
     Attributes
     ----------
     key
-        Its name, to sort by.
+        Its key, for sorting.
     text
-        What was seen of it.
+        The observation.
     cost_s
-        What it adds to a step; None where that is not known.
+        Seconds that it adds to a step; None if unknown.
     remedy
-        What to do, or to measure.
+        What to do or to measure.
     """
 
     key: str
@@ -254,45 +254,49 @@ class Reason:
 
 
 def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_of_them: Sequence[Verdict]) -> tuple[Reason, ...]:
-    """Causes for which a run is outside its interval, what costs most first.
+    """Return the causes for which a run is outside its interval, the most expensive first.
 
     Parameters
     ----------
     scenario, predicted
-        What was told of the training, and predicted.
+        The scenario and its prediction.
     verdict
-        Of the run; it has left its interval.
+        Verdict on the run, which has left its interval.
     all_of_them
-        Of all its workers.
+        Verdicts on all workers.
     """
     if verdict.doubts:
-        return (Reason("doubtful", verdict.doubts[0], None, "set this right first: nothing else is concluded from such figures"),)
+        return (Reason("doubtful", verdict.doubts[0], None, "correct this first; such figures allow no other conclusion"),)
     since, now, before = verdict.since, verdict.now, verdict.before
     if since is None or now is None:
         return ()
     if since.state == "faster":
         faster = f"steps take {format_seconds(now.mean_s)}, {format_share(1 - now.mean_s / predicted.mean_s)} less than predicted"
-        return (Reason("faster", faster, None, "the scenario is too slow for this run: fit it with --out-scenario, or calibrate again"),)
+        return (
+            Reason(
+                "faster", faster, None, "the scenario predicts slower steps than this run: fit it with --out-scenario, or calibrate again"
+            ),
+        )
     reasons = []
     if verdict.steadiness.rare is not None and now.rare_s > _WORTH * now.mean_s:
-        todo = "see what the script does at these steps, such as saving, evaluating, or tracing a new shape, and do it less often or apart"
+        todo = "check what the script does at these steps (saving, evaluating, tracing a new shape), and do it less often or separately"
         reasons.append(Reason("between-steps", verdict.steadiness.rare.text, now.rare_s, todo))
     if now.by == "rare":  # the others are explained without them
         return tuple(reasons)
     others = [other for other in all_of_them if other is not verdict and other.now is not None]
     if others and not any(other.was_outside for other in others) and scenario.strategy.pace.asynchronous:
-        text = f"worker {verdict.run.worker or verdict.run.source} alone is slower; {len(others)} others are as predicted"
+        text = f"worker {verdict.run.worker or verdict.run.source} is slower; the {len(others)} others are as predicted"
         reasons.append(Reason("slow-worker", text, None, "look for what else runs on that machine, its clock and its temperature"))
     if verdict.run.each != "step":
-        text = f"each figure of {verdict.run.source} is a mean over several steps, and may hold checkpoints, evaluations and tracing"
-        reasons.append(Reason("between-steps", text, None, "record each step with paceline.keras_callback, which tells them apart"))
+        text = f"each figure of {verdict.run.source} is a mean over several steps, and may include checkpoints, evaluations and tracing"
+        reasons.append(Reason("between-steps", text, None, "record each step with paceline.keras_callback, which separates them"))
     reasons += _since(scenario, verdict, before, now) if before is not None else _all_along(scenario, predicted, verdict, now)
     # what was measured itself before what is concluded
     return tuple(sorted(reasons, key=lambda reason: -(reason.cost_s or 0.0)))
 
 
 def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) -> Iterator[Reason]:
-    """Reasons that changed when the level did."""
+    """Yield reasons that changed together with the level."""
     longer_s = now.mean_s - before.mean_s
     if longer_s <= 0:
         return
@@ -309,7 +313,7 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
         pair = means(name)
         if pair is not None and pair[1] - pair[0] >= _PART * longer_s:
             explained = True
-            text = f"{takes} {format_seconds(pair[1])} of a step in place of {format_seconds(pair[0])}"
+            text = f"{takes} {format_seconds(pair[1])} of a step instead of {format_seconds(pair[0])}"
             yield Reason(key, text, pair[1] - pair[0], remedy)
     others, cpu, cores = means("others_s"), means("cpu_s"), verdict.run.facts.cores
     if others is not None:
@@ -325,19 +329,19 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
         was_bytes, is_bytes = (math.fsum(pair[place] for pair in pairs) for place in (0, 1))
         if was_bytes > 0 and abs(is_bytes / was_bytes - 1) < _ALIKE:
             rates = f"{format_rate(is_bytes / now.mean_s)} in place of {format_rate(was_bytes / before.mean_s)}"
-            text, todo = f"the same {format_bytes(is_bytes)} of a step come and go at {rates}", "iperf3 between two of the machines"
+            text, todo = f"the same {format_bytes(is_bytes)} per step are transferred at {rates}", "iperf3 between two of the machines"
             yield Reason("network", text, None, f"measure the link now: paceline calibrate-link, or {todo}")
         elif was_bytes > 0 and is_bytes > (1 + _ALIKE) * was_bytes:
-            text = f"{format_bytes(is_bytes)} come and go in a step in place of {format_bytes(was_bytes)}"
-            yield Reason("network", text, None, "look for what else uses the network of this machine")
+            text = f"{format_bytes(is_bytes)} are transferred per step instead of {format_bytes(was_bytes)}"
+            yield Reason("network", text, None, "find out what else uses the network of this machine")
     if cpu is None or explained:
         return
     added_s, several = cpu[1] - cpu[0], scenario.nodes_needed > 1
-    computes = f"{format_seconds(cpu[1])} of processor time in place of {format_seconds(cpu[0])}"
+    computes = f"{format_seconds(cpu[1])} of processor time instead of {format_seconds(cpu[0])}"
     text = f"a step takes {format_seconds(longer_s)} longer, and {computes}"
     if added_s < _PART * longer_s:
         text += f": the process waits for {'input or other workers' if several else 'input'}"
-        todo = "the same run on one batch kept in memory (dataset.take(1).cache().repeat()) tells whether it is the input"
+        todo = "the same run on a single batch in memory (dataset.take(1).cache().repeat()) shows whether it is the input"
         yield Reason("waiting" if several else "input", text, longer_s - max(added_s, 0.0), todo)
     else:
         todo = "look for a lower clock, other programs on the same cores, or samples that are larger than before"
@@ -345,7 +349,7 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
 
 
 def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: Stretch) -> Iterator[Reason]:
-    """Why a run that never was as predicted is slower, as far as its record tells."""
+    """Yield reasons for a run that was never as predicted, from its record."""
     longer_s = now.mean_s - predicted.mean_s
     waited_s, others_s, cpu_s = (verdict.mean(name, now) for name in ("input_s", "others_s", "cpu_s"))
     if waited_s is not None and waited_s >= _PART * longer_s:
@@ -354,5 +358,5 @@ def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: 
         text = f"other processes take {others_s / now.mean_s:.2g} of {verdict.run.facts.cores or 'the'} cores"
         yield Reason("shared-cores", text, None, _CORES)
     if cpu_s is not None:
-        text = f"of the {format_seconds(now.mean_s)} of a step the process computes for {format_seconds(cpu_s)} of processor time"
+        text = f"a step of {format_seconds(now.mean_s)} uses {format_seconds(cpu_s)} of processor time"
         yield Reason("unknown", text, None, f"`paceline why` explains it from runs of one and of {max(scenario.workers, 2)} workers")

@@ -1,4 +1,4 @@
-"""Follows the files of a training as they grow, holds them against the prediction, and says what is new."""
+"""Follow the files of a training as they grow, compare them with the prediction, and report events."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 _MOST, _LIKELY = 3, 0.1
-"""Causes found by simulations that are told, and the chance from which on one is."""
+"""Most causes found by simulation that are reported, and their least probability."""
 
 
 def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) -> tuple[Reason, ...]:
-    """Causes that the scenario does not know of and that would make its step as long as it is; none for a single worker.
+    """Return causes missing from the scenario that would explain its step time; none for a single worker.
 
-    Each is fitted by simulations, which takes some seconds. What cannot be simulated is a reason of its own.
+    Each is fitted by simulations, which takes some seconds. A failed simulation is reported as a reason.
     """
     if (scenario.ranks < 2 and not scenario.servers) or not scenario.strategy.count_key:
         return ()
@@ -45,12 +45,12 @@ def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) ->
         with Runner(jobs=jobs) as runner:
             diagnosis = diagnose(scenario, [seen_now(scenario, verdicts)], Simulations(runner))
     except PacelineError as error:
-        return (Reason("not-diagnosed", f"what would explain it could not be simulated: {error}", None, "see `paceline why`"),)
+        return (Reason("not-diagnosed", f"possible causes could not be simulated: {error}", None, "see `paceline why`"),)
     likely = [cause for cause in diagnosis.causes if cause.known == "found" and cause.probability >= _LIKELY][:_MOST]
     return tuple(
         Reason(
             cause.key,
-            f"{cause.title} (chance {format_share(cause.probability)}): {cause.text}",
+            f"{cause.title} (probability {format_share(cause.probability)}): {cause.text}",
             cause.cost_s.mean,
             diagnosis.measure if place == 0 and diagnosis.measure else cause.remedy,
         )
@@ -59,7 +59,7 @@ def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) ->
 
 
 def seen_now(scenario: Scenario, verdicts: Sequence[Verdict]) -> Seen:
-    """Present steps of the workers, as a diagnosis takes them."""
+    """Return the current steps of the workers, for a diagnosis."""
     known = [(verdict.steadiness, now) for verdict in verdicts if (now := verdict.now) is not None]
     waits = not scenario.strategy.pace.asynchronous
     measured = measured_in([(record, now.rows) for record, now in known], [now.mean_s for _, now in known], waits=waits)
@@ -73,30 +73,30 @@ def seen_now(scenario: Scenario, verdicts: Sequence[Verdict]) -> Seen:
 
 
 _ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
-"""Of several workers the first of these counts."""
+"""States by precedence: of several workers the first of these counts."""
 
 
 @dataclass(frozen=True, repr=False)
 class Watched(Short):
-    """How a training stands, or stood at the end of a watch.
+    """The state of a training, during or at the end of a watch.
 
     Attributes
     ----------
     predicted
-        A step as it is predicted.
+        The predicted step.
     verdicts
-        Of each worker.
+        Verdict on each worker.
     reasons
-        Why each worker is outside that is, by its run's name.
+        Reasons of each worker that is outside, by its run's name.
     events
-        What is new, a sentence each.
+        New events, a sentence each.
     left
-        Whether any worker has been outside, now or before.
+        Whether any worker is or was outside.
     ended
-        Whether every source says that its training came to its end.
+        Whether every source shows the end of its training.
     """
 
-    see: ClassVar[str] = ".left says whether it left its interval, .reasons why, .table() has the figures"
+    see: ClassVar[str] = ".left tells whether it left its interval, .reasons why, .table() has the figures"
 
     predicted: Predicted
     verdicts: tuple[Verdict, ...]
@@ -122,12 +122,12 @@ class Watched(Short):
 
     @property
     def mean_s(self) -> float:
-        """Mean step of all workers at present; nan before there are enough steps."""
+        """Current mean step of all workers; nan before there are enough steps."""
         return _mean_s(self.verdicts)
 
     @property
     def sentence(self) -> str:
-        """How it stands, in words: of all workers, or of those that stand worst."""
+        """The state in a sentence, of all workers or of the worst."""
         least = next((verdict.steadiness.why_not for verdict in self.verdicts if verdict.steadiness.why_not), "")
         because = f" ({least})" if least and self.state == "unclear" else ""
         if math.isnan(self.mean_s):
@@ -139,7 +139,7 @@ class Watched(Short):
 
     @property
     def answer(self) -> Answer:
-        """How the training compares with its prediction, and why."""
+        """The answer: how the training compares with its prediction, and why."""
         reasons = list(dict.fromkeys(reason for reasons in self.reasons.values() for reason in reasons))
         remarks = dict.fromkeys(text for verdict in self.verdicts for text in (*verdict.run.remarks, *verdict.steadiness.remarks))
         predicted = self.predicted
@@ -157,7 +157,7 @@ class Watched(Short):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For a line of JSON."""
+        """Return the data for a line of JSON."""
         mean_s = None if math.isnan(self.mean_s) else self.mean_s
         return {
             "step": self.step,
@@ -174,7 +174,7 @@ class Watched(Short):
         }
 
     def table(self) -> Table:
-        """Measured beside predicted, a row for each figure and worker."""
+        """Return measured and predicted figures, a row for each figure and worker."""
         predicted = self.predicted
         rows: list[tuple[str, str, int | None, float | None, float | None, str, str]] = []
         ends = format_interval(predicted.low_s, predicted.high_s, "seconds")
@@ -203,7 +203,7 @@ class Watched(Short):
 
 
 def _mean_s(verdicts: Sequence[Verdict]) -> float:
-    """Mean step of runs at present; nan where none has enough steps."""
+    """Return the current mean step of runs; nan if none has enough steps."""
     known = [verdict.now.mean_s for verdict in verdicts if verdict.now is not None]
     return math.fsum(known) / len(known) if known else math.nan
 
@@ -212,26 +212,26 @@ _FORMAT = "paceline-watch"
 
 
 class WatchJournal:
-    """A file of events (NDJSON) that lines are added to, each as it is said.
+    """A file of reported events (NDJSON), which grows by a line for each.
 
     Parameters
     ----------
     path
         The file; None keeps nothing.
     watched
-        What is watched: a journal of something else is refused.
+        The watched training; a journal of another one is refused.
     reads
-        Files that it must not be.
+        Input files, which it must not be.
 
     Attributes
     ----------
     events
-        What was said, in order, before this watch and by it.
+        Events in order, of earlier watches and this one.
 
     Raises
     ------
     InputError
-        It cannot be written, or holds something else.
+        The file cannot be written, or has other contents.
     """
 
     def __init__(self, path: Path | None, watched: dict[str, Any], reads: Sequence[Path] = ()) -> None:
@@ -250,16 +250,16 @@ class WatchJournal:
         differ = [key for key, value in watched.items() if head.get(key) != value]
         if differ:
             shown = quoted(head.get(differ[0]))
-            raise InputError(f"`journal`: {str(path)!r}: is of another watch ({differ[0]} {shown}); choose another name")
+            raise InputError(f"`journal`: {str(path)!r}: belongs to another watch ({differ[0]} {shown}); choose another name")
 
     def say(self, event: dict[str, Any]) -> None:
-        """Keep what is said now."""
+        """Keep an event."""
         self.events.append(event)
         if self._path is not None:
             self._append(event)
 
     def said_of(self, run: str) -> list[dict[str, Any]]:
-        """Events of a run, by its name."""
+        """Return events of a run, by its name."""
         return [event for event in self.events if event.get("run") == run]
 
     def _append(self, line: dict[str, Any]) -> None:
@@ -272,20 +272,20 @@ class WatchJournal:
             raise InputError(f"`journal`: {str(self._path)!r}: cannot be written: {error.strerror}; choose another path") from None
 
     def _lines(self, path: Path) -> list[dict[str, Any]]:
-        """The lines; the last may be cut off, where a watch was killed while it wrote."""
+        """Return the lines; the last may be incomplete if a watch was killed while writing."""
         try:
             text = path.read_text(encoding="utf-8") if path.exists() else ""
             lines = [_data(line) for line in text.splitlines()]
         except (OSError, UnicodeDecodeError):
             lines = [{}]
         if lines and lines[0].get("format") != _FORMAT:
-            raise InputError(f"`journal`: {str(path)!r}: is no journal of a watch; choose another name")
+            raise InputError(f"`journal`: {str(path)!r}: is not the journal of a watch; choose another name")
         self._cut = bool(text) and not text.endswith("\n")
         return [line for line in lines if line]
 
 
 def _data(line: str) -> dict[str, Any]:
-    """Data of a line; nothing where it is not whole."""
+    """Return the data of a line; empty if it is incomplete."""
     try:
         data = json.loads(line)
     except ValueError:
@@ -294,29 +294,29 @@ def _data(line: str) -> dict[str, Any]:
 
 
 class Watch:
-    """Looks at sources again and again.
+    """Reads sources repeatedly.
 
     Parameters
     ----------
     result
-        What is predicted.
+        The prediction.
     sources
-        Files and folders in which steps are recorded.
+        Files and folders with recorded steps.
     coverage
-        Share of runs as predicted that are not to be called outside.
+        Share of runs within their prediction that must not be called outside.
     journal
-        Keeps what was said; a watch that is begun again goes on with it.
+        Keeps reported events; a restarted watch continues it.
     pattern, python
         As for :func:`calibrate.recorded.reading.read_recorded`.
     waits
-        Whether sources without steps, which are still to come, are waited for.
+        Whether to wait for sources that have no steps yet.
     jobs
         Processes that simulate causes; 0: all cores.
 
     Raises
     ------
     InputError
-        A source is not there or cannot be read.
+        A source is missing or cannot be read.
     """
 
     def __init__(
@@ -343,12 +343,12 @@ class Watch:
         self._verdicts: dict[str, tuple[tuple[int, ...], Verdict]] = {}
 
     def look(self) -> Watched:
-        """Read what is new, and say how it stands.
+        """Read new steps, and return the state.
 
         Raises
         ------
         InputError
-            A source is damaged, or there are no steps in it and it is not waited for.
+            A source is damaged, or has no steps and is not waited for.
         """
         runs = [run for source in self._sources for run in self._runs(source)]
         verdicts = tuple(self._verdict(run) for run in runs if len(run))
@@ -360,7 +360,7 @@ class Watch:
         return Watched(self._predicted, verdicts, reasons, tuple(events), left, ended)
 
     def updates(self, each_s: float, until_steps: int | None = None) -> Iterator[Watched]:
-        """Look every so many seconds, until every training has ended, or has made so many steps."""
+        """Yield the state every few seconds, until every training has ended or has made enough steps."""
         while True:
             update = self.look()
             yield update
@@ -380,11 +380,11 @@ class Watch:
             if isinstance(reader, Log):
                 reader.check()
             if not any(len(run) for run in runs):
-                raise InputError(f"{source}: holds no steps yet; give it when the training has made some")
+                raise InputError(f"{source}: has no steps yet; try again when the training has made some")
         return runs
 
     def _verdict(self, run: RecordedRun) -> Verdict:
-        """Verdict on a run, made anew where it has grown."""
+        """Return the verdict on a run, updated if it has grown."""
         size = len(run), len(run.marks), int(run.steps[-1])  # the last row may take later steps in
         known = self._verdicts.get(run.name)
         if known is None or known[0] != size:
@@ -392,7 +392,7 @@ class Watch:
         return known[1]
 
     def _doubts(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Doubts that have not been said."""
+        """Yield doubts that were not reported yet."""
         for verdict in verdicts:
             name = verdict.run.name
             said = {event.get("text") for event in self._journal.said_of(name)}
@@ -402,7 +402,7 @@ class Watch:
                     yield doubt
 
     def _news(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Say what is new of how runs go; of workers that go alike once."""
+        """Yield new events of runs, once for workers in the same state."""
         explain = functools.cache(lambda: explained(self._result.scenario, verdicts, self._jobs))
         new = {verdict.run.name: event for verdict in verdicts if (event := self._event(verdict))}
         for group in _alike(verdict for verdict in verdicts if verdict.since is not None):
@@ -418,7 +418,7 @@ class Watch:
             yield self._say("back", [verdict], verdicts)
 
     def _event(self, verdict: Verdict) -> str | None:
-        """News of a run: that it left, left for another level, or is back; None where there is none."""
+        """Return the event of a run: that it left, changed its level, or is back; None without one."""
         said = self._journal.said_of(verdict.run.name)
         was = next((event for event in reversed(said) if event["event"] in ("left", "back")), None)
         outside = was is not None and was["event"] == "left"
@@ -432,7 +432,7 @@ class Watch:
         return "back" if was is not None and outside and now.first_step > was["step"] and now.state in ("inside", "beyond") else None
 
     def _why(self, verdict: Verdict, verdicts: Sequence[Verdict], explain: Callable[[], tuple[Reason, ...]]) -> tuple[Reason, ...]:
-        """Reasons that the record shows; where these are not enough, also those that simulations find."""
+        """Return reasons from the record and, if they do not suffice, from simulations."""
         shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
         by_rare = verdict.now is not None and verdict.now.by == "rare"
         if verdict.doubts or verdict.state != "slower" or by_rare or any(reason.key in TELLING for reason in shown):
@@ -441,7 +441,7 @@ class Watch:
         return tuple(sorted((*shown, *explain()), key=lambda reason: reason.cost_s is None))
 
     def _say(self, event: str, told: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
-        """Keep what is said of runs that go alike, and return it."""
+        """Keep and return the event of runs in the same state."""
         now, since, turn, predicted = told[0].now, told[0].since, told[0].turn, self._predicted
         assert now is not None
         if since is not None:
@@ -464,14 +464,14 @@ class Watch:
 
 
 def _who(some: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
-    """Runs in words, of all that there are."""
+    """Return the names of runs among all."""
     if len(some) == len(verdicts) > 1:
         return f"all {len(some):,} workers"
     return listed([verdict.run.name for verdict in some])
 
 
 def _how(verdict: Verdict, predicted: Predicted) -> str:
-    """How a run with a present stretch goes, as a clause."""
+    """Return the state of a run with a current stretch, as a clause."""
     now = verdict.now
     assert now is not None
     if now.by == "rare":
@@ -484,7 +484,7 @@ def _how(verdict: Verdict, predicted: Predicted) -> str:
 
 
 def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
-    """Runs that are outside, grouped by what is to be said: as much slower, since about the same step, told by the same."""
+    """Return runs that are outside, grouped by slowdown, step and basis."""
     groups: list[tuple[object, int, float, list[Verdict]]] = []
     for verdict in verdicts:
         now, turn = verdict.now, verdict.turn
