@@ -195,8 +195,8 @@ def sentences_of(answer: Diagnosis) -> Iterator[str]:
     )
     for run in answer.runs[:-1]:
         yield sentence(
-            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of linear scaling; "
-            f"{format_seconds(run.told_s.mean)} predicted ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
+            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of linear scaling; predicted "
+            f"{format_seconds(run.told_s.mean)} ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
         )
     if (most := max(answer.runs, key=lambda run: run.efficiency)).efficiency > _PERFECT:
         yield (

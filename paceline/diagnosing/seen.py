@@ -199,7 +199,7 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
     for observed, records in sorted(together.items(), key=lambda pair: pair[0].workers):
         if len(records) > observed.workers:
             raise InputError(
-                f"{records[-1].run.name}: is the record of worker {len(records)} of {observed.workers}; give the number of workers of each file"
+                f"{records[-1].run.name}: is the record of worker {len(records)} of {observed.workers}; give the workers of each file"
             )
         seen.append(_seen_together(observed, records, waits=not told.strategy.pace.asynchronous))
     return seen, remarks

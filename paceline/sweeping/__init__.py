@@ -1,4 +1,4 @@
-"""Sweeps: grids of scenarios, simulated in parallel here or on a cluster, and the results files that they are written to."""
+"""Sweeps: grids of scenarios, simulated in parallel on this machine or a cluster, and their results files."""
 
 from __future__ import annotations
 

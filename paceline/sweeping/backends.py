@@ -1,7 +1,7 @@
-"""Processes that simulate: those of this machine by loky, and what all backends share (:class:`Workers`, checks of versions).
+"""Processes that simulate: those of this machine, by loky, and the parts that all backends share (:class:`Workers`, checks of versions).
 
-Clusters are connected in clusters.py; what is sent to the processes is decided in simulating.py. Workers of a cluster must have
-the same sources of ``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
+clusters.py connects clusters; simulating.py decides what the processes do. Workers of a cluster must have the same sources of
+``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 
 _SOME_S, _MOST_AT_A_TIME = 0.25, 64
-"""How long a process works on what it is given at a time, and how much that is at most."""
+"""Target duration, and largest number, of the items that a process gets at a time."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Of glibc's malloc.h."""
+"""Constants of glibc's malloc.h."""
 _KEPT_BYTES = 64 << 20
 _IDLE_S = 300
-"""How long a process that has nothing to do stands ready for more."""
+"""Seconds that an idle process is kept."""
 _THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
-"""Of libraries in each process; one of each, unless the user wants more."""
+"""Numbers of threads of libraries in each process: one, unless the user sets more."""
 _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-KILLED = "a worker process was killed, perhaps for want of memory", "run again with fewer `jobs`"
-"""What to say when a process that simulated has ended, and what to try."""
+KILLED = "a worker process was killed, perhaps because memory ran out", "run again with fewer `jobs`"
+"""Message and advice when a simulating process has ended."""
 
 
 class WorkersLostError(SimulationError):
-    """Processes that simulate, or the cluster that they are of, are gone.
+    """Simulating processes, or their cluster, are gone.
 
     Parameters
     ----------
     what
-        What happened.
+        The event.
     advice
         What to try.
     kept
-        What is kept of the work, where the caller has a results file.
+        Finished work that is kept, if the caller has a results file.
     """
 
     def __init__(self, what: str, advice: str, kept: str = "") -> None:
@@ -75,24 +75,24 @@ Submit = Callable[..., Future[Any]]
 
 
 class Workers:
-    """Processes that stand ready.
+    """Ready processes.
 
     Parameters
     ----------
     submit
-        Has one of them do something.
+        Submits a task to one of them.
     count
-        How many tasks they work on at a time.
+        Number of concurrent tasks.
     lost
-        What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits, and None on
-        one that means something else.
+        Message and advice for exceptions that mean that processes, or the cluster, are gone; the first match counts, and None means
+        another error.
     stop
-        Ends what they are at, where nobody waits for it any more.
+        Cancels tasks that nobody waits for any more.
     ahead
-        Tasks that are handed over at a time, left out: twice as many as they work on.
+        Tasks submitted ahead; default: twice the concurrent ones.
     cluster
-        What they are called in messages where they are of a cluster, so that their versions must be looked at before each task:
-        a worker may come late. Left out, they are of this machine, and for a single task none need be started.
+        Name of their cluster in messages; their versions are then checked before each task, since workers may join late. Without one they
+        are processes of this machine, and a single task starts none.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class Workers:
         self._at_a_time = 1
 
     def map(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
-        """Answers of a function to each item, in order; else as :meth:`completed`."""
+        """Yield the results of a function for each item, in order; otherwise as :meth:`completed`."""
         return [answer for _, answer in sorted(itertools.chain.from_iterable(self.completed(function, items)), key=itemgetter(0))]
 
     def completed(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
-        """Answers of a function to each item, as soon as they are there, with the item's number; those that come together in a list.
+        """Yield lists of results of a function, with item numbers, as soon as they are available.
 
-        Items are asked for when somebody is free. A process is given several at a time where they take milliseconds; it answers after
-        a fraction of a second at the latest, but for one item that takes longer.
+        Items are requested when a process is free. A process gets several items at a time if they take milliseconds, and answers within a
+        fraction of a second unless a single item takes longer.
 
         Raises
         ------
@@ -154,13 +154,13 @@ class Workers:
                 self._stop()
 
     def _taken(self, again: deque[tuple[int, ItemT]], waiting: Iterator[tuple[int, ItemT]]) -> list[tuple[int, ItemT]]:
-        """Return what to hand over next: what was handed back, else what nobody had yet."""
+        """Return the next items: returned ones first, then new ones."""
         most = self._at_a_time
         return [again.popleft() for _ in range(min(most, len(again)))] or list(itertools.islice(waiting, most))
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
-        """Say in words what ends the work; errors as of :meth:`completed`."""
+        """Convert exceptions that end the work; errors as in :meth:`completed`."""
         try:
             yield
         except _UnlikeError as error:
@@ -172,13 +172,13 @@ class Workers:
             raise WorkersLostError(*text) from None
 
     def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
-        """Answers of workers of a cluster, be they of whatever version; else as :meth:`map`."""
+        """Yield answers of workers of a cluster, whatever their version; otherwise as :meth:`map`."""
         with self._explaining():
             return [future.result() for future in [self._submit(function, item) for item in items]]
 
 
 def _here(function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
-    """Call a function in this very process."""
+    """Call a function in this process."""
     future: Future[AnswerT] = Future()
     future.set_result(function(*given))
     return future
@@ -195,7 +195,7 @@ OUTSIDE = {"PYTHONSAFEPATH": "1"}
 
 @contextmanager
 def environment(**values: str) -> Iterator[None]:
-    """Inside, these variables of the environment have these values, for processes that are started."""
+    """Set variables of the environment inside the block, for started processes."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -209,10 +209,10 @@ def environment(**values: str) -> Iterator[None]:
 
 
 def ready_tracker() -> None:
-    """Start the trackers of what processes leave behind, joblib's and Python's, where they do not run, so that they say nothing.
+    """Start the resource trackers of joblib and Python, if they do not run, so that they stay silent.
 
-    They take no notice of SIGINT and SIGTERM by themselves, nor of SIGHUP, which a terminal that is closed sends to all: one that is
-    started in place of another says of each name that it does not know it.
+    They ignore SIGINT and SIGTERM, and here SIGHUP too, which a closed terminal sends to all. A restarted tracker would complain about
+    each name that it does not know.
     """
     from multiprocessing import resource_tracker as pythons
 
@@ -226,7 +226,7 @@ def ready_tracker() -> None:
 
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
-    """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
+    """Return processes of this machine: the requested number, or one per core if it is 0."""
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -253,7 +253,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
 
 @contextmanager
 def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
-    """Processes that are started inside take no notice of these signals: this one does, afterwards, and ends them."""
+    """Make processes started inside ignore these signals; this process handles them afterwards and ends the others."""
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
         yield
         return
@@ -275,16 +275,16 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
 
 
 class _Some(NamedTuple, Generic[AnswerT]):
-    """Work of a process on what it was given."""
+    """Results of a process for its items."""
 
     answers: list[tuple[int, AnswerT]]
-    """With the numbers of their items."""
+    """Results with the numbers of their items."""
     left: Sequence[tuple[int, Any]]
     took_s: float
 
 
 def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, ItemT]], asked: Mapping[str, str] | None) -> _Some[AnswerT]:
-    """Answer some items, in a process, of a cluster one that is as whoever asks; for others there may be more time elsewhere."""
+    """Answer some items in a process, after a check of versions on a cluster, and return those left for other processes."""
     if asked is not None:
         _check_alike(asked)
     begun_s = time.monotonic()
@@ -299,13 +299,13 @@ def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, It
 
 
 def begin(starter: int) -> None:
-    """What a process does first that ``starter``, by its id, has started to simulate."""
+    """Initialise a simulating process that ``starter``, given by its id, has started."""
     _end_with(starter)
     _keep_freed_memory()
 
 
 def _keep_freed_memory() -> None:
-    """Keep some memory that is freed for what comes next: given back and taken anew, its pages cost a seventh of a short simulation."""
+    """Keep freed memory for later use; returning and requesting its pages would cost a seventh of a short simulation."""
     with suppress(OSError, AttributeError):  # where the C library has no such call
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -313,7 +313,7 @@ def _keep_freed_memory() -> None:
 
 
 def _end_with(starter: int) -> None:
-    """See to it that this process ends, soon, when its parent has: killed, it can tell nobody."""
+    """End this process soon after its parent has ended, since a killed parent cannot end it."""
 
     def watch() -> None:
         while os.getppid() == starter:
@@ -324,12 +324,12 @@ def _end_with(starter: int) -> None:
 
 
 def check_answers(address: str, shown: str, hint: str) -> None:
-    """Make sure that something listens at ``[scheme://]host:port``, since libraries of clusters try for minutes.
+    """Check that something listens at ``[scheme://]host:port``, since libraries of clusters try for minutes.
 
     Raises
     ------
     InputError
-        Nothing does; ``shown`` begins the message and ``hint`` ends it.
+        Nothing listens there; ``shown`` begins the message and ``hint`` ends it.
     """
     host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
@@ -340,14 +340,14 @@ def check_answers(address: str, shown: str, hint: str) -> None:
 
 
 _PACKAGES = "numpy", "scipy", "pydantic", "simpy"
-"""What results are computed and written with, beside Paceline and Python."""
+"""Packages, besides Paceline and Python, that compute and write results."""
 _COMPILERS = "numba", "llvmlite"
-"""What makes machine code, where it is there; without them other engines compute the same."""
+"""Optional packages that make machine code; without them other engines compute the same."""
 
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Version by name of all that the bytes of results depend on, in this process; "" of what is not there."""
+    """Return the versions, by name, of everything that the bytes of results depend on; "" for what is missing."""
     return {
         "Paceline": __version__,
         "Paceline's sources": _sources(),
@@ -358,7 +358,7 @@ def versions() -> Mapping[str, str]:
 
 
 def _version(package: str) -> str:
-    """Version of a package, which is not imported."""
+    """Return the version of a package without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -366,7 +366,7 @@ def _version(package: str) -> str:
 
 
 def _sources() -> str:
-    """A digest of what workers compute with."""
+    """Return a digest of the sources that workers compute with."""
     digest = hashlib.sha256()
     for folder in (Path(simulator.__file__).parent, Path(__file__).parent):
         for file in sorted(folder.rglob("*.py")):
@@ -375,40 +375,42 @@ def _sources() -> str:
 
 
 class _UnlikeError(Exception):
-    """A worker would compute something else; the text says why."""
+    """A worker would compute different results; the text says why."""
 
 
 def _check_alike(asked: Mapping[str, str]) -> None:
-    """Raise where this worker is not as whoever asks."""
+    """Raise if this worker differs from the requesting process."""
     own = versions()
     for name, here in asked.items():
         there = own.get(name, "")
         if there != here and (name not in _COMPILERS or (there and here)):
             unlike = f"{name} {there}" if there else f"no {name}"
-            raise _UnlikeError(f"a worker has {unlike}, but here is {here}, so results could differ; install the same version there")
+            raise _UnlikeError(
+                f"a worker has {unlike}, but this machine has {here}, so results could differ; install the same version there"
+            )
 
 
 def check_versions(workers: Workers, cluster: str) -> None:
-    """Make sure that the workers of a cluster compute what this process would.
+    """Check that the workers of a cluster compute the same as this process.
 
     Raises
     ------
     InputError
-        One has no Paceline, or another version of something that results depend on.
+        A worker lacks Paceline, or has another version of something that results depend on.
     """
     try:
         # a function that Python has wherever it is: the others are Paceline's
         there = set(workers.ask(pydoc.locate, ["paceline.__version__"] * workers.count)) - {__version__}
     except ImportError as error:
-        raise InputError(f"{cluster}: a worker cannot run anything ({error}); install paceline where the workers run") from None
+        raise InputError(f"{cluster}: a worker cannot run Paceline ({error}); install paceline where the workers run") from None
     if there:
         version = "no Paceline" if None in there else f"Paceline {min(map(str, there))}"
         raise InputError(
-            f"{cluster}: a worker has {version}, but here is {__version__}, so results could differ; install the same version there"
+            f"{cluster}: a worker has {version}, but this machine has {__version__}, so results could differ; install the same there"
         )
     try:
         workers.map(abs, range(workers.count))
     except (ImportError, AttributeError, RuntimeError):
         raise InputError(
-            f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same there"
+            f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same version there"
         ) from None

@@ -1,6 +1,6 @@
-"""The workers of a Dask or Ray cluster: its address, the connection, and what is said when it is lost.
+"""The workers of a Dask or Ray cluster: its address, the connection, and the messages when it is lost.
 
-What all backends share is in backends.py.
+backends.py has the parts that all backends share.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
                 raise InputError(f"{where}: {_unlike(error) or f'no Ray cluster answers there ({_first_words(error)}); {hint}'}") from None
         cores = int(ray.cluster_resources().get("CPU", 0))
         if not cores:
-            raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
+            raise InputError(f"{where}: this Ray cluster has no free CPU; start a node with: ray start --address {address}")
         count = min(jobs or cores, cores)
 
         task = cache(ray.remote(max_retries=0))
@@ -178,7 +178,7 @@ def _unlike(error: Exception) -> str:
     if mismatch is None:
         return ""
     there, here = (f"Ray {ray} on Python {python}" for ray, python in (mismatch.groups()[:2], mismatch.groups()[2:]))
-    return f"this cluster runs {there}, but here is {here}, which do not work together; install the same versions there"
+    return f"this cluster runs {there}, but this machine has {here}, which are incompatible; install the same versions there"
 
 
 def _shut_down(ray: Any) -> None:

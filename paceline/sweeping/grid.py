@@ -1,4 +1,4 @@
-"""Grids: every combination of some values, as scenarios that are built when they are asked for.
+"""Grids: every combination of some values, as scenarios that are built on request.
 
 Nothing is simulated here. The configurations of a plan are made in :mod:`paceline.planning.space`.
 """
@@ -33,7 +33,7 @@ Choice = tuple[int, ...]
 
 
 class Grid(Sequence[Scenario]):
-    """Every combination of the axes' values, the last axis fastest.
+    """Every combination of the axes' values; the last axis changes fastest.
 
     A scenario is built and validated whenever it is asked for, so that ten thousand take no
     memory. Combinations that leave the workload, or the cluster, as it is share one object.
@@ -68,7 +68,7 @@ class Grid(Sequence[Scenario]):
     ) -> None:
         size = math.prod(len(values) for _, values in axes)
         if size > _MOST_SCENARIOS:
-            raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
+            raise ScenarioError(f"{source}: the grid has {size:,} scenarios, more than the limit of {_MOST_SCENARIOS:,}")
         keys = [key for key, _ in axes]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             raise ScenarioError(f"`over` {twice[:80]}: is given twice; write all its values into one `over`, separated by commas")
@@ -103,7 +103,7 @@ class Grid(Sequence[Scenario]):
         return self._built(places) if isinstance(places, int) else [self._built(place) for place in places]
 
     def combination(self, index: int) -> dict[str, Any]:
-        """The keys and values that scenario ``index`` sets, in the order of the axes."""
+        """Return the keys and values that scenario ``index`` sets, in the order of the axes."""
         return {key: values[at] for (key, values), at in zip(self.axes, self._choice(index), strict=True)}
 
     def check(self) -> None:
@@ -122,7 +122,7 @@ class Grid(Sequence[Scenario]):
                 raise ScenarioError(*problems, f"{last}{self._without(index)}") from None
 
     def _without(self, first: int) -> str:
-        """The values of one axis with which nothing breaks a rule, as many as there are; nothing where that is no matter of one axis.
+        """Return the values of one axis with which no rule is broken; empty if the error does not depend on one axis.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Grid(Sequence[Scenario]):
         return f"; with `over` {key}={range_of(good)} all can be simulated"
 
     def _choice(self, index: int) -> Choice:
-        """Number of the value that each axis takes in combination ``index``."""
+        """Return the number of each axis's value in combination ``index``."""
         return tuple(map(int, np.unravel_index(index, [len(values) for _, values in self.axes])))
 
     def _built(self, index: int) -> Scenario:
@@ -175,7 +175,7 @@ def grid(
     *,
     prices: Prices | None = None,
 ) -> Grid:
-    """A grid around a scenario, each of its combinations validated once.
+    """Return a grid around a scenario, with every combination validated once.
 
     >>> swept = grid("ring", [("strategy.workers", [1, 2]), ("run.seed", [1, 2, 3])])
     >>> len(swept), swept[5].replicas, swept.combination(5)
@@ -212,12 +212,12 @@ def grid(
 
 
 def several_clusters(axes: Sequence[Axis]) -> bool:
-    """Return whether the axes have more than one cluster."""
+    """Return whether the axes contain more than one cluster."""
     return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)
 
 
 def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
-    """Keys with their values; specifications among these as nested tables, text such as ``"1..8"`` as the numbers that it names.
+    """Return keys with their values; specifications become nested tables, text such as ``"1..8"`` its numbers.
 
     Raises
     ------

@@ -35,30 +35,30 @@ from simulator.base.validation_errors import quoted
 from simulator.scenario import Scenario
 
 _ANOTHER = "holds the results of another sweep"
-_NO_RESULT, _NO_RESULTS_FILE = "is no result", "is there already and is no results file"
+_NO_RESULT, _NO_RESULTS_FILE = "is not a result", "is there already and is not a results file"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
 _NAMED, _LINES_NAMED = 3, 20
 _COMPARED = 100
-"""Scenarios that are looked at for the one that a line is the likeliest of."""
+"""Most scenarios that are searched for the one closest to a line."""
 
 
 class _Entry(NamedTuple):
-    """A whole line of the file."""
+    """A complete line of the file."""
 
     scenario_hash: str
     failed: bool
     number: int
-    """Of the line, from 1."""
+    """Number of the line, from 1."""
     place: int
-    """Number, from 0, of its scenario in the sweep; where that does not stand in it, of its line."""
+    """Number, from 0, of its scenario in the sweep; if it does not have one, of its line."""
     begin: int
-    """Byte that it begins at."""
+    """First byte."""
     size: int
-    """Bytes, with its end."""
+    """Number of bytes, including the line end."""
 
 
 class Written:
-    """Outcomes of a finished results file, read when they are asked for; going through them takes no more memory than one."""
+    """Outcomes of a finished results file, read on request; iteration needs the memory of one."""
 
     def __init__(self, path: Path, entries: Sequence[_Entry]) -> None:
         self.path, self._entries = path, entries
@@ -77,37 +77,36 @@ class Written:
         except DamagedError as error:
             raise ResultsError(f"{self.path}:{place + 1}: {error}") from None
         except ValueError:
-            raise ResultsError(f"{self.path}:{place + 1}: is no result of this version; {_REPLACE}") from None
+            raise ResultsError(f"{self.path}:{place + 1}: is not a result of this version; {_REPLACE}") from None
 
 
 class Journal:
     """A results file that a sweep or plan writes; a context manager, inside which no other process can open the file.
 
-    Each outcome is a line at the end of the file as soon as it is there, with the place of its scenario in the sweep; the last line
-    of a scenario counts. Lines go past all buffers of the process: however it ends, the file holds whole lines and at most the
-    beginning of one more, which the next to write cuts off. :meth:`finish` writes the file anew, with all lines in order and without
-    places, so that its bytes depend on the scenarios alone. Each line ends with a checksum of itself: one that was damaged or
-    changed is named and simulated again, and those behind it are kept.
+    Each outcome is appended as a line at once, with the place of its scenario in the sweep; the last line of a scenario counts. Lines are
+    unbuffered: however the process ends, the file has complete lines and at most the beginning of one more, which the next writer cuts off.
+    :meth:`finish` rewrites the file with all lines in order and without places, so that its bytes depend only on the scenarios. Each line
+    ends with its checksum: a damaged or changed line is named and simulated again; later lines are kept.
 
     Parameters
     ----------
     path
-        The results file; it is begun, or gone on with.
+        The results file, new or to be resumed.
     force
-        Begin anew if there is a file that is none.
+        Replace a file of another kind.
 
     Raises
     ------
     InputError
-        It is no regular file, cannot be read or written, or is being written by another process.
+        The file is not a regular file, cannot be read or written, or is being written by another process.
     ResultsError
-        It is there and is no results file of this version.
+        The file exists and is not a results file of this version.
     """
 
     def __init__(self, path: Path, *, force: bool = False) -> None:
         shown = f"`out` {str(path)[:120]!r}"
         if path.exists() and not path.is_file():
-            raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
+            raise InputError(f"{shown}: is not a regular file, so a sweep cannot resume from it; choose another path")
         self.path, self._force, self._new = path, force, False
         new = not path.exists()
         try:
@@ -135,7 +134,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Let others write to it; one that this has begun and that has no whole line is removed."""
+        """Release the file; remove it if it is new and has no complete line."""
         if self._new and not self._file.closed and not self._lines_from(0):
             self.path.unlink(missing_ok=True)
         self._file.close()
@@ -151,7 +150,7 @@ class Journal:
             raise InputError(f"{shown}: was just replaced by another process; run the command again")
 
     def _read(self) -> None:
-        """Find all whole lines, those that are damaged, and what is left behind the last."""
+        """Find all complete lines, damaged ones, and the rest after the last."""
         self._entries: list[_Entry] = []
         self._damaged: list[tuple[str, str]] = []  # where each is, and what is wrong with it
         self._tail, self._end = b"", 0
@@ -202,18 +201,18 @@ class Journal:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing is there, not even of another sweep."""
+        """Return whether the file is empty."""
         return not (self._entries or self._damaged or self._tail)
 
     def __contains__(self, scenario_hash: str) -> bool:
         return scenario_hash in self._of
 
     def failed(self, scenario_hash: str) -> bool:
-        """Return whether a scenario is there, and has failed."""
+        """Return whether the file has a scenario as failed."""
         return scenario_hash in self._of and self._of[scenario_hash].failed
 
     def outcome(self, scenario_hash: str) -> Outcome | None:
-        """The outcome of a scenario, where it is there."""
+        """Return the outcome of a scenario, if the file has it."""
         if (entry := self._of.get(scenario_hash)) is None:
             return None
         with self._reading(0) as file:
@@ -241,12 +240,12 @@ class Journal:
     # -- going on -----------------------------------------------------------------------
 
     def go_on_with(self, scenarios: Sequence[Scenario], hashes: Sequence[str]) -> None:
-        """Make sure that it is of the sweep of these scenarios, which have these hashes, before anything is written.
+        """Check that the file belongs to these scenarios with these hashes, before anything is written.
 
         Raises
         ------
         ResultsError
-            It holds results of other scenarios; the message says where, and what differs.
+            It has results of other scenarios; the message names the line and the difference.
         """
         places = dict(zip(reversed(hashes), reversed(range(len(hashes))), strict=True))
         if not self._force:
@@ -258,13 +257,13 @@ class Journal:
         self.keep(places)
 
     def keep(self, places: Mapping[str, int]) -> None:
-        """Keep no other scenarios than these, given by their hashes, each with its place; the file changes with the next line."""
+        """Keep only these scenarios, given by hashes with their places; the file changes with the next line."""
         if self._damaged or any(places.get(scenario_hash) != entry.place for scenario_hash, entry in self._of.items()):
             self._unlike = places
             self._of = {scenario_hash: self._of[scenario_hash] for scenario_hash in places if scenario_hash in self._of}
 
     def _difference(self, entry: _Entry, scenarios: Sequence[Scenario], hashes: Sequence[str]) -> str:
-        """Difference of a line's scenario from the likeliest of those that are not there, to be put behind a sentence."""
+        """Return the difference of a line's scenario from the closest missing one, to append to a sentence."""
         if entry.place >= len(scenarios):
             return f", of more than {counted(len(scenarios), 'scenario')}"
         try:
@@ -283,12 +282,12 @@ class Journal:
     # -- writing ------------------------------------------------------------------------
 
     def write(self, lines: Iterable[tuple[int, Line]]) -> None:
-        """Write lines, each with the place, from 0, of its scenario; then wait until they are on the disk.
+        """Write lines, each with the place, from 0, of its scenario, and wait until they are on disk.
 
         Raises
         ------
         SimulationError
-            They cannot be written, as on a full disk; what was written before is kept.
+            They cannot be written, for example because the disk is full; earlier lines are kept.
         """
         self._tell_of_damage("it is simulated again")
         with _explained(self.path):
@@ -315,17 +314,17 @@ class Journal:
         self._of[line.scenario_hash] = entry
 
     def finish(self, hashes: Sequence[str]) -> Written:
-        """Nothing more will be written: put all lines in order, and leave out their places.
+        """Finish the file: put all lines in order, without places.
 
         Parameters
         ----------
         hashes
-            Of all scenarios, in order; each must be there.
+            Hashes of all scenarios, in order; the file must have each.
 
         Raises
         ------
         SimulationError
-            The file cannot be written anew; the journal is kept.
+            The file cannot be rewritten; the journal is kept.
         """
         self._tell_of_damage("it is left out")
         if not (self._finished and [entry.scenario_hash for entry in self._entries] == list(hashes)):
@@ -338,7 +337,7 @@ class Journal:
         return Written(self.path, self._entries)
 
     def _write_anew(self, lines: Sequence[tuple[str, int | None]]) -> None:
-        """Replace the file by one with these scenarios and places alone, in this order; until that is whole, the old one stands."""
+        """Replace the file atomically by one with only these scenarios and places, in this order."""
         target = Path(os.path.realpath(self.path))
         handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
         entries: list[_Entry] = []
@@ -375,19 +374,19 @@ class Journal:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Around simulations whose outcomes are written.
+        """Wrap simulations whose outcomes are written.
 
         Raises
         ------
         WorkersLostError
-            Their processes are gone; it says that what is finished is kept here, where something is.
+            Their processes are gone; the message says that finished results, if any, are saved.
         """
         try:
             yield
         except WorkersLostError as error:
             if not self._entries:
                 raise
-            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {self.path}") from None
+            raise WorkersLostError(error.what, error.advice, f"finished results are saved in {self.path}") from None
 
 
 @contextmanager
@@ -395,7 +394,9 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SimulationError(f"{path}: cannot be written: {error.strerror}; finished results are kept: run again when it can") from None
+        raise SimulationError(
+            f"{path}: cannot be written: {error.strerror}; finished results are saved: run again when it can be written"
+        ) from None
 
 
 def _text(file: BinaryIO, entry: _Entry) -> bytes:
@@ -404,7 +405,7 @@ def _text(file: BinaryIO, entry: _Entry) -> bytes:
 
 
 def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:
-    """Each dotted key that differs, with both values where they are short."""
+    """Yield each differing dotted key, with both values if they are short."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for key in (*there, *(key for key in here if key not in there)):
             yield from _differing(there.get(key), here.get(key), f"{where}.{key}" if where else key)

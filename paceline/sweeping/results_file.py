@@ -1,7 +1,7 @@
-"""One line of a results file: what it holds, how it is read fast, and why it cannot be read.
+"""A line of a results file: its contents, fast reading, and errors.
 
-A line that a sweep writes is known by how it begins (``_BEGINNING`` and the patterns below it): by the order of the first fields of an
-outcome (:mod:`simulator.results.results`) and of a scenario, which cannot change without these patterns.
+A line of a sweep is recognised by its beginning (``_BEGINNING`` and the patterns below it): the order of the first fields of an outcome
+(:mod:`simulator.results.results`) and of a scenario. Change these patterns with that order.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ _PLACE = re.compile(rb'\s*,\s*"place"\s*:\s*\d+\s*\}\s*$')
 _TELLING = tuple(f'"{key}"'.encode() for key in ("scenario_hash", "scenario", KEY))
 """Keys from both ends of a line: two of them are in no other file of Paceline's, and survive what damages one end."""
 _RENAMED = re.compile(rb'"[^"]*":"[0-9a-f]{16}"\}\s*$')
-"""The end of a line whose checksum stands behind a damaged name."""
+"""End of a line whose checksum follows a damaged name."""
 _OTHER_VERSION = ("missing", "extra_forbidden")
 _MOST_SHOWN = 60
 
 
 class DamagedError(ResultsError):
-    """The line is one of ours, and not as it was written."""
+    """The line was written by a sweep, and has changed since."""
 
 
 class UnclearError(DamagedError):
-    """The line does not show whose it is: it is damaged in a file of ours, and in any other file something else (:func:`is_damage`)."""
+    """The line's origin is unclear: damaged in a results file, something else in any other file (:func:`is_damage`)."""
 
 
 class CutOffError(UnclearError):
-    """The line is no JSON, and has no end either."""
+    """The line is not JSON, and has no line end."""
 
 
 class Line(NamedTuple):
-    """A line, and what is known of it without building its outcome."""
+    """A line, with what is known without building its outcome."""
 
     text: bytes
-    """With its end."""
+    """Text of the line, including its end."""
     scenario_hash: str
     failed: bool
     place: int | None = None
-    """Number, from 0, of its scenario in the sweep, as it stands in the line; a line of a finished file has none."""
+    """Number, from 0, of its scenario in the sweep; lines of a finished file have none."""
 
 
 def line_of(outcome: Outcome) -> Line:
@@ -114,7 +114,7 @@ def _check_hash(text: bytes, data: Any) -> None:
         shared = {} if sections is None else {"workload": _canonical(sections[0]), "cluster": _canonical(sections[1])}
         if hash_of({key: value for key, value in scenario.items() if key not in shared}, shared) == named:
             return
-    raise DamagedError(f"its scenario is not the one of its scenario_hash, {named}: one of them was changed")
+    raise DamagedError(f"its scenario does not match its scenario_hash, {named}, so one of them was changed")
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
@@ -254,11 +254,11 @@ def _why_no_outcome(text: bytes, error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "missing":
-        return f"{where} is missing, so this is no result of `paceline sweep` or `paceline simulate --json`"
+        return f"{where} is missing, so this is not a result of `paceline sweep` or `paceline simulate --json`"
     if first["type"] == "extra_forbidden":
-        return f"{where} is no key of a result that this Paceline knows; it was written by another version, so sweep again with this one"
+        return f"{where} is not a known key of a result; another version wrote it, so sweep again with this one"
     if first["type"] == "union_tag_invalid":
-        return f"{where}.kind: there is no {first['ctx']['tag']!r} here; install the package that it is of, or update Paceline"
+        return f"{where}.kind: {first['ctx']['tag']!r} is unknown; install the package that defines it, or update Paceline"
     return f"{where + ': ' if where else ''}{_shown(first['input'])} is not valid: {' '.join(str(first['msg']).split())}"
 
 
@@ -269,7 +269,7 @@ def _no_json(text: bytes, error: ValueError | RecursionError) -> UnclearError:
     except json.JSONDecodeError as problem:
         why = problem.msg
     except UnicodeDecodeError:
-        why = "it is no text (UTF-8)"
+        why = "it is not UTF-8 text"
     except (ValueError, RecursionError) as problem:
         why = type(problem).__name__
     return (UnclearError if text.endswith(b"\n") else CutOffError)(f"must be JSON, one result a line: {why}")
@@ -305,7 +305,7 @@ class Outcomes(Short, Sequence[Outcome]):
     Attributes
     ----------
     path
-        The results file that they stand in; None where they are held alone.
+        Their results file; None if they are only in memory.
     """
 
     path: Path | None
@@ -333,12 +333,12 @@ class Outcomes(Short, Sequence[Outcome]):
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """All results, without the failures; equal workloads and clusters of theirs are one object."""
+        """All results without failures; equal workloads and clusters are shared objects."""
         return tuple(outcome for outcome in self if isinstance(outcome, Result))
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Scenarios that could not be simulated, and why."""
+        """Scenarios that could not be simulated, with reasons."""
         return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
 
     def _in_short(self) -> Iterator[str]:
@@ -346,17 +346,17 @@ class Outcomes(Short, Sequence[Outcome]):
         yield f"{len(self.failed):,} failed" if self.failed else ""
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per scenario: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
+        """Return a row per scenario: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
         return frame_of(self)
 
 
 class ResultsFile(Outcomes):
-    """What a file held when it was read.
+    """Contents of a results file.
 
     Attributes
     ----------
     notes
-        Sentences on what a reader must know about the file, such as that it was cut off.
+        Remarks on the file, such as that it was cut off.
     """
 
     see = "to_frame() has a row for each, [0] is the first; paceline.report(results) draws them"
@@ -366,27 +366,26 @@ class ResultsFile(Outcomes):
         self.path, self.notes, self._outcomes = path, tuple(notes), outcomes
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per outcome, failures last: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
+        """Return a row per outcome, failures last: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
         return frame_of((*self.results, *self.failures))
 
     def _repr_html_(self) -> str:
-        """Table for a notebook: the first rows, with the most important figures."""
+        """Return a table for a notebook: the first rows, with the main figures."""
         caption = f"Results of {len(self)} scenarios. {' '.join(self.notes)}".rstrip()
         return html_of((*self.results, *self.failures), caption, total=len(self))
 
     @classmethod
     def read(cls, path: str | Path) -> ResultsFile:
-        """Read the results that a sweep wrote, or has written up to now.
+        """Read the results of a finished or unfinished sweep.
 
-        A last line that was cut off (the sweep was interrupted while writing) is left out, and
-        so are lines that were damaged or changed after they were written; notes say so. Others
-        tell of lines without a checksum, and of scenarios that failed.
+        An incomplete last line (of an interrupted sweep) is left out, and so are lines that were damaged or changed; notes say so. Other
+        notes report lines without a checksum, and failed scenarios.
 
         Raises
         ------
         ResultsError
-            The file is missing, not readable or holds no result; or a line is no result, or of
-            another version, or no JSON in a file without any line of a sweep's.
+            The file is missing, unreadable or without results; or a line is not a result, has another version, or is not JSON in a file
+            without lines of a sweep.
 
         Examples
         --------
@@ -408,10 +407,10 @@ class ResultsFile(Outcomes):
         if failed < len(read):
             return read
         if failed:
-            raise ResultsError(f"{path}: holds no result: {notes[-1]}")
+            raise ResultsError(f"{path}: has no result: {notes[-1]}")
         if any(_LEFT_OUT in note for note in notes):
-            raise ResultsError(f"{notes[0].removesuffix('.')}; no other result is there")
-        raise ResultsError(f"{path}: holds no {'complete ' if notes else ''}result; `paceline sweep` writes them")
+            raise ResultsError(f"{notes[0].removesuffix('.')}; there is no other result")
+        raise ResultsError(f"{path}: has no {'complete ' if notes else ''}result; `paceline sweep` writes them")
 
 
 read_results = ResultsFile.read
@@ -467,7 +466,7 @@ def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
                         raise ResultsError(f"{path}: {said}") from None
                     if isinstance(error, CutOffError) and not line.endswith(b"\n"):
                         notes.append(
-                            f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
+                            f"The results file ends in the middle of line {number}, as after an interruption; that line is left out."
                         )
                     elif (read and isinstance(error, DamagedError)) or is_damage(error, path):
                         left_out.setdefault(str(error), []).append(number)
@@ -486,8 +485,8 @@ def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
         notes.append(f"{places}: {why}{_LEFT_OUT} {'it' if len(numbers) == 1 else 'them'} again.")
     if unsure:
         notes.append(
-            f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum: "
-            "whether the figures are as they were simulated cannot be told."
+            f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum, "
+            "so changes to the figures cannot be detected."
         )
     ordered = in_order(read)
     if repeated := sum(isinstance(outcome, Result) for _, _, outcome in read) - sum(isinstance(outcome, Result) for outcome in ordered):

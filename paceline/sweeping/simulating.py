@@ -1,8 +1,8 @@
-"""Simulates scenarios on processes of this machine or of a cluster, keeps outcomes in a results file, and goes on where it was stopped.
+"""Simulation of scenarios on this machine or a cluster, with outcomes in a results file from which it can resume.
 
-:class:`Runner` simulates a stream of scenarios; an error of Paceline becomes a failure among the outcomes. :func:`sweep` knows all its
-scenarios beforehand, :class:`Simulations` are asked for them bit by bit, as by a plan. Scenarios of a grid are made in grid.py, the
-processes come from backends.py, and files are written in journal.py.
+:class:`Runner` simulates a stream of scenarios; an error of Paceline becomes a failure among the outcomes. :func:`sweep` knows all
+scenarios beforehand; :class:`Simulations` gets them step by step, as from a plan. grid.py makes the scenarios of a grid, backends.py the
+processes, and journal.py writes files.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Backend = Literal["local", "dask", "ray"]
 SentT = TypeVar("SentT")
 
 _MOST_PER_CORE = 16
-"""Processes of this machine for each of its cores; more would take its memory and bring nothing."""
+"""Most processes per core of this machine; more would use memory without a gain."""
 
 
 class Runner:
     """Simulates scenarios in parallel.
 
-    The outcomes depend on the scenarios alone, not on backend or number of jobs. Used as a
-    context manager, it keeps the connection to a cluster for several runs.
+    The outcomes depend only on the scenarios, not on backend or number of jobs. As a context manager, it keeps the connection to a
+    cluster for several runs.
 
     Parameters
     ----------
     jobs
-        Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one.
+        Processes, or concurrent tasks; 0 uses all cores, of the cluster if one is used.
     backend
         ``"local"``: processes of this machine. ``"dask"``, ``"ray"``: a cluster of theirs,
         which runs what it is sent: use one that you trust, on your own network.

@@ -59,7 +59,7 @@ def test_tables_page_and_parameters(paceline: Runner, folder: Path) -> None:
     answer = paceline(*asked(folder), "--out", str(page), "--platform", str(platform), "--max-median", "2%")
     assert answer.code == 0, answer.stderr
     assert "between-graph 2 x 1 PS" in answer.stdout
-    assert "what is there already is used" in answer.stderr
+    assert "existing ones are used" in answer.stderr
     assert "between-graph 2 x 1 PS" in page.read_text(encoding="utf-8")
     assert json.loads(platform.read_text(encoding="utf-8"))["parameters"]["wire_bytes_per_byte"]["determined"]
 

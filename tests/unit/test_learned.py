@@ -137,7 +137,7 @@ def test_no_targets(text):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [("accuracy=95", "did you mean accuracy=0.95?"), ("sparse_categorical_accuracy=50", "did you mean"), ("recall=-1", "between 0 and 1"),
-     ("auc=1e9", "auc lies between 0 and 1")],
+     ("auc=1e9", "auc must be between 0 and 1")],
 )  # fmt: skip
 def test_shares_lie_between_0_and_1(text, hint):
     with pytest.raises(InputError, match=hint.replace("?", r"\?")):
@@ -221,5 +221,5 @@ def test_what_the_rate_that_was_asked_for_does_is_said_and_shown():
     answer = learned(best.model_copy(update={"tried": (*asked.tried, *best.tried)}))
     assert [row[3] for row in answer.table().rows] == [0.3, 1.0]
     text = " ".join(answer.sentences)
-    assert "at x 1, the rate asked for first, reaches the target in 0 of 5 runs and ends at 0.1; at x 0.3 in 5 of 5" in text
+    assert "at x 1, the first requested rate, reaches the target in 0 of 5 runs and ends at 0.1; at x 0.3 in 5 of 5" in text
     assert "the smallest of 2 tried" in text

@@ -45,9 +45,9 @@ def _without(key: str) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "holds no result"),
-        ("\n\n", "holds no result"),
-        (LINE[:500], "holds no complete result"),
+        ("", "has no result"),
+        ("\n\n", "has no result"),
+        (LINE[:500], "has no complete result"),
         ("hello\n", ":1: must be JSON"),
         (f"{LINE}\n[1, 2]\n{LINE}\n", ":2: must be a result"),
         ("hello\n{}\n", ":1: must be JSON"),

@@ -69,7 +69,7 @@ def with_other(monkeypatch: pytest.MonkeyPatch, name: str, there: str) -> Worker
 )
 def test_workers_that_differ_are_refused(name: str, there: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = versions()[name]
-    with pytest.raises(InputError, match=f"^cluster x: a worker has {re.escape(found)}, but here is {re.escape(here)}"):
+    with pytest.raises(InputError, match=f"^cluster x: a worker has {re.escape(found)}, but this machine has {re.escape(here)}"):
         check_versions(with_other(monkeypatch, name, there), "cluster x")
 
 
@@ -86,7 +86,11 @@ def test_workers_without_a_compiler_compute_the_same_by_other_engines(monkeypatc
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [(None, "no Paceline, but here is"), ("0.0.1", "Paceline 0.0.1, but here is"), ("later", "Paceline later, but here is")],
+    [
+        (None, "no Paceline, but this machine has"),
+        ("0.0.1", "Paceline 0.0.1, but this machine has"),
+        ("later", "Paceline later, but this machine has"),
+    ],
 )
 def test_workers_with_another_paceline_are_refused(answer: str | None, told: str) -> None:
     with pytest.raises(InputError, match=f"^cluster x: a worker has {told} {paceline.__version__}"):

@@ -97,8 +97,8 @@ def test_a_scenario_that_was_edited_does_not_pass_for_the_one_of_its_hash(scenar
     path.write_bytes(b"\n".join([lines[0], edited, *lines[2:], b""]))
     read = read_results(path)
     assert [outcome.scenario_hash for outcome in read] == [scenarios[0].hash, scenarios[2].hash]
-    assert read.notes[0].startswith(f"{path}:2: its scenario is not the one of its scenario_hash, {scenarios[1].hash}")
-    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash.*; it is simulated again"):
+    assert read.notes[0].startswith(f"{path}:2: its scenario does not match its scenario_hash, {scenarios[1].hash}")
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario does not match its scenario_hash.*; it is simulated again"):
         sweep(scenarios, path, jobs=1)
     assert path.read_bytes() == finished
 
@@ -160,13 +160,13 @@ def test_results_are_said_to_be_kept_only_where_a_file_keeps_them(scenario: Buil
     assert str(lost.value) == _KILLED + _AGAIN
     with pytest.raises(SimulationError) as lost:
         sweep(many(scenario), out=out)
-    assert str(lost.value) == f"{_KILLED}finished results are kept in {out}: {_AGAIN}"
+    assert str(lost.value) == f"{_KILLED}finished results are saved in {out}: {_AGAIN}"
 
 
 @pytest.mark.usefixtures("killed")
 def test_a_plan_says_that_results_are_kept_only_where_they_are(scenario: Build, tmp_path: Path) -> None:
     base, out = many(scenario)[0], tmp_path / "p.ndjson"
-    for path, kept in ((None, ""), (out, f"finished results are kept in {out}: ")):
+    for path, kept in ((None, ""), (out, f"finished results are saved in {out}: ")):
         with pytest.raises(SimulationError) as lost:
             paceline.plan(base, target_throughput="100 samples/s", workers=[1, 2], confidence=0.5, out=path)
         assert str(lost.value) == _KILLED + kept + _AGAIN
@@ -230,7 +230,7 @@ def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_pa
     path = tmp_path / "j.ndjson"
     line = simulate(many(scenario)[0]).to_json()
     path.write_text(f'{line}\n{{"hello":1}}\n{line}\n')
-    with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result"):
+    with pytest.raises(ResultsError, match=r"j.ndjson:2: is not a result"):
         Journal(path)
 
 
@@ -716,7 +716,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(scenario: Build, tmp_path: Pa
 
 def test_a_file_of_failures_only_tells_why(scenario: Build, tmp_path: Path) -> None:
     sweep(failing(scenario)[1:2], tmp_path / "r.ndjson", jobs=1)
-    with pytest.raises(ResultsError, match=r"r.ndjson: holds no result: 1 of 1 scenarios failed: .*check the times"):
+    with pytest.raises(ResultsError, match=r"r.ndjson: has no result: 1 of 1 scenarios failed: .*check the times"):
         read_results(tmp_path / "r.ndjson")
 
 
