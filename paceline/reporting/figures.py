@@ -316,6 +316,8 @@ def memory_figure(memory: Memory) -> Figure:
 # -- a plan --------------------------------------------------------------------------------
 
 _LABEL = {"size": 11, "color": INK}
+_CLOSE = 0.15
+"""Of the width of a figure: points nearer to the answer have no label next to its own."""
 
 
 def pareto_figure(plan: Plan) -> Figure | None:
@@ -360,8 +362,11 @@ def pareto_figure(plan: Plan) -> Figure | None:
     title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
     # how many workers the answer and the ends of the front have, above or below the point, on the side that has more room
     middle = math.sqrt(min(xs) * max(xs))
+    span = math.log(max(xs) / min(xs)) or 1.0
     for key in dict.fromkeys(candidate.key for candidate in (plan.chosen, *plan.pareto[:1], *plan.pareto[-1:]) if candidate.key in places):
         x, y = places[key]
+        if key != plan.chosen.key and plan.chosen.key in places and abs(math.log(x / places[plan.chosen.key][0])) < _CLOSE * span:
+            continue
         side = {"xanchor": "left", "xshift": 7} if x < middle else {"xanchor": "right", "xshift": -7}
         count = counted(every[key].result.scenario.workers, "worker")
         above = {"yanchor": "bottom", "yshift": 8} if key == plan.chosen.key else {"yanchor": "top", "yshift": -3}

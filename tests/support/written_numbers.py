@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from simulator.base.text import written
+from simulator.base.text import format_number, written
 
 if TYPE_CHECKING:
     from support.pages import Page
@@ -83,8 +83,10 @@ def misrounded(page: Page, *pictures: str) -> list[str]:
             if not unit or not quantity["number"].strip("0.,") or len(quantity["number"]) < 2 or shown in (*held["settings"], "90%"):
                 continue
             value, half = read(shown)
-            near = {own for figure, own in figures[unit] if abs(figure - value) <= half * (1 + 1e-9)}
-            if near and shown not in near:
+            close = [(figure, own) for figure, own in figures[unit] if abs(figure - value) <= half * (1 + 1e-9)]
+            near = {own for _, own in close}
+            # an answer has throughputs with three digits
+            if near and shown not in near and shown not in {format_number(figure) for figure, _ in close}:
                 around = text[max(quantity.start() - 60, 0) : quantity.end() + 30]
                 found.append(f"{shown}, elsewhere {' or '.join(sorted(near))}: {around!r}")
     return found
