@@ -2,7 +2,7 @@
 
 Probes cannot import this: what ``recorder.write(KIND, ...)`` gets in ``calibrate/probes`` and ``evidence/probes`` must have the kinds
 and fields of these classes. Files that users keep must stay readable, so a new field needs a default; a study may have
-records of its own. The version also stands in ``calibrate/probes/recording.py``, which adds the checksum of each line that
+records of its own. The version is also in ``calibrate/probes/recording.py``, which adds the checksum of each line that
 :mod:`simulator.base.files` checks.
 """
 
@@ -27,7 +27,7 @@ from simulator.base.validation_errors import fault_of
 SCHEMA_VERSION = 1
 
 FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras 3"}
-"""What a probe may need of the user's Python, by the names that records have, each with its name for readers."""
+"""Packages that a probe may need in the user's Python, by their names in records, each with its name for readers."""
 
 _MOST = 1e100
 """Larger values could not be summed or squared, and no probe measures them."""
@@ -421,7 +421,7 @@ class Stages(_OfStretch, kind="stages"):
 
 
 class Ahead(Record, kind="ahead"):
-    """Batches that stood ready after a pause of the consumer that was long enough for ``most``."""
+    """Batches ready after a pause of the consumer that was long enough for ``most``."""
 
     batches: Count
     most: Several
@@ -464,7 +464,7 @@ class Replayed(Record, kind="replayed", timed=True):
 
 
 class GradientNorms(Record, kind="gradient_norms", timed=True):
-    """Square norms of the mean gradient of some samples, drawn anew for each, with the model as it was after some steps."""
+    """Square norms of the mean gradient of some samples, drawn again for each, with the model after some steps."""
 
     step: Count
     trained_batch: Batch

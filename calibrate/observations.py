@@ -170,7 +170,7 @@ class Figure:
     Attributes
     ----------
     said
-        As it was typed, or where it stands, for messages.
+        The figure as typed, or its place, for messages.
     quantity
         What it is said to be.
     measured_s, predicted_s

@@ -1,6 +1,6 @@
 """Starts probes as child processes in the user's Python, passes on their progress, and explains their failures.
 
-Probes import nothing from here, so what both sides must agree on stands in both, under ``calibrate/probes``: the command line in
+Probes import nothing from here, so shared definitions are in both, under ``calibrate/probes``: the command line in
 ``__main__.py``, exit statuses and ``@probe`` lines of progress in ``recording.py``, ``@serving`` in ``links.py``, the
 name of the folder for checkpoints in ``overheads.py``. The flags of each probe are in :mod:`calibrate.profiling`.
 """
@@ -130,7 +130,7 @@ def run_reader(probe: str, arguments: Sequence[str], python: str | None, timeout
 
 
 def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
-    """Run a probe that serves until it is stopped; where it ends by itself, the last line that it printed.
+    """Run a probe that serves until it is stopped; if it ends on its own, the last line that it printed.
 
     ``ready`` is called when it can be reached. At Ctrl-C the child is stopped first.
     """

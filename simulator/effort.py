@@ -36,11 +36,11 @@ _STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 14e-6, 24e-6, 0.2e-6, 5e-6
 _WORKER_S, _WORKER_STEP_S, _WORKER_EVENT_S = 300e-6, 60e-6, 45e-6
 """The textbook engine: preparing a rank; a step of it; what would be an event of the compiled engine."""
 _SHARING = 40
-"""Messages on servers' links beside which an event of it takes twice as long, since all are shared anew."""
+"""Number of messages on servers' links with which its event takes twice as long, because all shares are computed again."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _RANK_EVENT_S = 0.1e-6
-"""Of these an event of an all-reduce that is simulated rank by rank."""
+"""Cost of an event of an all-reduce that is simulated rank by rank, in those of other events."""
 _TIMED_S = 0.3
 """Target time for the run of a few steps, and ten times the allowed time."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 17_000.0, 250.0, 3000.0

@@ -9,7 +9,7 @@ for each other is left out, which only makes a run longer. A new strategy gets t
 For a split model: chains of work in sequence that each step must go through. In each step of a pipeline the first micro-batch must have
 come down to a stage before that begins, the stage must have made its passes in the order of its schedule, and the gradients of the last of
 them must have come back to the first stage, which then reduces, updates, and only then begins its next step. So a step lasts at least as
-long as this chain, by whichever stage it goes: with stages that are alike (m + p - 1) (f + b) of 1F1B, m (f + b) + (p - 1) (f + b) / chunks
+long as this chain, for any stage: with equal stages (m + p - 1) (f + b) of 1F1B, m (f + b) + (p - 1) (f + b) / chunks
 where stages are interleaved (Narayanan et al., SC 2021, section 2.2), and less where gradients of weights fill what is idle (Qi et al.,
 ICLR 2024). A step also takes at least the work of one stage, all collectives of a group in sequence, and the messages of stages over the
 link of a node.
@@ -70,7 +70,7 @@ class Needs(NamedTuple):
     apart_s: float
 
     def of_more(self, times: float, filled: float) -> Needs:
-        """The same of ``times`` as many ranks, on nodes that are alike, of which ``filled`` is the share that is in use."""
+        """The same for ``times`` the number of ranks on equal nodes, of which the share ``filled`` is in use."""
         return Needs(
             self.shared._replace(seconds=self.shared.seconds * times),
             self.own._replace(seconds=self.own.seconds * filled),
@@ -426,7 +426,7 @@ def _busiest_link_s(stages: Sequence[StageCosts], cluster: Cluster, node: Intege
 # -- events of a simulation ----------------------------------------------------------------
 
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
-"""Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
+"""Calendar entries of a step of one rank: fixed, per message of the rank, per bucket."""
 _CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
 """Entries that a change of what others send takes as long as: by itself, and for each node whose links that concerns, which are mostly
 idle, or with parameter servers mostly in use."""
@@ -457,7 +457,7 @@ def expected_events(scenario: Resolved) -> float:
 def background_events(scenario: Resolved) -> float:
     """Entries that take as long as following what others send over the links of a replication; 0 where that does not change.
 
-    Each time that it changes, what is under way on all of these links is shared anew.
+    At each change, all transfers on these links are shared again.
     """
     background = scenario.cluster.background
     if background is None or not background.changes:

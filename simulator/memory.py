@@ -50,7 +50,7 @@ PARTS: Mapping[PartName, str] = {
     "workspace": "work space",
     "reserve": "framework reserve",
 }
-"""Name of every part for people."""
+"""Name of every part in words."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
@@ -290,7 +290,7 @@ class _Device:
     # -- activations -------------------------------------------------------------------
 
     def _activations(self) -> Part:
-        """Of the micro-batches in flight, of all layers but what is computed again: at the moment at which chunks together have most.
+        """Activations of micro-batches in flight, without recomputed ones, at the time when all chunks together have most.
 
         Of interleaved stages the first then has those of v p + p - 1 chunks, L (1 + (p - 1) / (p v)) layers (Korthikanti et al.,
         section 4.2.3).

@@ -424,11 +424,11 @@ def with_persistence(distribution: Distribution, persistence: float) -> Distribu
 def persistence_of(stretches: Iterable[ArrayLike], *, tested: bool = True) -> float:
     """Autocorrelation of successive steps, from 0 to 0.99, of stretches of steps that followed each other.
 
-    With autocorrelation r^k of steps that are k apart and variance s^2, as ``persistence`` of the simulator's distributions has
-    it, successive differences have the mean square 2 s^2 (1 - r), and squared deviations from the mean of a stretch of n steps
-    the sum n s^2 (1 - v), where v s^2 is the variance of that mean. The ratio of both (von Neumann, "Distribution of the ratio
-    of the mean square successive difference to the variance", 1941), summed over stretches, falls with r, and is solved for it. The
-    plain sample autocorrelation would come out too low, by about (1 + 3 r) / n (Kendall 1954), which is all of it in short stretches.
+    With autocorrelation r^k of steps that are k apart and variance s^2, as with ``persistence`` of the simulator's distributions,
+    successive differences have the mean square 2 s^2 (1 - r), and squared deviations from the mean of a stretch of n steps the sum n s^2 (1
+    - v), where v s^2 is the variance of that mean. The ratio of both (von Neumann, "Distribution of the ratio of the mean square successive
+    difference to the variance", 1941), summed over stretches, falls with r, and is solved for it. The plain sample autocorrelation would
+    come out too low, by about (1 + 3 r) / n (Kendall 1954), which is all of it in short stretches.
 
     Parameters
     ----------

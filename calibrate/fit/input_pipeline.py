@@ -1,12 +1,11 @@
 """Fits an input pipeline to measured batches of a tf.data pipeline, with intervals and provenance.
 
-A pipeline whose ``map`` has parallel calls works on them while its iterator reads, shuffles and batches, each on a thread of
-its own, so a batch takes ``max(serial, parallel / calls)``. What limits it at each number of calls comes from tf.data's own
-accounting of stages (the model of its autotuning: Murray et al., VLDB 2021, section 4.4); how long that takes comes from
-the clock: the parallel part is fitted to the settings in which calls are the limit, the serial part to the others. Without
-such an account, clock and CPU time decide, and say how far they leave the split open: at any number of calls ``serial`` is at
-most the time that a batch took, and ``parallel`` at most that time the calls; one thread does the serial part, so CPU time
-beyond what one thread had is parallel.
+A pipeline whose ``map`` has parallel calls works on them while its iterator reads, shuffles and batches, each on a thread of its own, so a
+batch takes ``max(serial, parallel / calls)``. The limit at each number of calls comes from tf.data's own statistics of stages (the model of
+its autotuning: Murray et al., VLDB 2021, section 4.4); how long that takes comes from the clock: the parallel part is fitted to the
+settings in which calls are the limit, the serial part to the others. Without such an account, clock and CPU time decide, and say how far
+they leave the split open: at any number of calls ``serial`` is at most the time that a batch took, and ``parallel`` at most that time the
+calls; one thread does the serial part, so CPU time beyond what one thread had is parallel.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _SCALES = 0.75
 _FULL = 0.8
 """Of the cores' time: more calls than cores, which use so much, wait for cores and tell nothing of the pipeline."""
 _PARTS = {"serial": 0, "parallel": 2}
-"""Where base and slope of each part stand among the four figures of a fit."""
+"""Places of base and slope of each part among the four figures of a fit."""
 _LEAST_BYTES = 1024
 """Read for a batch: less is what a process reads anyway, such as its own wake-ups."""
 _WEAK = 0.25
@@ -199,7 +198,7 @@ class _Epochs:
         return "other processes disturbed the rounds" if self.disturbed else ""
 
     def lines(self) -> list[float]:
-        """Base and slope of both parts as lines through the batch sizes; from one size alone all counts as the samples'."""
+        """Base and slope of both parts as lines through the batch sizes; with only one size, all time is counted per sample."""
         return self._lines(self.sizes)
 
     def drawn_lines(self, rng: np.random.Generator) -> list[float]:
@@ -452,7 +451,7 @@ def _declared_calls(pipeline: PipelineRecord, measured: Sequence[int]) -> int:
 
 
 def _prefetch(measured: Measurements, pipeline: PipelineRecord) -> int:
-    """As the pipeline says; where it does not, or with AUTOTUNE, what stood ready after a pause."""
+    """As the pipeline says; otherwise, or with AUTOTUNE, the batches ready after a pause."""
     if pipeline.prefetch is not None and pipeline.prefetch >= 0:
         return pipeline.prefetch
     ahead = measured.of(Ahead)

@@ -162,8 +162,7 @@ def _figures(line: Line) -> Array:
 def _work_of_hosts(measured: Measurements, path: str) -> Line:
     """Processor seconds of a process for each message that it sends while it receives another, and for each of its bytes.
 
-    Of transfers that do not tell it, none. A half of it is each end's: so long a message is worked on before it stands for the link,
-    and after it has come.
+    Of transfers that do not tell it, none. Each end takes half of it: the work before a message is sent, and after it has arrived.
     """
     records = [record for record in measured.of(Transfer) if record.path == path]
     used = [(record.size_bytes, record.hops, record.round, record.cpu_s) for record in records if record.cpu_s is not None]

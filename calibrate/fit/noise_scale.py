@@ -4,11 +4,11 @@ The square norm of a batch's gradient is |G|^2 + S / B in the mean: signal, and 
 over the batch. Two batch sizes give both without bias, and their ratio S / |G|^2 is the noise scale at that moment (McCandlish et al.
 2018, arXiv:1812.06162, appendix A.1).
 
-It grows by orders of magnitude in a training, so moments must be combined as that cost model combines them (appendix D there). A step
-at batch B0 brings as much as a share B0 / (B0 + N) of a step without noise. So the steps of all moments, at B0, are worth the mean
-share of as many steps without noise, and the whole training, along the same path, has the noise scale whose share is that mean:
-N = B0 (1 / mean share - 1). A share is |G|^2 / (|G|^2 + S / B0), whose denominator is the square norm of a gradient of a step: never
-near 0, also where |G|^2 alone is lost in noise. A mean of the ratios S / |G|^2 would be whatever the noisiest moment says.
+It grows by orders of magnitude in a training, so moments must be combined as that cost model combines them (appendix D there). A step at
+batch B0 brings as much as a share B0 / (B0 + N) of a step without noise. So the steps of all moments, at B0, are worth the mean share of as
+many steps without noise, and the whole training, along the same path, has the noise scale whose share is that mean: N = B0 (1 / mean share
+- 1). A share is |G|^2 / (|G|^2 + S / B0), whose denominator is the square norm of a gradient of a step: never near 0, even if |G|^2 itself
+is lost in noise. A mean of the ratios S / |G|^2 would be whatever the noisiest moment says.
 """
 
 from __future__ import annotations

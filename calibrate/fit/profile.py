@@ -164,7 +164,7 @@ def _table(profiled: Profiled) -> StepTable:
 
 
 def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
-    """Remarks for the provenance, keyed by subject; a key must be none of the facts beside it, which it would replace."""
+    """Remarks for the provenance, keyed by subject; a key must differ from the other facts, which it would replace."""
     profiles = [profile for same in by_batch.values() for profile in same]
     steps = [step for profile in profiles for step in profile.steps]
     flags = {"overhead": "a profiler was running, which slows steps, especially those with many small operations"}

@@ -55,8 +55,8 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "") 
     -------
     Cluster
         ``base`` with ``transport.cpu_per_message_s`` and, where the link is not slower than the hosts, ``transport.copy_per_byte_s``: the
-        means of pulls and pushes; their joint draws beside those of the link, 90% intervals in ``fit_hosts``. What a link by
-        ``paceline calibrate-link`` holds of the hosts' work is taken out of its latency and of its time a byte.
+        means of pulls and pushes; their joint draws with those of the link, 90% intervals in ``fit_hosts``. The hosts' work included in a
+        link of ``paceline calibrate-link`` is subtracted from its latency and its time per byte.
 
     Raises
     ------

@@ -59,9 +59,8 @@ class StepTable:
     rounds
         Batch size -> one array of step times a round.
     splits
-        Batch size -> seconds of forward, backward and apply in the steps with clocks inside,
-        shape (steps, 3). Only how they share a step's time is used. Of the measured ones those
-        are left out that took more than 1.5 times as long as the fastest.
+        Batch size -> seconds of forward, backward and apply in the steps with clocks inside, shape (steps, 3). Only how they share a step's
+        time is used. Measured steps that took more than 1.5 times as long as the fastest are left out.
     runs
         The run that each round belongs to, one number a round. A run is one process.
     """
@@ -321,8 +320,8 @@ class StepFit(NamedTuple):
 def fit_steps(table: StepTable, rng: np.random.Generator, *, few_steps: bool = False, few_runs: bool = False) -> StepFit:
     """Fit the steps of one batch size or more.
 
-    With ``few_runs`` draws of two runs are :func:`widened`. With ``few_steps`` few are taken as well, as a profile has them: from
-    fewer than 10 the distribution is constant, and from one round alone nothing is drawn.
+    With ``few_runs`` draws of two runs are :func:`widened`. With ``few_steps`` few steps are accepted, as in a profile: with fewer than 10
+    the distribution is constant, and with a single round nothing is drawn.
 
     Raises
     ------

@@ -3,9 +3,9 @@
 ``calibrate.probing`` calls it: ``python FOLDER PROBE ARGUMENTS``.
 
 PROBE is the name of one in this folder (``step``, ``testbed.run``), or the path of one elsewhere; its ``main`` returns the exit status.
-Modules of this folder are imported as ``_paceline_probes.NAME``, by probes elsewhere and by tests too, and what stands beside a
-probe elsewhere as ``_paceline_probes_elsewhere.NAME``, so that a user's own module can have the name of a probe. Standard library
-alone, Python 3.9 or newer.
+Modules of this folder are imported as ``_paceline_probes.NAME``, by probes elsewhere and by tests too, and modules next to a probe
+elsewhere as ``_paceline_probes_elsewhere.NAME``, so that a user's own module can have the name of a probe. Standard library only, Python
+3.9 or newer.
 """
 
 from __future__ import annotations

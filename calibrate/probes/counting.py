@@ -2,18 +2,16 @@
 
 The step is traced once more, with every function inside it written out; nothing runs.
 
-Operations: matrix products and convolutions, forward and backward, a multiplication and
-an addition being two: ``2 x elements of the product x length of the sum of each``. What
-is done element by element is left out; it costs bytes, not operations.
+Operations: matrix products and convolutions, forward and backward, a multiplication and an addition being two: ``2 x elements of the
+product x length of the sum of each``. Element-wise operations are left out; it costs bytes, not operations.
 
-Bytes: the inputs and outputs of every operation that a device would run, as if none were
-fused with another: an upper bound. What only renames a tensor (Identity, Reshape) is
-free, and in mixed precision so are casts, with all tensors taken in the shorter type, as
+Bytes: the inputs and outputs of every operation that a device would run, as if none were fused with another: an upper bound. Operations
+that only rename a tensor (Identity, Reshape) are free, and in mixed precision so are casts, with all tensors taken in the shorter type, as
 kernels that convert what they read find them.
 
 Kernels: those operations, each of which a device must at least be told to start.
 
-Of two branches the one that moves more is taken (a loss scale that skips a step).
+The branch that moves more bytes is counted (a loss scale that skips a step).
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ FREE = frozenset((
 BRANCHES = ("If", "StatelessIf")
 BRANCH_NAMES = ("then_branch", "else_branch")
 OPAQUE = ("While", "StatelessWhile", "Case", "StatelessCase", "CudnnRNN", "PyFunc", "EagerPyFunc", "XlaLaunch")
-"""What these do depends on values, or cannot be seen."""
+"""Work of these depends on values, or is not visible."""
 CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 

@@ -44,7 +44,7 @@ _GIVEN = {"prefetch": 1, "cache": True, "num_parallel_calls": 1}
 
 
 class Source:
-    """The user's pipeline, made anew for each stretch where it caches or takes parameters."""
+    """The user's pipeline, created again for each measurement if it caches or takes parameters."""
 
     def __init__(self, tf: Any, target: str) -> None:
         self.tf, self.target = tf, target
@@ -151,7 +151,7 @@ def stages(dataset: Any) -> list[dict[str, Any]]:
 
 
 class Facts:
-    """What a pipeline's stages say of its batches."""
+    """Properties of a pipeline's batches, from its stages."""
 
     def __init__(self, dataset: Any) -> None:
         self.rows = stages(dataset)
@@ -348,7 +348,7 @@ class Probe:
             self.recorder.write("stages", batch=batch, calls=calls, round=turn, epoch=epoch, nodes=rows, separate=separate)
 
     def ahead(self) -> None:
-        """How many batches stand ready after a pause of the consumer."""
+        """Number of batches ready after a pause of the consumer."""
         dataset = self.source.make(self.batches[-1], None, fresh=False)
         iterator = iter(dataset)
         began, drawn = time.perf_counter(), 0

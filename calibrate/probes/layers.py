@@ -1,7 +1,7 @@
 """Cuts a Keras model into a chain of layers, and measures each: time, operations, bytes that it hands on, bytes that it keeps.
 
 A model is cut at every tensor through which all paths from its inputs to its outputs pass;
-what stands between two such tensors (a residual block, say) is one layer. A step is then
+the part between two such tensors (such as a residual block) is one layer. A step is then
 written down layer by layer, forward and backward, with two clocks at each cut and a barrier
 between them: a layer's time is from the second clock of one cut to the first of the next, so
 that what the clocks themselves take counts for no layer.
@@ -97,7 +97,7 @@ def _functional_call() -> Any:
 
 
 class Link(NamedTuple):
-    """What stands between two cuts: names of Keras layers, tensors in and out, trainable variables by identity, whose graph it is."""
+    """Part between two cuts: names of Keras layers, tensors in and out, trainable variables by identity, whose graph it is."""
 
     names: list[str]
     start: Any

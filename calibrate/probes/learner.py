@@ -100,7 +100,7 @@ class Learner:
         Raises
         ------
         UsageError
-            The model cannot learn from its data. What the user's own code, of FILE.py:FUNCTION, raises stays what it is.
+            The model cannot learn from its data. Errors of the user's own code (FILE.py:FUNCTION) are passed on unchanged.
         """
         tf, state = self._tf, self.state()
         for what, pair in (("data to train on", (self.x, self.y)), ("data to validate with", (self.valid_x, self.valid_y))):
@@ -157,7 +157,7 @@ class Learner:
         return all("seed" in variable.path for variable in self.model.non_trainable_variables)
 
     def _make_optimizers(self, optimizer: Any) -> None:
-        """One for each variable, so that shares of a model are updated each by itself, on whatever server they lie."""
+        """One for each variable, so that shares of a model are updated separately on their servers."""
         import keras
 
         config = optimizer.get_config()

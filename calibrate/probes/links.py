@@ -38,7 +38,7 @@ OTHERWISE = {
     "grpc": "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another",
     "gloo": "serve at 127.0.0.1 in one terminal and measure with it in another",
 }
-"""What to do where the system allows no network namespace."""
+"""Advice if the system allows no network namespace."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -174,7 +174,7 @@ def _serving(peer: str | None, carrier: str) -> Iterator[tuple[str, str, str]]:
 
 @contextlib.contextmanager
 def _both_halves(tf: Any, peer: str | None, recorder: Any, between: str) -> Iterator[tuple[str, list[str]]]:
-    """Start this process's server beside the peer's; yields its target and both addresses, own first. ``between``: a note of the hosts."""
+    """Start this process's server with the peer's; yields its target and both addresses, own first. ``between``: a note of the hosts."""
     with _serving(peer, "grpc") as (address, host, where):
         own = f"{host}:{free_port(host)}"
         # another job name than the session's: TensorFlow refuses a cluster that renames a task to itself

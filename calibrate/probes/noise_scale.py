@@ -1,9 +1,9 @@
 """Square norms of gradients at two batch sizes, while a model learns; runs in the user's Python.
 
 ``--problem FILE.py:FUNCTION`` as for ``replay.py``. The model makes steps at ``--batch`` for ``--epochs``, with its own optimizer. The
-steps are divided into ``--moments`` equal stretches; in the middle of each, gradients of the mean loss are taken of ``--draws`` batches
-of the same size and of ``--big-draws`` batches of ``--big`` samples. Their samples are drawn with replacement, each draw anew, so that
-draws are independent and a batch's noise is that of its samples over their number. Measuring does not change the training.
+steps are divided into ``--moments`` equal stretches; in the middle of each, gradients of the mean loss are taken of ``--draws`` batches of
+the same size and of ``--big-draws`` batches of ``--big`` samples. Their samples are drawn with replacement, so that draws are independent
+and a batch's noise is that of its samples over their number. Measuring does not change the training.
 """
 
 from __future__ import annotations

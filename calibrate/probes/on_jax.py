@@ -1,7 +1,7 @@
 """Training steps of a Keras model under JAX: one function, compiled by XLA, as Keras's own trainer makes it.
 
-What goes on inside a compiled step cannot be seen: it hands out all gradients at once. So forward pass, forward with backward pass,
-and update are compiled once more each by itself, and tell the shares of the passes; every gradient counts as ready at the end.
+A compiled step is opaque: it returns all gradients at once. So forward pass, forward with backward pass,
+and update are also compiled separately, and give the shares of the passes; every gradient counts as ready at the end.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Stamps:
         """``barrier`` makes the backward pass wait for the loss.
 
         On a CPU gradients that do not need the loss's value may otherwise run before it,
-        and the two passes could not be told apart. A GPU runs them in order by itself.
+        and the two passes could not be told apart. A GPU already runs them in order.
         """
         self._tf = tf
         self._barrier = barrier

@@ -1,8 +1,8 @@
 """Measures what a training costs besides its steps: start-up, first evaluation, checkpoints, ends of iterators, updates on servers.
 
-How much longer the first training step takes is seen in the warm-up. What cannot be
-measured is left out, with the reason in the file: the step times stand without it.
-calibrate/probing.py knows the name of the folder for checkpoints, to remove it; evidence/probes/job.py calls functions of this module.
+How much longer the first training step takes is seen in the warm-up. What cannot be measured is left out, with the reason in the file; step
+times are used without it. calibrate/probing.py knows the name of the folder for checkpoints, to remove it; evidence/probes/job.py calls
+functions of this module.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def unmeasured(what: str, error: Any, recorder: Any) -> None:
 
 @contextlib.contextmanager
 def or_said(what: str, recorder: Any) -> Iterator[None]:
-    """Within, an error is said in the file: the user's code may raise anything, a disk may be full; what was measured stands."""
+    """Within, an error is said in the file: the user's code may raise anything, a disk may be full; earlier measurements are kept."""
     try:
         yield
     except Exception as error:
@@ -148,7 +148,7 @@ def variables_of_step(tf: Any, step: Callable[[], Any]) -> list[Any]:
 
 
 def checkpoints(state: Any, size_bytes: int, copied: Callable[[], list[Any]], beside: str, recorder: Any) -> None:
-    """Write, synchronise, read and copy the state a few times, in a folder beside a file; nothing of it stays.
+    """Write, synchronise, read and copy the state a few times, in a folder next to a file; nothing of it stays.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def checkpoints(state: Any, size_bytes: int, copied: Callable[[], list[Any]], be
 
 @contextlib.contextmanager
 def disk_beside(out: str) -> Iterator[str]:
-    """A folder for checkpoints beside the file of measurements; whoever has started this process knows its name, to remove it."""
+    """A folder for checkpoints next to the file of measurements; whoever has started this process knows its name, to remove it."""
     folder = os.path.abspath(out) + ".checkpoints"
     os.makedirs(folder)
     try:

@@ -1,8 +1,8 @@
 """Common base of probes: records measurements, reports progress to the parent process, and ends with a status that shows who is at fault.
 
-Kinds, fields and version of records must be those of calibrate/measurements.py. ``PROGRESS_PREFIX`` and the exit statuses also stand in
-calibrate/probing.py, and checksums are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is
-written here).
+Kinds, fields and version of records must be those of calibrate/measurements.py. ``PROGRESS_PREFIX`` and the exit statuses are also in
+calibrate/probing.py, and checksums are those of simulator/base/files.py (tests/calibrate/test_measurements.py reads back what is written
+here).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def framework(name: str) -> Any:
 
 
 def let_import(target: str) -> None:
-    """Let what FILE:NAME names import the modules beside it, and those of the working directory."""
+    """Let FILE:NAME import modules of its folder and of the working directory."""
     sys.path[:0] = [os.path.dirname(os.path.abspath(target.rpartition(":")[0])), os.getcwd()]
 
 
@@ -145,7 +145,7 @@ def run(
     measure
         Measures, and writes records.
     target
-        FILE:NAME of the user's code, which may import what stands beside it; where it failed in there is recorded.
+        FILE:NAME of the user's code, which may import modules of its folder; where it failed in there is recorded.
     header
         What is recorded of the arguments; all of them, if None.
     said

@@ -76,7 +76,7 @@ def _together(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
 def _by_copies(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]:
     """Each worker has a copy, and keeps what the optimizer keeps of it; the present version is the mean of all.
 
-    Without neighbours each makes steps by itself, and then all take the mean (local SGD). With neighbours each applies its gradient to
+    Without neighbours each makes steps alone, and then all take the mean (local SGD). With neighbours each applies its gradient to
     the mean of its copy and theirs, on a circle (D-PSGD).
     """
     workers = range(phase.workers)
@@ -96,7 +96,7 @@ def _by_copies(learner: Learner, stream: Stream, phase: Phase) -> Iterator[None]
 
 
 class Order:
-    """What is done on the servers, gradient by gradient, in an order in which all that it needs was done before.
+    """Work on the servers, gradient by gradient, in an order that respects dependencies.
 
     Attributes
     ----------

@@ -1,7 +1,6 @@
 """Measures real training steps; runs in the user's Python. The frameworks are in on_tensorflow.py, on_jax.py and on_torch.py.
 
-What is measured is either a Keras model (``--model FILE.py:FUNCTION``) or a training
-step of the user's own (``--step FILE.py:FUNCTION``).
+It measures either a Keras model (``--model FILE.py:FUNCTION``) or the user's own training step (``--step FILE.py:FUNCTION``).
 
 ``--model``: FUNCTION() returns a Keras model, or ``(model, loss, input_spec)``.
     loss: a function of ``(y_true, y_pred)``, or the name of one. Left out: the one given
@@ -87,7 +86,7 @@ class Timing:
         return seconds
 
     def time_plain(self, steps: dict[int, Step], total: int, left_s: float | None = None) -> None:
-        """Rounds over all batch sizes, so that a drift of the machine touches all alike.
+        """Rounds over all batch sizes, so that a drift of the machine affects all equally.
 
         A round that something else disturbed is measured again, later and later, since what
         disturbs often passes; both are kept. With ``left_s`` seconds for all rounds, no round begins that would end later,

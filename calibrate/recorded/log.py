@@ -37,7 +37,7 @@ _MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class _Sum:
-    """What the first ``steps`` steps took, and by how much rounding may have changed it."""
+    """Time of the first ``steps`` steps, and its possible rounding error."""
 
     steps: int = 0
     total_s: float = 0.0
@@ -251,7 +251,7 @@ class Log:
         )
 
     def check(self) -> None:
-        """That some line has told steps, where no more are to come.
+        """Require that some line gave steps, when no more will come.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class Log:
         )  # fmt: skip
 
     def _tells(self, where: str, name: str, line: str) -> bool:
-        """Return whether a line of a rank is one of the log's: of its pattern, or with what is said beside."""
+        """Return whether a line of a rank belongs to the log: matches its pattern, or has other facts."""
         heard, step = False, ""
         for pattern in PATTERNS if self._pattern is None else (self._pattern,):
             matches = list(itertools.islice(pattern.expression.finditer(line), _MOST_MATCHES))

@@ -286,7 +286,7 @@ class StepsFile:
             self._run.ended = True
 
     def _parsed(self, number: int, text: str) -> Any:
-        """The line; None where it is cut off, which the next line decides: a training that begins anew, or damage."""
+        """The line; None if it is cut off; the next line shows whether training restarted or the file is damaged."""
         try:
             data = json.loads(text)
             data = data if isinstance(data, dict) else {}

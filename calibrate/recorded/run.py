@@ -33,7 +33,7 @@ SECONDS_OF: Mapping[str, Callable[[float, float], float]] = {
 MOST_ROWS = 2_000_000
 """Of one source."""
 MOST_STEPS = 10**12
-"""Largest number of a step: sums of so many rows still fit into 64 bits."""
+"""Largest number of a step: sums of this number of rows still fit into 64 bits."""
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,10 @@ _LEFT_OUT: Mapping[Why, str] = {
 _STEADY_SHARE = 0.25
 """Of all rows that count, what a steady part has at least."""
 _LONG, _DEVIATIONS = 1.5, 6.0
-"""A row is long from so many medians on, and so many robust standard deviations above the median."""
+"""Minimum length of a long row, in medians and in robust standard deviations above the median."""
 _SD = 1.4826
 _PAUSE, _PAUSE_S = 100.0, 10.0
-"""A standstill lasts so many medians, and so many seconds."""
+"""Minimum length of a pause, in medians and in seconds."""
 _TREND, _TRENDING = 1.5, 0.9
 """Factor from the first quarter of a level to the last, and rank correlation of steps with their number, of what is no level."""
 _MOST_FIRST = 10
@@ -180,7 +180,7 @@ _GAP, _GAP_DEVIATIONS, _RARE = 1.5, 3.0, 0.4
 """Factor between the steps of a level and those of a rare kind, with none between, also as robust standard deviations of logarithms; and
 the share of steps that such a kind may have."""
 _ALIKE, _EARLY, _INPUT = 0.1, 0.1, 0.5
-"""Spread of what looks alike; share of a run that is its beginning; share of extra time that is waiting for input."""
+"""Spread of similar steps; share of a run that is its beginning; share of extra time that is waiting for input."""
 _MOST_NAMED = 5
 _HIT, _OF_LONG, _CHANCE = 0.8, 0.5, 0.01
 _THOUSAND = (300.0, 3000.0)
@@ -591,7 +591,7 @@ def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | N
 
 
 def thousand_times(ratio: float) -> str | None:
-    """What is asked where times are so many times those that are expected: whether they are of another unit; None where they are not."""
+    """Question for times that are this multiple of the expected ones: whether they have another unit; None where they are not."""
     least, most = _THOUSAND
     if least <= ratio <= most:
         return "are they milliseconds read as seconds"

@@ -171,7 +171,7 @@ def _in_the_loop(
 def _robustly(
     residuals: Callable[[Array, Array], Array], used: Sequence[Readings], start: Array, widths: Array
 ) -> tuple[OptimizeResult, Array, list[int]]:
-    """Least squares in which no setting decides alone, and that says how large the deviations of settings of a kind are.
+    """Robust least squares, which also estimates the deviations of settings of a kind.
 
     First with the noise of repeats as the errors and a soft-L1 loss. Where the settings of a
     kind then deviate by more than their noise, their errors grow to these deviations

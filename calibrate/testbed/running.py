@@ -1,8 +1,8 @@
 """Runs a testbed setting on this machine: what speaks against it, a guess of how long it takes, and the run itself.
 
-The guess uses +, -, *, / and max alone, so that it is the same number on any machine: it chooses the steps of
+The guess uses only +, -, *, / and max, so that it is the same number on any machine: it chooses the steps of
 the settings that a random matrix draws; no prediction rests on it. ``_TRIAL`` tries beforehand what
-``calibrate/probes/testbed/links.py`` does. The setting's hash stands in the name of its measurement file, by which
+``calibrate/probes/testbed/links.py`` does. The setting's hash is in the name of its measurement file, by which
 :mod:`calibrate.validation.running` finds what was measured before.
 """
 

@@ -31,7 +31,7 @@ _PACKET_BYTES = 45 * 1448
 """Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
 _REQUESTS = 1
 """Short messages to a single server that a pull waits for behind what others push: the request itself. In traces of pushes that end
-while others go on, the first byte of the pull follows after as long as what stands before the server's link takes, or a little more."""
+while others go on, the first byte of the pull follows after the time of the data queued before the server's link, or a little later."""
 _MOST_SIGMA = 1.0
 """Spread of weights where the room of a connection is less than a packet; more changes next to nothing."""
 _MOST_SAVED = 0.9
@@ -39,7 +39,7 @@ _MOST_SAVED = 0.9
 
 
 class RealCompute(Spec):
-    """What a real model's step was measured to take, alone on the machine, and how much longer beside others."""
+    """Measured step time of a real model, alone on the machine, and its slowdown next to others."""
 
     mean_s: float = Field(gt=0)
     law: Distribution

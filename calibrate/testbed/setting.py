@@ -2,9 +2,8 @@
 
 ``calibrate/probes/testbed`` reads the keys by name: change a key on both sides. Files are read in loading.py.
 
-Synthetic models, of 1 to 64 MB, are known without building anything: a stack of square-ish dense layers
-without biases (``models/keras/ladder.py`` builds the same as a Keras model, for real compute), or
-uneven variables, for emulated compute alone.
+Synthetic models, of 1 to 64 MB, are known without building anything: a stack of square-ish dense layers without biases
+(``models/keras/ladder.py`` builds the same as a Keras model, for real compute), or uneven variables, only for emulated compute.
 """
 
 from __future__ import annotations
@@ -269,7 +268,7 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
 
     @property
     def moved_bytes(self) -> float:
-        """Bytes that a worker's step pulls, and pushes: of a sparse variable the rows that it touches, where they travel alone."""
+        """Bytes that a worker's step pulls, and pushes: for a sparse variable only the touched rows, if only they are sent."""
         sparse = self.servers > 0 and self.compute.kind == "emulated"
         rows = [
             variable.rows * variable.row_bytes if variable.rows is not None and sparse else variable.size_bytes

@@ -35,7 +35,7 @@ _WAITS = {
     "mirrored": {"push": "all-reduce and wait"},
     "sync": {"push": "push and wait"},
 }
-"""What the parts of a step are where workers step together."""
+"""Parts of a step for synchronous workers."""
 _WITHOUT = {"ring": ("pull",), "mirrored": ("pull",), "apart": ("pull", "push")}
 """Parts that a step does not have where every worker has its own copy of the model."""
 

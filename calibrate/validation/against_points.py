@@ -407,8 +407,8 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> tupl
     Returns
     -------
     (Discrepancy, float) or None
-        With how intervals hold the points, each with the factor of the others; and the factor of all. None where no point has a
-        discrepancy: one replica alone, or one that was switched off.
+        With how intervals hold the points, each with the factor of the others; and the factor of all. None if no point has a discrepancy: a
+        single replica, or a discrepancy switched off.
     """
     used = [
         (row, result.discrepancy.relative_error, row.reached)

@@ -1,7 +1,7 @@
 """One prediction compared with its measurements: the row of every kind of validation, also as CSV.
 
-The CSV files in ``models/validated`` have these columns; ``evidence/discrepancy.py`` reads them (``rows_from_csv``), so that with other
-columns they have to be written anew. Scores over rows are in validation.py.
+The CSV files in ``models/validated`` have these columns; ``evidence/discrepancy.py`` reads them (``rows_from_csv``), so with other columns
+they must be written again. Scores over rows are in validation.py.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def with_models(matrix: Matrix, *, python: str | None = None) -> Matrix:
 
 
 def _settings(source: str, beside: Path | None, table: dict[str, Any], part: str) -> Iterator[tuple[str, Any, TestbedSetting]]:
-    """Each setting of a part with where it stands, and the group that is given; None where none is."""
+    """Each setting of a part with its place, and the given group; None where none is."""
     tables = table.get(part, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ScenarioError(f"{source}: {part}: must be tables, written as [[{part}]]")

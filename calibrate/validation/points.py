@@ -230,7 +230,7 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     Raises
     ------
     InputError
-        Beside those that can be read in one way alone they make sense as thousands, and not as decimals.
+        Compared with unambiguous numbers they make sense only as thousands, not as decimals.
     """
     doubtful = {line: thousands for line, cell in cells.items() if (thousands := as_thousands(cell))}
     sure = [cell for line, cell in cells.items() if line not in doubtful]
@@ -249,11 +249,11 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     least, most = min(map(float, sure)) / _NEAR, max(map(float, sure)) * _NEAR
     for line in doubtful:
         if not least <= float(cells[line]) <= most:
-            check_thousands(cells[line], f"{path}:{line}: {column}: {_quoted(cells[line])}, beside {sure[0]},")
+            check_thousands(cells[line], f"{path}:{line}: {column}: {_quoted(cells[line])}, next to {sure[0]},")
 
 
 def _ask_of_swapped(path: Path, quantity: str, rows: Sequence[Mapping[str, float]]) -> None:
-    """Warn where throughputs are whole numbers, each below the workers beside it: the two columns may be swapped."""
+    """Warn where throughputs are whole numbers, each below the number of workers in its row: the two columns may be swapped."""
     if quantity == "throughput" and all(row[quantity].is_integer() and row[quantity] < row["workers"] for row in rows):
         row = rows[0]
         warnings.warn(
@@ -280,7 +280,7 @@ def scenarios_at(
     Parameters
     ----------
     table
-        The scenario as its file has it.
+        The scenario as in its file.
     settings
         As :func:`calibrate.validation.points.read_points` gives them.
     source, points
@@ -298,7 +298,7 @@ def scenarios_at(
 
 
 def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, source: str, beside: Path | None) -> Scenario:
-    """The scenario as its file has it; with the first setting's workers where it leaves them out."""
+    """The scenario as in its file; with the first setting's workers where it leaves them out."""
     strategy = table.get("strategy")
     key = kind_of(strategy).count_key
     if isinstance(strategy, Mapping) and key and key not in strategy:

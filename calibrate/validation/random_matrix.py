@@ -262,7 +262,7 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
 def _alone(drawn: dict[str, Any]) -> list[dict[str, Any]]:
     """Settings that the fit needs for a drawn one: where compute is real, runs of its model with one worker and with two apart.
 
-    Those apart show what busy cores cost, and the step alone; they do not count where
+    Settings with mode "apart" show the cost of busy cores and the single step; they do not count where
     something else kept the machine busy, and the run with one worker is there for that.
     """
     if drawn["compute"].get("kind") != "real":

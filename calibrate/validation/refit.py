@@ -1,9 +1,9 @@
 """Bring a scenario to measured points by moving its physical quantities, the simulator itself in the loop.
 
-Residuals are logarithms of predicted over measured throughput in units of the measurements' noise, and beside them, as a weak residual
-each, the logarithms of the factors in units of what is believed of them beforehand. Quantities that the points do not determine thus stay
-unchanged; it is recognised by how little they narrow it, held at its prior, and the rest is fitted again. All predictions have the same
-random streams in common, so that their differences are those of the factors.
+Residuals are logarithms of predicted over measured throughput in units of the measurements' noise, and, as one weak residual each, the
+logarithms of the factors in units of their prior spread. Quantities that the points do not determine thus stay unchanged; it is recognised
+by how little they narrow it, held at its prior, and the rest is fitted again. All predictions have the same random streams in common, so
+that their differences are those of the factors.
 
 The covariance is that of a linear model at the optimum, ``(J' J / b + P)^-1`` with the
 Jacobian J of the points and the inverse variances P of the priors. b is the mean square
@@ -424,7 +424,7 @@ def refitted_table(
     Parameters
     ----------
     table
-        The scenario as its file has it.
+        The scenario as in its file.
     base
         The same, validated.
     about
@@ -467,7 +467,7 @@ def _drawn_logs(fitted: Fitted, count: int) -> NDArray[np.float64]:
 
 
 def _uncertainty(old: Uncertainty | None, columns: dict[str, list[float]]) -> dict[str, Any]:
-    """The old draws of what did not move, in turn, beside the new ones."""
+    """The old draws of unchanged quantities, in turn, with the new ones."""
     count = len(next(iter(columns.values())))
     kept = [] if old is None else [(place, name) for place, name in enumerate(old.parameters) if name not in columns]
     draws = [

@@ -170,7 +170,7 @@ def validate_matrix(
     Returns
     -------
     Validation, Platform
-        A row for each setting, those of the fit first (``fitted``); and what was fitted, to the first part alone.
+        A row for each setting, those of the fit first (``fitted``); and the fit, only to the first part.
 
     Raises
     ------
@@ -260,8 +260,7 @@ def _max_min(setting: TestbedSetting, cores: float, seed: int, compute: RealComp
     """Updates/s with links, and where compute is real the cores, shared max-min fairly, a constant gap between steps, and nothing else.
 
     A worker's real compute is what a single worker's takes, times workers over cores where
-    there are more workers than cores: its law is known to the rule as that of emulated
-    compute is.
+    there are more workers than cores: the rule knows its distribution as for emulated compute.
     """
     plain = setting
     if setting.link is not None:

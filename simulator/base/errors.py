@@ -60,7 +60,7 @@ class ScenarioError(InputError):
     Attributes
     ----------
     reasons
-        As given: for those who name the source beside it.
+        The reasons as given, for callers that name the source separately.
     problems
         The same behind their source.
     """

@@ -495,7 +495,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 KEY = "checksum"
 CHANGED = f"does not match its {KEY} (damaged or edited)"
-"""What is wrong with what :func:`checksum_holds` is False of."""
+"""Message if :func:`checksum_holds` returns False."""
 
 _KEY = f'"{KEY}"'.encode()
 

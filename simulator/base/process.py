@@ -194,7 +194,7 @@ def available_bytes() -> float | None:
 def give_back(items: int) -> None:
     """Let the system have what this process has freed, as far as the C library keeps it for later; without glibc, do nothing.
 
-    Nor for tables of few ``items``: to take those pages anew costs as much as the rest of such a simulation's beginning.
+    Nor for tables of few ``items``: allocating those pages again costs as much as the rest of the start of such a simulation.
     """
     if items < _MANY:
         return

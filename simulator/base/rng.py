@@ -27,7 +27,7 @@ _COLUMNS, _CELLS = 32, 8192
 _NUMBERS_OF_A_ROW = 4096
 """In a block, at most, where a draw is several numbers."""
 _KEPT_BYTES = 1 << 25
-"""Of blocks that are not used up, in one table."""
+"""Remaining values of unfinished blocks, in one table."""
 
 
 class Streams:
@@ -66,7 +66,7 @@ class Streams:
     def once(self, name: str, numbers: NDArray[np.int64], sample: Sampled, *, scattered: bool = False) -> NDArray[np.float64]:
         """One draw of each of many rows of this name, shape (n,); parameters as of :class:`Rows`.
 
-        Where the numbers are scattered over a wide range, each row is a group by itself.
+        If the numbers are scattered over a wide range, each row is its own group.
         """
         draws = np.empty((len(numbers), 1))
         Rows(self._key(name), numbers, sample, 1, 1 if scattered else _CELLS).fill(np.arange(len(numbers)), draws)

@@ -1,9 +1,9 @@
 """How every number, quantity, interval and list is written for a reader, and which known names are near to one that does not exist.
 
-Values come in SI units (seconds, bytes, bytes per second), shares as 0 to 1, money in US dollars. How each kind of value is written
-is data, :data:`FORMATS`, which :func:`written` goes by, and so does the script of a report (paceline/reporting/templates/format.js),
-which gets it as JSON (:func:`formats_data`): a new attribute of :class:`Format` must be read there too (tests/browser/test_formats.py
-holds both equal). Sentences about results and plans are in :mod:`paceline.sentences`, names of strategies with the strategies.
+Values come in SI units (seconds, bytes, bytes per second), shares as 0 to 1, money in US dollars. The format of each kind of value is data,
+:data:`FORMATS`, used by :func:`written` and by the script of a report (paceline/reporting/templates/format.js), which gets it as JSON
+(:func:`formats_data`): a new attribute of :class:`Format` must be read there too (tests/browser/test_formats.py holds both equal).
+Sentences about results and plans are in :mod:`paceline.sentences`, names of strategies with the strategies.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     Parameters
     ----------
     table
-        As its file has it.
+        The scenario as in its file.
     settings
         Keys with their values.
     where

@@ -190,7 +190,7 @@ def _is_default(table: Mapping[str, Any], key: str) -> bool:
 
 
 def _without(table: Mapping[str, Any], path: str) -> Table:
-    """A copy of a table without the key at a dotted path that it has."""
+    """A copy of a table without the key at a dotted path."""
     head, _, rest = path.partition(".")
     return {key: _without(value, rest) if key == head else value for key, value in table.items() if rest or key != head}
 

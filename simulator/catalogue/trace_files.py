@@ -53,7 +53,7 @@ def with_traces(table: Mapping[str, Any], source: str, beside: Path | None) -> d
     Parameters
     ----------
     table
-        As its file has it, with what its sections ``use`` filled in.
+        The scenario as in its file, with the files that its sections ``use`` filled in.
     source
         Begins messages.
     beside

@@ -101,11 +101,9 @@ def _partners(fold: _Fold, player: int, rounds: range, messages: int, start: int
 class HalvingDoubling(Collective):
     """By the recurrence of the rounds, if that is exact; else from ranks that enter together.
 
-    It is exact if no two ranks share a link. If those of a node do, or those of groups
-    beside one another, it is so for a power of two of ranks that enter together, provided
-    that all pairs of a round are joined alike; ranks that enter apart are then taken to
-    have equal shares still, which is never early. Otherwise the times come from a trial run
-    in which all ranks enter together.
+    It is exact if no two ranks share a link. If those of a node or of parallel groups do, this holds for a power of two of ranks that enter
+    together, provided that all pairs of a round have equal links; ranks that enter apart are then taken to have equal shares still, which
+    is never early. Otherwise the times come from a trial run in which all ranks enter together.
     """
 
     def __init__(self, name: str, protocol: str, schedule: Callable[[float], Schedule], wire: Wire) -> None:

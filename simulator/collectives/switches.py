@@ -232,7 +232,7 @@ def nvls(name: str, protocol: str, wire: Wire, trees: Trees, chunk_bytes: float)
 
 
 def _stripes(ranks: int, joined: int, trees: Trees) -> int:
-    """Two where owners reduce in a double binary tree: every other piece goes by the other tree."""
+    """Two if owners reduce in a double binary tree: every other piece uses the other tree."""
     return 2 if ranks > joined and not trees else 1
 
 

@@ -3,8 +3,9 @@
 ``auto`` computes all ranks at once where that can be, and else takes the compiled engine; where that cannot run, the textbook engine in
 SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
 
-``simulator.engine.production.warming`` is imported by its name as text, so that machine code is loaded only where it is wanted. That all
-ranks are computed at once instead is decided in ``replication``, by the program; ``simulator.estimate`` foresees it from the scenario.
+``simulator.engine.production.warming`` is imported by its name as text, so that machine code is loaded only where it is wanted.
+``replication`` decides from the program whether all ranks are computed at once instead; ``simulator.estimate`` foresees it from the
+scenario.
 """
 
 from __future__ import annotations

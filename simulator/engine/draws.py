@@ -38,7 +38,7 @@ def block_of(steps: int, ranks: int) -> int:
 
 
 def ahead_of(steps: int, bytes_a_step: int) -> int:
-    """Of how many steps something is drawn ahead in a table of a given number of bytes per step of all ranks."""
+    """Number of steps drawn ahead in a table with a given number of bytes per step of all ranks."""
     wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
     return min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
 
@@ -292,7 +292,7 @@ class Jitter:
     least
         The fastest step that was seen of each, below which no factor is before it is slowed down; none: any.
     groups
-        The node, rack or cluster of each, which says who is slow at the same time (``slowdown.of``); none: each by itself.
+        The node, rack or cluster of each, which says who is slow at the same time (``slowdown.of``); None: each independently.
     name
         Of the streams that the jitter is drawn from.
     """

@@ -44,8 +44,7 @@ class Phases:
     first, last
         Order in the first round, and the mean of the last rounds (at most five).
     mixed_s
-        End of the first of five rounds in a row whose mean order is no more than
-        random phases have; none if that did not happen.
+        End of the first of five rounds in a row whose mean order is at most that of random phases; none if that did not happen.
     """
 
     def __init__(self, workers: int) -> None:

@@ -71,7 +71,7 @@ _BLOCKS = 8 * _BLOCK
 
 Kind = Literal["devices", "links", "servers", "cores"]
 Name = str | PortName
-"""Of a resource; links, and the hosts that stand beside them, say what they are."""
+"""Of a resource; links and hosts give their kind."""
 Seconds = NDArray[np.float64]
 
 
@@ -153,7 +153,7 @@ class Measured:
                 self.names[kind], self.in_use_s[kind] = mine, my_s + seconds
 
     def forget_use(self) -> None:
-        """Keep no more how long resources were in use, which is as much as there are resources."""
+        """Drop the usage of resources, whose size is the number of resources."""
         self.names, self.in_use_s = {}, {}
 
 
@@ -268,7 +268,7 @@ class Recorder:
         observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s, cause))
 
     def together(self, start_s: Seconds, end_s: Seconds, parts: Seconds, causes: Sequence[int] = ()) -> None:
-        """All replicas have ended steps of theirs, no more of them than are left until the window opens or closes.
+        """All replicas have ended steps, at most as many as are left until the window opens or closes.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class Recorder:
     # -- the window ------------------------------------------------------------------------
 
     def open(self, now: float, in_use_s: Mapping[Kind, Seconds]) -> None:
-        """What happens from now on is measured.
+        """Start measuring.
 
         Parameters
         ----------

@@ -160,8 +160,8 @@ class Run:
         Raises
         ------
         SimulationError
-            Several groups have collectives, and the program does not have their messages; or ranks whose steps are found event by
-            event are to reduce in a way that is known for all at once alone.
+            Several groups have collectives, and the program does not have their messages; or ranks simulated event by event need a
+            reduction that only the at-once engine has.
         """
         program = self.program
         rule = program.rules.reduction or Reduction()

@@ -102,7 +102,7 @@ def fill_of(scenario: Scenario, first: bool) -> Fill:
 _FIRST_MS, _LONGEST_MS = 20, 60_000
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
 _TURNS_MS = tuple(_FIRST_MS * ((1 << number) - 1) for number in range(1, 13))
-"""Ages of an iterator at its turns until their distance grows no more: 20, 60, 140, ... 81,900 ms."""
+"""Ages of an iterator at its wake-ups until their distance stops growing: 20, 60, 140, ... 81,900 ms."""
 _DIGITS = 6
 """Of a millisecond; a sum that falls on a turn is that turn."""
 
@@ -581,7 +581,7 @@ def nodes_of(scenario: Scenario) -> int:
 def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iterator[tuple[str, int, float]]:
     """Kinds of faults that come with a mean time: name, how many there are, and the mean time between faults of each.
 
-    Without ``workers`` what holds servers alone.
+    Nodes with only servers if ``workers`` is false.
     """
     layout = scenario.layout
     nodes = nodes_of(scenario) if workers else layout.servers if layout.servers_beside else layout.server_nodes

@@ -68,9 +68,9 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
     """Faults in order of time, without end unless there is only a trace.
 
     Each kind is a renewal process: times between faults of any of its kind follow a Weibull distribution with the mean that follows from
-    how many there are, as those of whole systems do (Schroeder and Gibson, "A large-scale study of failures in high-performance
-    computing systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each. Preemptible nodes have
-    a life each, which begins anew with the node that comes in the place of one that was taken; or they follow a trace.
+    how many there are, as those of whole systems do (Schroeder and Gibson, "A large-scale study of failures in high-performance computing
+    systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each. Each preemptible node has a lifetime, and
+    its replacement starts a new one; or they follow a trace.
     """
     more = _times_more(faults.rates_90, streams, "rates of faults")
     traced = sorted(Arrival(fault.at_s, fault.of, fault.number) for fault in faults.trace)

@@ -7,10 +7,10 @@ A critical path is read off backward from the work that ended the step: each pie
 (:mod:`simulator.base.records`), until the step's start. It may lead through the compute, the messages and the services of others.
 Shortening anything else does not shorten the step.
 
-What lets a replica go on brings what somebody made: a gradient in the mean of all, a part of an all-reduce, a peer's variables.
+A replica continues with data that another produced: a gradient in the mean of all, a part of an all-reduce, a peer's variables.
 Followed back over messages and services, its causes lead to the work that made it. Until that had ended the replica waited for its
 maker, and from then on for messages and services. Engines measure waiting by themselves, without causes:
-tests/property/test_waiting.py compares both. Of models that are cut, messages and passes are known by the names that
+tests/property/test_waiting.py compares both. For split models, messages and passes are known by the names that
 ``simulator.strategies.hybrid.routine`` gives them.
 """
 
@@ -348,7 +348,7 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
 
 
 _BROUGHT = {"forward": "activations", "backward": "gradients"}
-"""What a pass is brought by a message, of the same micro-batch."""
+"""The message that brings the input of a pass, of the same micro-batch."""
 
 
 _Heard = tuple[float, float, Transfer]

@@ -54,7 +54,7 @@ class PortKind(IntEnum):
     HOST_LINK_OUT = 10, "{0} from device", "host link"
     HOST_LINK_IN = 11, "{0} to device", "host link"
     DEVICE_MEMORY = 12, "{0} memory", "device"
-    """That of a device through which the replicas that share it reach each other."""
+    """Port of a device through which the replicas that share it reach each other."""
     CONNECTION = 13, "{0}", "connection"
     """Maximum rate of one connection, if limited."""
     DEVICE = 14, "{0}", "device"
@@ -109,7 +109,7 @@ class PortName(NamedTuple):
     owner
         Whose it is.
     other
-        Where it leads to or comes from, where a port stands for one such way: a spine, another device;
+        Where it leads to or comes from, if a port is for one direction only: a spine, another device;
         of a node's links that belong to one rail: the rail.
     """
 

@@ -91,7 +91,7 @@ class Printed(Short):
 
 
 def device_ports(program: Program) -> frozenset[int]:
-    """Ports that stand for a device: those that seats are paths over."""
+    """Ports that represent a device: those of the seats' paths."""
     seats = np.concatenate([program.ranks.seat, program.servers.seat])
     return frozenset(program.paths.port[program.paths.first[seats[seats != NONE]]].tolist())
 
@@ -224,7 +224,7 @@ def _slots(kinds: Sequence[int]) -> str:
 
 
 def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
-    """Each operation of a short routine; of a long one alike ones together, by kind and name, with what they come to."""
+    """Each operation of a short routine; of a long one equal ones together, by kind and name, with their totals."""
     operations, shuffled = routine.operations, routine.shuffled
     title = f"Routine {number}: {len(operations):,} operations per step"
     if shuffled[1]:

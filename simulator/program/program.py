@@ -371,7 +371,7 @@ class Feed:
     of_rank
         The pipeline that feeds each rank, shape (ranks,); its ranks get their parts of a batch together.
     prefetch
-        Batches that stand ready at most before another is begun; 0: each is begun when it is asked for.
+        Maximum number of ready batches before another is begun; 0: each is begun when it is asked for.
     own_s
         Seconds for what it shares with nobody.
     path, amount

@@ -161,8 +161,8 @@ class Wiring:
     def between_replicas(self, source: Integers, target: Integers, added_s: Floats | float = 0.0) -> Integers:
         """Paths from one replica's device to another's, by number; ``added_s``: to the latency of each, in seconds.
 
-        Numbers below 0 are switches that add what they get (:mod:`simulator.program.port_names`): what goes to one crosses the
-        sender's link alone, and what it sends, the receiver's; each has half of the latency from device to device.
+        Numbers below 0 are switches that sum what they receive (:mod:`simulator.program.port_names`): data to one crosses only the sender's
+        link, and data from one only the receiver's; each has half of the latency from device to device.
         """
         if ((source < 0) | (target < 0)).any():
             return self._with_switches(source, target, added_s)

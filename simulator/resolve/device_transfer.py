@@ -396,7 +396,7 @@ def pair_range(pairs: Sequence[Pair], scatter: Scatter) -> Range:
     """Geometric mean of their factors, with the 90% interval of one more source.
 
     It is as wide as sources scatter around one another for one model on two devices, with
-    Student's t; the spread of these few pairs alone would say too little.
+    Student's t; the spread of only these few pairs would be too uncertain.
     """
     logs = [math.log(pair.factor) for pair in pairs]
     return Range.of_logs(statistics.fmean(logs), scatter.half_width(len(logs)))

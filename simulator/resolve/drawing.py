@@ -248,7 +248,7 @@ def _logarithm(value: float) -> float:
 
 
 _LEAST = 1e-12
-"""What is less, such as a latency that a fit took to be none, is taken for this."""
+"""Smaller values, such as a fitted latency of 0, are raised to this."""
 
 
 # -- draws ---------------------------------------------------------------------------------

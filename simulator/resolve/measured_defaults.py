@@ -151,7 +151,7 @@ _MOST_FIXED = 0.95
 
 
 def is_timed_larger(scenario: Scenario) -> bool:
-    """Whether the only step that was timed is of more samples than a pass has, so that what does not shrink with the batch is not known."""
+    """Return whether the only timed step has more samples than a pass, so that the fixed part of a step is unknown."""
     timed = scenario.workload.timed_batch
     return timed is not None and scenario.batch / scenario.training.micro_batches < timed
 

@@ -4,7 +4,7 @@ A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.
 decided here, in parts that can be reported to a reader: a workload that was measured on another device than the cluster has is moved to it,
 and one whose times are computed is computed for it (:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in
 parts or in another precision; what is left out is taken as TensorFlow was measured to do it, where neither its own default nor the strategy
-(``filled_in``, ``left_open``) says it; and links of which a sort alone is known get rates that are uncertain
+(``filled_in``, ``left_open``) says it; and links with only a nominal rate get uncertain achieved rates
 (:mod:`simulator.resolve.measured_defaults`), drawn for each replication. A strategy that cuts nothing is replaced by the simpler one that
 does the same.
 """

@@ -84,7 +84,7 @@ def _estimate(mean: float, low: float, high: float, relative_error: RelativeErro
 
 
 def combined(distance: float, other: float) -> float:
-    """Distance from the middle at which two independent causes together are exceeded as often as either is by itself at its own.
+    """Distance from the middle that two independent causes together exceed as often as each alone exceeds its own distance.
 
     Distances of the same sign are added in quadrature, as quantiles of normal numbers are.
     With a distance of 0 exactly the other one comes out, and it never falls where one of

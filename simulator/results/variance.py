@@ -229,7 +229,7 @@ class _Expansion:
 
 
 _ALIKE = 0.1
-"""Share of a term's square that must not be along those that have entered: what is more alike cannot be told apart."""
+"""Minimum share of a term's square that is orthogonal to the entered terms: more similar terms cannot be distinguished."""
 
 
 def _expanded(away: Array, terms: list[_Term]) -> _Expansion:

@@ -309,7 +309,7 @@ def gains_of(
     parts
         Parts to try.
     waited
-        Share of a step that workers wait for the slowest: even ones save no more, the rest is that what was drawn slow no longer is.
+        Share of a step that workers wait for the slowest: equal workers save at most this, and the rest is the effect of slow draws.
     replications
         Numbers of those to try them in, such as :func:`typical` ones.
     simulated

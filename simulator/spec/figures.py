@@ -364,7 +364,7 @@ class Bottleneck(Spec):
 
     @property
     def label(self) -> str:
-        """The group, or both groups if two limit together, for people."""
+        """The group in words, or both groups if two limit together."""
         return self.group if self.balance is None else f"{self.group} and {GROUPS[self.balance]}"
 
     @property

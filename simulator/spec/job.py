@@ -185,7 +185,7 @@ class Nodes(Spec):
 def _rules_of_rates(rates_90: tuple[float, float] | None) -> Iterator[str]:
     if rates_90 is not None and not rates_90[0] <= 1 <= rates_90[1]:
         low, high = rates_90
-        yield f"rates_90 ({low:g}, {high:g}): must include 1, which stands for the given mean times"
+        yield f"rates_90 ({low:g}, {high:g}): must include 1, which means the given mean times"
 
 
 class Preemption(Terse, only=("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")):

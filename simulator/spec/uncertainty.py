@@ -264,8 +264,8 @@ def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:
 def between(ours: AppliedDiscrepancy | None, theirs: AppliedDiscrepancy | None) -> RelativeError:
     """Relative error of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
 
-    What a cause does to each is compared where it is as large as it may be, at the ends of its
-    90% interval: a link that limits both scenarios as predicted may limit neither there.
+    The effects of a cause are compared at the ends of its 90% interval, where they are largest: a link that limits both scenarios as
+    predicted may limit neither there.
     """
     mine, other = ({part.name: part.ends for part in applied.parts} if applied is not None else {} for applied in (ours, theirs))
     low: list[float] = []

@@ -498,7 +498,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
     @property
     def told_batch(self) -> float | None:
-        """The global batch that passes are told to be in proportion to, where nothing says which batches were timed; else None."""
+        """The global batch to which passes are proportional, if no measured batches are given; else None."""
         return float(self.global_batch) if self.global_batch and self.calibrated is None and self.is_in_proportion else None
 
     def timed_at(self, batch: int) -> Workload:
@@ -563,7 +563,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
     def with_drawn_distribution(self, rng: np.random.Generator) -> Workload:
         """A copy with one of the distributions of jitter that the measured steps may come from.
 
-        A fitted distribution is one of ``jitter_draws``; a measured sample is drawn anew from itself.
+        A fitted distribution is one of ``jitter_draws``; a measured sample is resampled.
         """
         if self.jitter_draws:
             return self.model_copy(update={"jitter": self.jitter_draws[int(rng.integers(len(self.jitter_draws)))]})
@@ -589,7 +589,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         return self.forward_s(batch) + self.backward_s(batch)
 
     def busy_share(self, batch: float) -> float:
-        """Share of a device that a step of one replica alone keeps busy, mean over the step: its work on the device over its time.
+        """Share of a device that a step of a single replica keeps busy, mean over the step: its work on the device divided by its time.
 
         On a processor the work is measured: CPU seconds over cores. On an accelerator the
         host may need longer to start kernels than they take, or they may be too small to fill

@@ -2,7 +2,7 @@
 
 A strategy says of each chunk of the model which devices hold it (:class:`Held`); of each
 variable in it follows what a device has, who has the same, and who shares it
-(:class:`Owned`). What a number of each kind takes is said once as well (:class:`Values`).
+(:class:`Owned`). The bytes of each kind of number are given once too (:class:`Values`).
 Bytes of a device's memory are added up in :mod:`simulator.memory`.
 """
 
@@ -112,7 +112,7 @@ class Sharing(NamedTuple):
 class Model:
     """The layers and variables of a workload as a key: themselves, not equal ones, which take long to compare.
 
-    Draws of a workload's times, and its batches, have them in common: what follows from them alone is worked out once.
+    Draws of a workload's times share them, as do its batches: values that depend only on them are computed once.
     """
 
     __slots__ = ("layers", "variables")
@@ -158,7 +158,7 @@ class Owned(NamedTuple):
 
 
 def layers_of(load: Workload | Model, held: Held) -> Sequence[Sequence[Owned]]:
-    """The variables of a chunk as a device has them, for each of its layers; of a workload without layers each by itself."""
+    """The variables of a chunk as a device has them, for each of its layers; for a workload without layers, each separately."""
     return _layers_of(Model(load), held.first, held.last, held.tensor, held.expert, held.tied, held.copied)
 
 

@@ -1,8 +1,8 @@
 """Input pipelines, which prepare batches (not those of a model's stages): whom each feeds, what a batch costs, and what several share.
 
 A pipeline prepares batches in sequence, and begins the next when fewer than ``prefetch`` are ready
-(tensorflow/core/kernels/data/prefetch_dataset_op.cc). Of a batch the iterator's thread has the serial part, and ``parallel_calls`` threads
-have the parallel part, all at the same time, on the cores of the node; meanwhile its bytes are read. The batch is there when all of that is
+(tensorflow/core/kernels/data/prefetch_dataset_op.cc). The iterator's thread does the serial part of a batch and ``parallel_calls`` threads
+the parallel part, all at the same time, on the cores of the node; meanwhile its bytes are read. The batch is there when all of that is
 done. Engines simulate what :func:`feed_of` says.
 """
 

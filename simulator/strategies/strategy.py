@@ -139,7 +139,7 @@ class Reduction(NamedTuple):
         return "all-gather" if self.compression is not None and self.compression.gathers else "all-reduce"
 
     def buckets(self, workload: Workload, batch: int, replicas: int) -> list[Bucket]:
-        """Return what is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
+        """Return what is reduced as one in a step; each gradient separately if fusion depends on when all replicas have it."""
         size, first = (1.0, None) if self.in_cycles else (self.bucket_size_bytes, self.first_bucket_bytes)
         return buckets(workload, batch, size, replicas, self.compression, first)
 
@@ -386,7 +386,7 @@ class Strategy(Terse, only=()):
     # -- 8. what is simulated as one, or otherwise -----------------------------------------
 
     def together(self, setup: Setup) -> Together | None:  # noqa: ARG002
-        """Devices that are simulated as one; none: each by itself."""
+        """Devices that are simulated as one; None: each independently."""
         return None
 
     def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002

@@ -1,13 +1,13 @@
 """A training step with clocks in it, on plain variables that have the shapes, types and order of a model's.
 
-A step pulls every variable, computes, and pushes a gradient for each. Compute is the model's own passes (real.py), or emulated by a
-sleep on the worker; then a variable's own value travels back as its gradient. The sleep is TensorFlow's own (the data set that its
-tests slow down with): it blocks neither Python nor a core, and stands in the graph between the last byte of the pull and the first of
-the push. Gradients are applied with a learning rate of zero: the same bytes, the same kernel on the server.
+A step pulls every variable, computes, and pushes a gradient for each. Compute is the model's own passes (real.py), or emulated by a sleep
+on the worker; then a variable's own value travels back as its gradient. The sleep is TensorFlow's own (the data set that its tests slow
+down with): it blocks neither Python nor a core, and is in the graph between the last byte of the pull and the first of the push. Gradients
+are applied with a learning rate of zero: the same bytes, the same kernel on the server.
 
 Workers of ``async`` and ``between-graph`` make :meth:`Model.step`. Those of ``sync`` put another one together in servers.py, in which
-SyncReplicasOptimizer applies the gradients; those of ``ring``, ``mirrored`` and ``apart``, which have copies of the variables, use
-:meth:`Model.compute` alone (ring.py). calibrate/testbed/loading.py names the distributions that :func:`durations` draws from, and
+SyncReplicasOptimizer applies the gradients; those of ``ring``, ``mirrored`` and ``apart``, which have copies of the variables, use only
+:meth:`Model.compute` (ring.py). calibrate/testbed/loading.py names the distributions that :func:`durations` draws from, and
 calibrate/testbed/scenarios.py has the same share of the forward pass.
 """
 
@@ -55,7 +55,7 @@ def session_config(tf: Any, setting: dict[str, Any]) -> Any:
 
 
 class Model:
-    """What a setting trains, as operations of the graph or the function that is being built.
+    """Model of a setting, as operations of the graph or function being built.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Model:
     where
         Device of the worker; None leaves it to a strategy.
     by_layer
-        Whether a layer waits for its own variable alone, and its gradient leaves when it is ready.
+        Whether a layer waits only for its own variable, and its gradient is sent when ready.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ processes end, and two testbeds never meet. calibrate/testbed/running.py tries b
 
 TCP's congestion control: a namespace may only choose among those that the whole machine allows.
 Allowing one more is a change to the machine. It is made for the moment in which the namespaces
-choose, under a lock, and put back; what it was before stands in the lock file, so that a run
+choose, under a lock, and put back; the previous value is in the lock file, so that a run
 that was killed in that moment is repaired by the next one.
 """
 
@@ -36,18 +36,18 @@ PREFIX = "10.77"
 """First half of the hosts' addresses; nothing outside the namespaces can see them."""
 
 LOOPBACK = 'link = "loopback"'
-"""What to choose where links cannot be shaped."""
+"""Advice if links cannot be shaped."""
 
 FRAME_BYTES = 1514
 PACKET_BYTES = 64 * 1024
-"""What a peer may send before the next one's turn: the longest packet that the kernel hands on in one piece."""
+"""Quantum of a peer: the longest packet that the kernel forwards in one piece."""
 SHORT_BYTES = 512
 """Packets below this go first (acknowledgements, requests, messages of the coordinator), as fq_codel sends those of
 sparse flows first (RFC 8290, section 4.2): else each would wait for 64 KiB of every other peer."""
 BUCKET_BYTES = 72 * 1024
-"""A token bucket's; a packet must fit with all the headers that it stands for, else it is cut up."""
+"""A token bucket's; a packet must fit with all its headers, otherwise it is split."""
 BURST_BYTES = 2 * FRAME_BYTES
-"""What an idle class may send at once. Small: it is saved up for each peer anew, so that with much more a link of many
+"""Burst of an idle class. Small: it is saved up for each peer anew, so that with much more a link of many
 peers would carry some percent more than its rate whenever it had been idle."""
 
 

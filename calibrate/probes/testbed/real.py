@@ -1,4 +1,4 @@
-"""Real compute: forward and backward pass of the user's model, on values pulled from variables that stand for its own.
+"""Real compute: forward and backward pass of the user's model, on values pulled from variables that replace its own.
 
 The model is built in the process that traces the step, traced once through Keras 3's
 stateless call, and kept as a graph without variables and devices: values of the trainable

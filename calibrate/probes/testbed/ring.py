@@ -144,8 +144,8 @@ def mirrored(tf: Any, task: Task) -> None:
 def apart(tf: Any, task: Task) -> None:
     """One process of mode ``apart``: the model's step, again and again; nothing is pulled, pushed or reduced.
 
-    Processes take turns: all compute together, then one of them alone, then all together
-    again, and so on until each was alone once. A turn lasts as long as ``steps`` steps of the slowest process take while all are busy.
+    Processes take turns: all compute together, then one of them alone, then all together again, until each was alone once. A turn lasts as
+    long as ``steps`` steps of the slowest process take while all are busy.
     """
     setting = task.setting
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])

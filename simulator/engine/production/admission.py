@@ -1,10 +1,10 @@
 """Turns: a node begins only a given number of messages at a time in each direction, in the order in which they came.
 
-A message begins once both the sender's and the receiver's side have a turn to give. One that waits for one side does not hold
-up later ones that do not need that side (a NIC with a queue for each peer, no head-of-line blocking). Of a connection only the
-message in front asks for a turn, so that none overtakes another. Who may begin is settled at the end of an instant; of those that
-came in one instant, connections go in the order of their table. A message that cannot begin is parked with a side that has no turn
-left, and looked at again only when that side has one.
+A message begins once both the sender's and the receiver's side have a turn to give. One that waits for one side does not hold up later ones
+that do not need that side (a NIC with a queue for each peer, no head-of-line blocking). Only the first message of a connection asks for a
+turn, so that none overtakes another. Who may begin is settled at the end of an instant; of those that came in one instant, connections go
+in the order of their table. A message that cannot begin is parked with a side that has no turn left, and looked at again only when that
+side has one.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class _Steps(NamedTuple):
     applied_s: Times
     end_s: Times
     apply_s: Times
-    """What applying the update took, within the forward pass or behind the backward."""
+    """Time to apply the update, within the forward pass or after the backward pass."""
     still_s: Times | float
     """Time within compute that ranks waited for parameters."""
     waiting_s: Times | float
@@ -480,8 +480,7 @@ def _forward_as_updates_come(
     Returns
     -------
     tuple
-        When it ends, how long it stood still, how much of that for the slowest rank, how
-        much of it communication was going on, each of shape (ranks,), and the pieces in between.
+        End, waiting time, part of it for the slowest rank, and time with communication, each of shape (ranks,), and the pieces in between.
     """
     now_s, waited_s, late_s, exposed_s = begun_s, np.zeros_like(begun_s), np.zeros_like(begun_s), np.zeros_like(begun_s)
     pieces = []

@@ -6,14 +6,14 @@ goes off (``set_alarm``), right after what happens now (``soon``: consequences q
 (``at_end_of_instant``: work that must see all changes of an instant, as sharing links anew). Events within ``INSTANT_S`` happen in one
 instant. Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
 
-The time at which a port or a task must next be looked at changes often, so each has one alarm, which is moved. Alarms that are set in
-the order in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the
-first, until the next entry is asked for, since most are set anew at once.
+The time at which a port or a task must next be looked at changes often, so each has one alarm, which is moved. Alarms that are set in the
+order in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays first until the next entry is
+requested, because most alarms are set again at once.
 
-An observer gets rows in the order of what happens. Whatever is put off (by ``soon``, to another time, until a message has come, or until
-a task or a server has worked) has a context beside it, which is copied back into the state when it happens. So ``s.cause`` is always the
-number of the work because of which things happen now, and ``s.since_s`` when they were asked for. A number that ``tell`` gives must be
-the one that ``simulator.base.records.Log`` gives to the same record (``observer``). Without an observer there are no contexts.
+An observer gets rows in the order of what happens. Deferred work (by ``soon``, to another time, until a message arrives, or until a task or
+a server has finished) has a context, which is copied back into the state when it runs. So ``s.cause`` is always the number of the work
+because of which things happen now, and ``s.since_s`` when they were asked for. A number that ``tell`` gives must be the one that
+``simulator.base.records.Log`` gives to the same record (``observer``). Without an observer there are no contexts.
 """
 
 from __future__ import annotations

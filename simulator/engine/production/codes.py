@@ -15,7 +15,7 @@ RECEIVED = 2
 BEGIN = 3
 """A connection's message has waited behind what others have queued."""
 SETTLE = 4
-"""Shares are found anew."""
+"""Shares are computed again."""
 ADMIT = 5
 """Messages are given their turns."""
 CHANGE = 6
@@ -76,7 +76,7 @@ GATHERED = FIRST + 22
 MOVING = FIRST + 23
 """A group's collective comes to what goes over links that it shares with others."""
 MOVED = FIRST + 24
-"""That is done."""
+"""Work is done."""
 
 
 GATE, COMPUTE, SEND, RECEIVE, SERVE, COLLECTIVE = range(6)

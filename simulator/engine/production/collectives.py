@@ -10,8 +10,8 @@ which may enter any bucket at once.
 Lanes of all exchanges have one table; those that wait for a member to come further are linked. A rank is a member of one group of
 each partition, and has a number as such. ``exchanges`` makes the tables.
 
-Collectives of a known length last from when all of a group have entered; those of a group and partition follow each other. What moves
-over links that a group shares with others is a transfer of so many seconds of them.
+Collectives of a known length last from when all of a group have entered; those of a group and partition follow each other. Data over links
+that a group shares with others is a transfer measured in seconds of them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _begin(s: Record, group: int) -> None:
 
 @compiled
 def move(s: Record, group: int) -> None:
-    """What goes over links that a group shares with others is sent."""
+    """Send data over links that a group shares with others."""
     g = group_at(s.groups, group)
     moves_s = gathering_at(s.gatherings, g.next).moves_s
     if moves_s > 0.0:

@@ -2,7 +2,7 @@
 
 Tasks wait in one queue, in order of arrival. A free core takes the task in front and works on it for a time slice at most while
 others wait; what is then left goes to the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
-with several servers. A task that has a core while nobody waits is left alone until somebody does; slices are then counted from when
+with several servers. A task keeps its core while no other task waits; slices are then counted from when
 it began. Cores that work at the same time may slow each other down (memory bandwidth, caches): a task with a slowdown of s takes
 1 + s (b - 1) seconds for a second of its work while b cores are busy.
 
@@ -19,7 +19,7 @@ from simulator.engine.production.layout import Record
 from simulator.engine.production.records import task_at, work_at
 
 ROUNDING = 1e-9
-"""What is left after a slice, as a share of one, that is the rounding of sums and not work."""
+"""Remainder of a slice, as a share of it, that is only rounding."""
 
 
 @compiled
@@ -102,7 +102,7 @@ def _stretch(s: Record, t: Record) -> float:
 
 @compiled
 def _pace(s: Record) -> None:
-    """The number of busy cores may have changed: count what has been done so far, and plan anew."""
+    """The number of busy cores may have changed: count the work done so far, and plan again."""
     busy = s.running_n
     if busy == s.paced_for:
         return

@@ -1,11 +1,11 @@
 """Weighted max-min fair shares of ports, computed again only where connections or capacities changed.
 
-A connection's rate is its weight times a level. An allocation is max-min fair if and only if every connection has a bottleneck:
-a port that is full, or gives each the most that it may, and on which no connection has a higher level (Bertsekas and Gallager,
-Data Networks, 6.5.2). That condition is repaired port by port: a port that owns connections shares out what the others leave, and
-takes over whoever gets more than that; a port that owns none but is overfull takes over its fastest. Whoever is touched is looked at
-again. Flows of others that always have something to send over a port are owned by it alone. Should that take long, the part of the
-network that hangs together with the change is computed by progressive filling, which always ends.
+A connection's rate is its weight times a level. An allocation is max-min fair if and only if every connection has a bottleneck: a port that
+is full, or gives each the most that it may, and on which no connection has a higher level (Bertsekas and Gallager, Data Networks, 6.5.2).
+That condition is repaired port by port: a port that owns connections shares the capacity left by the others, and takes over connections
+that get more than that; a port that owns none but is overfull takes over its fastest. Whoever is touched is looked at again. Background
+flows over a port are owned only by it. Should that take long, the part of the network that hangs together with the change is computed by
+progressive filling, which always ends.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _fairest(s: Record, connection: int) -> int:
 
 @compiled
 def _meant(incidence: int) -> int:
-    """From the incidence that is meant to be a connection's bottleneck to what stands for it as long as it is not, and back."""
+    """Map from the incidence intended as a connection's bottleneck to its current replacement, and back."""
     return -3 - incidence
 
 

@@ -364,7 +364,7 @@ def begin_admitted(s: Record, connection: int) -> None:
 
 @compiled
 def settle_soon(s: Record) -> None:
-    """Have shares found anew at the end of this instant."""
+    """Request new shares at the end of this instant."""
     if not s.settling:
         s.settling = 1
         at_end_of_instant(s, pack(codes.SETTLE, 0), 0)
@@ -372,7 +372,7 @@ def settle_soon(s: Record) -> None:
 
 @compiled
 def settle_all(s: Record) -> None:
-    """Share anew after all changes of this instant."""
+    """Compute shares again after all changes of this instant."""
     s.settling = 0
     now = s.now
     if not settle_plain(s, now):

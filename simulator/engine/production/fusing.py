@@ -1,7 +1,7 @@
 """Which gradients are reduced when: in order of readiness, by priority, or fused every cycle; and copies between hosts and devices.
 
-The compiled engine knows neither cycles nor priorities nor copies to hosts; the textbook engine has no priorities. What
-these exclude in a scenario is checked in ``simulator.strategies.all_reduce``. How long a reduction takes:
+The compiled engine knows neither cycles nor priorities nor copies to hosts; the textbook engine has no priorities.
+``simulator.strategies.all_reduce`` checks what these exclude in a scenario. How long a reduction takes:
 ``simulator.collectives.collective``.
 """
 

@@ -160,7 +160,7 @@ def _at(s: Record, wait_s: float, what: int, about: int) -> None:
 
 @compiled
 def _handle(s: Record) -> None:
-    """What happens now."""
+    """Run current work."""
     what = s.what
     about = s.about
     code = code_of(what)
@@ -423,7 +423,7 @@ def _arrived(s: Record, rank: int, number: int, step: int) -> None:
 
 @compiled
 def _delivered(s: Record, rank: int, number: int, step: int) -> None:
-    """A message to another rank has come: whoever waits for it has it."""
+    """A message to another rank has arrived: operations that wait for it continue."""
     r = rank_at(s.ranks, rank)
     operation = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
     peer = number_at(s.peers, rank * s.peers_n + operation.slot).n

@@ -119,7 +119,7 @@ CONTEXT = np.dtype([("cause", "i8"), ("since_s", "f8")])
 """Where somebody observes: the work that let something happen, and when it was asked for."""
 
 ITEM = np.dtype([("what", "i8"), ("about", "i8")])
-"""What follows at once, or at the end of an instant."""
+"""Work that follows at once, or at the end of an instant."""
 
 ALARM = np.dtype([("time", "f8"), ("serial", "i8"), ("before", "i4"), ("after", "i4"), ("at", "i8")])
 """When a port or a task is to be looked at: it has one alarm, which is moved; in the list, or in the heap at ``at``, or (-1) not set."""
@@ -157,7 +157,7 @@ INCIDENCE = np.dtype([("port", "i4"), ("connection", "i4")])
 """One of the shared ports of a connection; those of a connection follow each other."""
 
 LINK = np.dtype([(name, "i4") for name in ("active_before", "active_after", "foreign_before", "foreign_after")])
-"""Where an incidence stands in its port's lists; where no connection has several shared ports there are none, and nobody asks."""
+"""Place of an incidence in its port's lists; where no connection has several shared ports there are none, and nobody asks."""
 
 PAIR = np.dtype([("epoch", "i8"), ("port", "i4"), ("after", "i4")])
 """An owner and another port of a connection: whether the one is coupled to the other by it."""
@@ -180,7 +180,7 @@ SORT = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports.
+"""Common values of connections, unless weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports.
 
 Number n of them has the incidences from ``first + n * shared`` on, and the ports from ``crosses + n * crossed``.
 """
@@ -315,7 +315,7 @@ MEETING = np.dtype(
     [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("idle_since_s", "f8"), ("waiting_s", "f8"),
      ("entered_n", "i4"), ("group", "i4")]
 )  # fmt: skip
-"""What a rank knows of its step besides, where ranks meet without servers; ``group``: that of its last collective."""
+"""Further state of a rank's step, if ranks meet without servers; ``group``: that of its last collective."""
 
 STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
 """Of a device that communication slows down: mean seconds of work that were left, and when; ``done``: the work in progress, -1: none."""
@@ -339,7 +339,7 @@ SERVER = np.dtype(
 """A server: its jobs, the path of its seat, its task on shared cores; ``logged``: the number of what it has done last."""
 
 JOB = np.dtype([("cost_s", "f8"), ("about", "i8"), ("rank", "i4"), ("after", "i4")])
-"""What a server is to do: for the rank's operation ``about``, or for the mean of tensor ``about`` (rank -1)."""
+"""Work of a server: for the rank's operation ``about``, or for the mean of tensor ``about`` (rank -1)."""
 
 READ = np.dtype([("read", "i8"), ("applied", "i8"), ("left", "i8")])
 """Of a rank and a server: the version when it read, the one that its update found, gradients that are still to be applied."""
@@ -377,7 +377,7 @@ MEMBER = np.dtype(
 that wait for it."""
 
 STANDING = np.dtype([("rank", "i4"), ("bucket", "i4")])
-"""Who a member is, and where the first bucket of its group stands among the rank's collectives."""
+"""Rank of a member, and the place of its group's first bucket among the rank's collectives."""
 
 LANE = np.dtype(
     [(name, "i4") for name in (
@@ -386,7 +386,7 @@ LANE = np.dtype(
         "meets_n",
     )]
 )  # fmt: skip
-"""A lane, and where its messages stand; ``after``: in the list of those that wait for its target; ``meets_n`` -1: it never does."""
+"""A lane, and the place of its messages; ``after``: in the list of those that wait for its target; ``meets_n`` -1: it never does."""
 
 NEED = np.dtype([("lane", "i4"), ("base", "i4"), ("slope", "i4"), ("onward", "i4")])
 """As a row of :class:`simulator.program.schedule.Needs`."""
@@ -399,7 +399,7 @@ EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8"), ("bucket", "i4"), ("follo
 exchange after it, in turn."""
 
 LOGGED = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
-"""What somebody who observes is to be told."""
+"""Events for an observer."""
 
 COUNT = np.dtype([("n", "i2")])
 LONG = np.dtype([("n", "i8")])

@@ -1,7 +1,7 @@
 """The main loop of the network and the cores: lets happen what comes next, until something else does or Python is needed.
 
-It takes what is next in the order of ``calendar``. What happens to a program is handled in ``interpreter``; the
-reasons to return to Python (``codes``) are answered in ``compiled``. What others take from ports, as it changes, is here too.
+It takes what is next in the order of ``calendar``. ``interpreter`` handles events of a program; the
+reasons to return to Python (``codes``) are answered in ``compiled``. Changes of background traffic are handled here too.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def _look(s: Record) -> int:
 def advance(s: Record) -> int:
     """Let happen what is the network's until something else does; why it stopped.
 
-    It stops after about ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to.
-    Whether there is another reason to stop is looked at before each entry of the calendar, and after ``batch`` things that followed at
-    once from it. Whoever has a reason to stop at once sets ``at_once`` to 0.
+    It stops after about ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to. Other
+    reasons to stop are checked before each entry of the calendar, and after ``batch`` consequences of it. Whoever has a reason to stop at
+    once sets ``at_once`` to 0.
     """
     while True:
         if s.soon_n > 0 and s.at_once > 0:

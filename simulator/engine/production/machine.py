@@ -3,7 +3,7 @@
 One function is called, :func:`act`, with the address of a simulation's state (``state``). numba makes it (``compiling``), once for
 these sources. It is kept as an object file, which LLVM loads: numba is not imported for that, and nothing is unpickled. The folder is
 in the user's cache directory. Its name is a digest of this package and of ``program/program.py``, which has a constant that is compiled
-in, of the versions of numba, llvmlite, numpy and Python, and of the processor: changed sources compile anew. A constant from elsewhere
+in, of the versions of numba, llvmlite, numpy and Python, and of the processor: changed sources compile again. A constant from elsewhere
 must have its file named in ``_cache_folder``. A digest next to the object file detects a damaged file, which is compiled again. It
 does not show who wrote the files, and whoever can write there can run anything. So the folder must belong only to the user, or nothing is
 stored in it or read from it: as OpenSSH asks of the way to a user's keys, no directory on the way, from the root down, may let others

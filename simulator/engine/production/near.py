@@ -18,7 +18,7 @@ CONNECTION_BYTES, INCIDENCE_BYTES, MESSAGE_BYTES = CONNECTION.itemsize, INCIDENC
 
 @compiled
 def fetch_rank(s: Record, rank: int) -> None:
-    """What a rank's next operation needs."""
+    """Data for a rank's next operation."""
     record = s.ranks + rank * RANK_BYTES
     fetch(record)
     fetch(record + 64)
@@ -37,7 +37,7 @@ def _fetch_all(address: int, size: int) -> None:
 
 @compiled
 def fetch_versions(s: Record, rank: int, server: int) -> None:
-    """What a rank has read of a server that is about to work for it."""
+    """Data of a rank for a server that is about to work for it."""
     fetch(s.versions + (rank * s.servers_n + server) * READ_BYTES)
 
 

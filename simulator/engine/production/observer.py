@@ -48,12 +48,12 @@ class ObserverFeed:
         self._first_exchange = list(accumulate(map(len, exchanges_by_group(program)), initial=0))
 
     def join(self, ready_s: Floats, made_by: Integers) -> None:
-        """Keep who had each bucket of a step last, of arrays (buckets, ranks); called before that step's all-reduces are told."""
+        """Keep who had each bucket of a step last, of arrays (buckets, ranks); called before that step's all-reduces are reported."""
         last = ready_s.argmax(axis=1)
         self._joined = [(float(ready_s[bucket, rank]), int(made_by[bucket, rank])) for bucket, rank in enumerate(last)]
 
     def tell(self, logged: NDArray[Any], steps: Floats, updates: Floats) -> None:
-        """Tell the rows, ``logged`` of ``layout.LOGGED``; a row of a step or an update stands for the next of ``steps`` or ``updates``."""
+        """Tell the rows, ``logged`` of ``layout.LOGGED``; a row of a step or an update represents the next of ``steps`` or ``updates``."""
         step = update = 0
         for row in logged.tolist():
             kind, rank, about, begun_s, ended_s, cause = row  # of a transfer the lane in place of the rank

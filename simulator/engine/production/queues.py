@@ -26,7 +26,7 @@ def _catch_up(s: Record, node: int, now: float) -> float:
 
 @compiled
 def _grow(s: Record, node: int) -> None:
-    """What comes in each second, each sender's link shared equally by its messages, less what leaves."""
+    """Arrivals per second, with each sender's link shared equally by its messages, minus departures."""
     h = node_at(s.nodes, node)
     coming = 0.0
     at = h.sources

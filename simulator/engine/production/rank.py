@@ -49,7 +49,7 @@ def operation_of(about: int) -> int:
 
 @compiled
 def end_operation(s: Record, rank: int, number: int, step: int) -> None:
-    """An operation has ended: those that waited for it alone begin."""
+    """An operation has ended: those that waited only for it begin."""
     r = rank_at(s.ranks, rank)
     routine = routine_at(s.routines, r.routine)
     first = routine.operations

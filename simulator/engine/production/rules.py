@@ -128,7 +128,7 @@ def ask_pipeline(s: Record, pipeline: int, batches: int) -> bool:
 
 @compiled
 def go_on(s: Record, pipeline: int) -> None:
-    """Begin a batch, if none is under way, and fewer stand ready than may or one is waited for."""
+    """Begin a batch if none is in progress, and fewer than the limit are ready or one is needed."""
     p = pipeline_at(s.pipelines, pipeline)
     made = p.made
     if p.left > 0 or made >= max(min(p.asked, made) + s.prefetch, p.asked):

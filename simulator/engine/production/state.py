@@ -72,7 +72,7 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
 
 
 _PATIENCE = 16
-"""Ports that may be looked at for each that came or went before the whole component is shared out anew."""
+"""Ports that may be visited per arrival or departure before the whole component is shared again."""
 _FIRST_ROOM = 1 << 10
 _LINE = 64
 _LARGE = 1 << 22
@@ -242,7 +242,7 @@ class State:
             self.add(name, aligned(count, layout.NUMBER))
 
     def _make_others(self, ports: Ports, changes: Changes | None) -> None:
-        """What others take from the ports."""
+        """Background traffic on the ports."""
         s, others = self.s, ports.others[self._shared]
         s.accompanied = others.any() or changes is not None
         self.add("beside", others.astype(np.float64).view(layout.REAL) if s.accompanied else np.zeros(0, layout.REAL))
@@ -347,7 +347,7 @@ class State:
         self.add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
 
     def take_host_costs(self, transport: Transport) -> None:
-        """What messages cost hosts from now on."""
+        """Set host costs of messages from now on."""
         self.s.message_s, self.s.copy_per_byte_s = transport.cpu_per_message_s, transport.copy_per_byte_s
 
     def _make_turns(self, nodes: int, sender: Integers, receiver: Integers, at_a_time: int | None) -> None:

@@ -238,7 +238,7 @@ def _begin(s: Record, queue: Record, server: int, cost_s: float) -> None:
 
 @compiled
 def go_on_after(s: Record, server: int) -> None:
-    """What was in front has been done, and what follows from it."""
+    """Finish the first entry of the queue, with its consequences."""
     queue = server_at(s.servers, server)
     job = queue.front
     j = job_at(s.jobs, job)

@@ -120,7 +120,7 @@ class Processor(Busy):
     Parameters
     ----------
     work
-        How it does some seconds of work: by itself, on cores that it shares, or on a worker's device.
+        How it does some seconds of work: alone, on shared cores, or on a worker's device.
     """
 
     def __init__(self, clock: Clock, name: Name, work: Callable[[float], Going]) -> None:

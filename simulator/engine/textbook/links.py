@@ -31,7 +31,7 @@ class _Port(Busy):
     Attributes
     ----------
     capacity, beside
-        Bytes per second that others leave, and how many flows of others share it.
+        Bytes per second left by background traffic, and the number of background flows that share it.
     """
 
     def __init__(self, clock: Clock, ports: Ports, number: int) -> None:

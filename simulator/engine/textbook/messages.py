@@ -181,7 +181,7 @@ class _Queues:
         return own_s + self._requests * self._waiting_s(source) if asked_for else own_s
 
     def _waiting_s(self, host: int) -> float:
-        """Return what waits before a host's way in now: no more than the share of the buffer that those on their way had when most were."""
+        """Return the data waiting at a host's input now: at most the share of the buffer of messages in flight at their maximum."""
         coming = self._between[host].total()
         most_s = self._most_s * coming / self._peak[host] if coming else 0.0
         now_s = self._clock.now

@@ -123,7 +123,7 @@ class Device(Busy):
     Parameters
     ----------
     work
-        How it does some seconds of work: by itself, as a share of a port, or on cores of the machine.
+        How it does some seconds of work: alone, as a share of a port, or on cores of the machine.
     slowdown
         Share by which work takes longer while the worker communicates.
     port

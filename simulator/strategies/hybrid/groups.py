@@ -156,8 +156,8 @@ class Timing:
 def shared_links(wiring: Wiring, groups: Sequence[Integers], kinds: Sequence[tuple[int, Among]]) -> list[list[int]]:
     """Of each group the links that it shares with others: those that neighbours in its order cross.
 
-    Links that the same groups share are one. What a stage does among all copies and among those that have the same experts takes
-    turns, and what tied stages do comes after it: on these links it meets nothing.
+    Links that the same groups share are one. Operations of a stage between all copies and between those with the same experts alternate,
+    and those of tied stages come later, so they do not compete for these links.
 
     Parameters
     ----------

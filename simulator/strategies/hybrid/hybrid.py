@@ -478,7 +478,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         """By schedule, shares and degrees.
 
         Schedules: Megatron-LM has 1f1b and interleaved, DeepSpeed's ``PipelineEngine`` 1f1b, PyTorch's ``torch.distributed.pipelining``
-        all that flush. DeepSpeed refuses ZeRO-2 and ZeRO-3 beside a pipeline; Megatron-LM's distributed optimizer is ZeRO-1. TensorFlow
+        all that flush. DeepSpeed refuses ZeRO-2 and ZeRO-3 with a pipeline; Megatron-LM's distributed optimizer is ZeRO-1. TensorFlow
         splits tensors by DTensor, and has no pipelines and no shared state.
         """
         able: set[Software] = {"tensorflow", "pytorch", "deepspeed", "megatron-lm"}

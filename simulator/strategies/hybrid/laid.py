@@ -79,7 +79,7 @@ class Laid(ModelParallel):
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The same as the strategy has it."""
+        """The same as in the strategy."""
         return self.cut_at(self._strategy.stages)
 
     @cached_property

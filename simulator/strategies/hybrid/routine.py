@@ -55,12 +55,11 @@ def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1)
     Parameters
     ----------
     schedule
-        gpipe: all forward passes, then all backward passes (Huang et al., NeurIPS 2019, section 2.3). 1f1b: as few forward passes as
-        fill the pipeline, then one backward pass for each (PipeDream-Flush: Narayanan et al., ICML 2021, section 2.2). interleaved: so
-        with several chunks a stage, in turns of as many micro-batches as there are stages (Narayanan et al., SC 2021, section 2.2.2;
-        needs a multiple of them). zero-bubble: backward passes are parted, and gradients of weights fill what would be idle, with no
-        more activations kept than the first stage keeps by 1f1b (ZB-H1: Qi et al., ICLR 2024, section 2.1).
-        pipedream: one forward and one backward pass a
+        gpipe: all forward passes, then all backward passes (Huang et al., NeurIPS 2019, section 2.3). 1f1b: as few forward passes as fill
+        the pipeline, then one backward pass for each (PipeDream-Flush: Narayanan et al., ICML 2021, section 2.2). interleaved: so with
+        several chunks a stage, in turns of as many micro-batches as there are stages (Narayanan et al., SC 2021, section 2.2.2; needs a
+        multiple of them). zero-bubble: backward passes are split, and gradients of weights fill idle time, with at most the activations
+        that the first stage keeps with 1f1b (ZB-H1: Qi et al., ICLR 2024, section 2.1). pipedream: one forward and one backward pass a
         step, of an earlier step by as many as stages follow (Narayanan et al., SOSP 2019, section 3.2).
     stages, micro_batches, chunks
         How many.
@@ -490,7 +489,7 @@ class _Maker:
             after = tuple(done) or after
 
     def _in_turn(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...], *, experts: bool) -> list[int]:
-        """A collective behind the last one of the other kind: experts' and all others go over the same links, and lasts as if alone."""
+        """A collective after the last one of the other kind, as experts' and all others use the same links; it lasts as if alone."""
         done = self._collective(among, does, size_bytes, tuple(dict.fromkeys((*after, *self._moved[not experts]))))
         self._moved[experts] = tuple(done) or self._moved[experts]
         return done
