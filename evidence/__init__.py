@@ -1,6 +1,6 @@
-"""What predictions are held against, and what constants come from: not in the wheel, and nothing imports it.
+"""Data that predictions are compared with and constants come from: not in the wheel, and nothing imports it.
 
 Published tables and what is fitted to them (:mod:`evidence.published`), studies of real TensorFlow
-(:mod:`evidence.studies`), and the estimate of what predictions are off by (:mod:`evidence.discrepancy`). It writes
+(:mod:`evidence.studies`), and the estimate of model error (:mod:`evidence.discrepancy`). It writes
 ``models/*.toml`` and ``evidence/tables``; ``evidence/README.md`` says which command makes what.
 """

@@ -145,7 +145,7 @@ def batches(
     typer.echo(table.to_markdown() if output is None else f"wrote {output.write(table.to_csv())}")
 
 
-app = program("What predictions are held against: tables that others have published.", published, hybrids, trainings, batches, row)
+app = program("Published tables that predictions are compared with.", published, hybrids, trainings, batches, row)
 
 if __name__ == "__main__":
     main(app, "python -m evidence")

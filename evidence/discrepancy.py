@@ -1,8 +1,8 @@
-"""What predictions are off by, estimated from runs that took no part in any fit.
+"""Model error, estimated from runs outside any fit.
 
     python -m evidence.discrepancy
 
-reads every ``models/validated/*.csv`` and writes ``models/discrepancy.toml`` anew. The
+reads every ``models/validated/*.csv`` and rewrites ``models/discrepancy.toml``. The
 standard deviations of each regime are those with which 90% intervals have the lowest mean
 interval score (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and
 estimation", JASA 2007, equation 43), of logarithms, so that half as fast counts as much as
@@ -199,7 +199,7 @@ _TINY = 1e-6
 
 
 def deviations(sample: Sample, regime: Regime, without: str = "") -> tuple[Deviation, Deviation]:
-    """What predictions of a regime are off by: of compute, and of communication.
+    """Model error of a regime: of compute, and of communication.
 
     Parameters
     ----------
@@ -237,9 +237,9 @@ _SEARCH = {"xatol": 0.02, "fatol": 1e-6}
 
 
 def _alike(sample: Sample, regime: Regime) -> NDArray[np.bool_]:
-    """Rows with the same kind of links, all that nobody measured being alike.
+    """Rows with the same kind of links; all unmeasured links count as one kind.
 
-    Models that are cut stand by themselves, whatever their links where there are no others.
+    Split models are separate, with any links if there are no others.
     """
     if regime.kind == CUT:
         same = sample.of_regime(regime)
@@ -281,7 +281,7 @@ class Held:
 
 
 def held_out(sample: Sample, regimes: Sequence[Regime]) -> Held:
-    """Each source of some regimes held against the discrepancy that the others give."""
+    """Each source of some regimes compared with the discrepancy from the others."""
     with_term, without = [], []
     for regime in regimes:
         own = sample.where(sample.of_regime(regime))
@@ -317,7 +317,7 @@ def _staleness(rows: Sequence[Compared], regime: Regime) -> Deviation:
 _FEWEST = 8
 """Settings below which a regime's own coverage says too little; then that of all with links alike is given."""
 _HEAD = """\
-What predictions of each regime are off by, beyond chance and what fits leave open: standard
+Model error of each regime, beyond chance and the uncertainty of fits: standard
 deviations of the logarithm of a time, hypot(at, per_doubling x doublings of replicas beyond
 what was calibrated). Written by `python -m evidence.discrepancy` from
 models/validated/*.csv; docs/intervals.md says how it is used, evidence/discrepancy.py how it is
@@ -327,7 +327,7 @@ predictions came out too fast, or too slow, against the runs on one device.
 
 
 def _regime_table(rows: Sequence[Compared], sample: Sample, regime: Regime) -> dict[str, Any]:
-    """What the file says of a regime."""
+    """Entry of a regime in the file."""
     own = sample.where(sample.of_regime(regime))
     alike = sample.where(_alike(sample, regime)).regimes or sample.regimes
     settings, sources = len(np.unique(own.row)), len(np.unique(own.source))
@@ -386,7 +386,7 @@ def _inline(spec: Deviation | LeftOutRows) -> tomlkit.items.InlineTable:
 
 
 def main() -> None:
-    """Write models/discrepancy.toml anew from all rows that are carried along."""
+    """Rewrite models/discrepancy.toml from all committed rows."""
     target = catalog.own_file("discrepancy.toml")
     rows = [row for file in sorted((target.parent / "validated").glob("*.csv")) for row in rows_from_csv(file)]
     sample = Sample.of(rows)

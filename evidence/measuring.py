@@ -1,7 +1,7 @@
-"""What measuring leaves open: how widely the fits of Paceline's own measurements are known, by quantity.
+"""Uncertainty after measuring, by quantity, from the fits of Paceline's own measurements.
 
-``python -m evidence.measuring`` reads every workload and cluster that was measured (``models/workloads``, ``models/measured``), and writes
-``models/measuring.toml`` anew: for each quantity the median over these fits of the standard deviation of its logarithm over bootstrap
+``python -m evidence.measuring`` reads every workload and cluster that was measured (``models/workloads``, ``models/measured``), and
+rewrites ``models/measuring.toml``: for each quantity the median over these fits of the standard deviation of its logarithm over bootstrap
 draws. :mod:`simulator.results.next_measurement` takes it for what a measurement is expected to leave.
 """
 
@@ -26,7 +26,7 @@ from simulator.spec.workload import Workload
 
 _DRAWS = 60
 _HEAD = """\
-What measuring leaves open of a quantity: the standard deviation of its logarithm over the bootstrap draws of a
+Uncertainty of a quantity after measuring: the standard deviation of its logarithm over the bootstrap draws of a
 fit, in the median over fits. Written by `python -m evidence.measuring` from models/workloads and models/measured.
 """
 _OF_CLUSTERS = {
@@ -70,7 +70,7 @@ def _found(models: Path) -> Iterator[tuple[str, float]]:
 
 
 def main() -> None:
-    """Write models/measuring.toml anew from all fits that are carried along."""
+    """Rewrite models/measuring.toml from all committed fits."""
     target = catalog.own_file("practice.toml").with_name("measuring.toml")
     found: dict[str, list[float]] = {}
     for name, sd in _found(target.parent):

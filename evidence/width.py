@@ -1,8 +1,8 @@
 """Do promises of what to measure next come true, and do the shares of few runs agree with simulating again?
 
 ``python -m evidence.width`` draws scenarios by a seed, and carries out each command that they are advised on paper: the true value is drawn
-from what is known now, and what is left open around it is as narrow as promised. Simulated again, that has the width obtained, beside
-the width promised. Of the bundled scenarios it holds each quantity at its fitted value, with all other draws as they were, and puts the
+from what is known now, and what is left open around it is as narrow as promised. Another simulation gives the obtained width, compared with
+the promised width. Of the bundled scenarios it holds each quantity at its fitted value, with all other draws as they were, and puts the
 share of the variance that goes beside the share that 19 runs tell. Rows are written to ``evidence/tables/width.csv`` and
 ``width-shares.csv``; docs/intervals.md has the summary.
 """
@@ -129,7 +129,7 @@ def _promises(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
 
 
 def _shares() -> Iterator[dict[str, Any]]:
-    """Of the bundled scenarios, the shares of 19 runs beside the variance that goes in many when a quantity is held."""
+    """For the bundled scenarios, the shares from 19 runs compared with the loss of variance over many runs when a quantity is fixed."""
     for name in _BUNDLED:
         few = simulate(load_scenario(name, [("run.steps", 60)]))
         own = [its for its in width_of(few).contributions if its.kind == "drawn"]

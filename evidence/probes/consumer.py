@@ -1,8 +1,8 @@
 """A training loop whose step takes a known time: how fast it gets batches from a tf.data pipeline; knows only TensorFlow.
 
-The step is a ``tf.function`` that takes a batch off an iterator and then sleeps, as a host does while a GPU computes.
-One line of JSON for each epoch: seconds of each step, the first with all that it takes to make an iterator. First come
-lines without a pipeline: the same step with batches that stand ready.
+The step is a ``tf.function`` that takes a batch off an iterator and then sleeps, as a host does while a GPU computes. One line of JSON for
+each epoch: seconds of each step, the first with all that it takes to make an iterator. The first lines have no pipeline: the same step with
+ready batches.
 """
 
 from __future__ import annotations

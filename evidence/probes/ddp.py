@@ -36,7 +36,7 @@ class Hosts(Supervisor):
         return self.children[:1]
 
     def train(self, task: Task) -> None:
-        """What a task does, once the network is there."""
+        """Work of a task when the network is ready."""
         if self.setting["task"] == "link":
             measure_link(task)
             return

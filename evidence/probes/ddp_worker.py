@@ -16,7 +16,7 @@ from _paceline_probes.testbed.hub import Task
 
 STORE_PORT = 2301
 WARM_UP = 6
-"""DDP fills its buckets anew after the first step, by the order in which gradients became ready."""
+"""DDP rebuilds its buckets after the first step, in the order in which gradients became ready."""
 
 
 def train(task: Task) -> None:

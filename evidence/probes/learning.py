@@ -1,4 +1,4 @@
-"""Trains a model really, with parameter servers, in a testbed of its own: what replays of predicted schedules are held against."""
+"""Trains a model really, with parameter servers, in a testbed of its own: which replays of predicted schedules are compared with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Learning(Supervisor):
     """One repeat: workers with a session each, whose gradients are real and are applied."""
 
     def train(self, task: Task) -> None:
-        """What a task does, once the network is there."""
+        """Work of a task when the network is ready."""
         if task.job == "ps":
             servers.serve(self.tf, task)
             return

@@ -1,7 +1,7 @@
 """Plain steps of a Keras model under MirroredStrategy, on logical devices of one; runs in the user's Python.
 
 ``python -B calibrate/probes evidence/probes/mirrored.py --model FILE.py:FUNCTION --replicas 4 --out FILE.ndjson``. Batches are those of a
-replica. evidence/studies/virtual_devices.py reads what is written, beside steps on one device.
+replica. evidence/studies/virtual_devices.py compares the output with steps on one device.
 """
 
 from __future__ import annotations

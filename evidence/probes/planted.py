@@ -1,4 +1,4 @@
-"""Trains a model in a testbed of its own with causes planted that make it slow: what diagnoses are held against.
+"""Trains a model in a testbed of its own with causes planted that make it slow: which diagnoses are compared with.
 
 The setting's key ``planted`` lists them, each with its ``kind``:
 
@@ -33,7 +33,7 @@ class Planted(Supervisor):
     """One repeat."""
 
     def train(self, task: Task) -> None:
-        """What a task does, once the network is there."""
+        """Work of a task when the network is ready."""
         if task.job != "worker":
             super().train(task)
             return
@@ -58,7 +58,7 @@ class Planted(Supervisor):
 
 
 class _Between:
-    """What a worker does between two steps, and what it notes of them."""
+    """Work of a worker between two steps, and its records."""
 
     def __init__(self, task: Task, kinds: dict[str, dict[str, Any]]) -> None:
         self._task = task

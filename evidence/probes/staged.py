@@ -19,7 +19,7 @@ class Staged(Supervisor):
         return self.children[:1]
 
     def train(self, task: Task) -> None:
-        """What a task does, once the network is there."""
+        """Work of a task when the network is ready."""
         from . import staged_model  # NumPy, not sooner
 
         staged_model.train(self.tf, task)

@@ -1,4 +1,4 @@
-"""Accuracy lost to stale gradients: published trainings of ResNet-32 beside a stand-in that learns by the same schedules.
+"""Accuracy lost to stale gradients: published trainings of ResNet-32 compared with a stand-in that learns with the same schedules.
 
 CIFAR-10 comes with nothing that Paceline may install, so the stand-in is ``digits-cnn``, a small CNN on 8 x 8 pixels. It makes as many
 passes over its data with as many images a gradient as the published trainings, by the schedules of their scenarios

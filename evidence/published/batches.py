@@ -1,4 +1,4 @@
-"""Published trainings at several global batches: samples to the target, predicted by the law of the gradient noise scale.
+"""Published trainings at several global batches: samples to the target, predicted from the gradient noise scale.
 
 Two ways, neither of which sees a row that it predicts (``models/published/samples_by_batch.csv``):
 
@@ -10,9 +10,9 @@ Two ways, neither of which sees a row that it predicts (``models/published/sampl
   larger batches by those of the smallest, more than learning itself.
 - **from two batches**: MLPerf's reference convergence points, epochs or samples to the target of 6 to 60 seeds at each batch. The two
   smallest batches of a benchmark give E_min and the noise scale, all others are predicted. Seeds are averaged as MLPerf does, without
-  the best and the worst. Every batch has been tuned by itself. Of benchmarks whose points a later round repeats, the later one is kept.
+  the best and the worst. Every batch was tuned separately. Of benchmarks whose points a later round repeats, the later one is kept.
 
-Rules beside the law: samples stay as they are; steps stay as they are, so that samples grow with the batch; and from two batches, a power
+Simpler rules: samples stay constant; steps stay as they are, so that samples grow with the batch; and from two batches, a power
 of the batch through both. Part of the models was kept back by a seed, before anything had been predicted.
 """
 

@@ -1,4 +1,4 @@
-"""Published trainings moved from one device to another by each rule, beside what was measured there.
+"""Published trainings scaled from one device to another by each rule, compared with measurements there.
 
 A row is predicted on another device from its own throughput here, and from nothing else
 of its own: by pairs of other sources, with the scatter of other models; by a roofline with
@@ -28,7 +28,7 @@ _KNOWN = {
     "waveglow": "of two containers the newer gains nothing by mixed precision in this model on V100, the older does",
     "mask-rcnn": "MLPerf's rows, of eight devices each, are no faster on A100 than on V100",
 }
-"""What is known of errors, by model or device."""
+"""Known errors, by model or device."""
 _FORWARD = 1 / 3
 """Share of a step that the forward pass takes here; it does not matter."""
 _USUAL_BATCH = 64

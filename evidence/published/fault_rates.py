@@ -140,7 +140,7 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _shape_of(ratio: float) -> float:
-    """The shape of the Weibull law whose median is so much of its mean: log(2)^(1/k) / Gamma(1 + 1/k)."""
+    """Shape of the Weibull distribution with this ratio of median to mean: log(2)^(1/k) / Gamma(1 + 1/k)."""
     return float(optimize.brentq(lambda shape: math.log(2) ** (1 / shape) / math.gamma(1 + 1 / shape) - ratio, 0.2, 3.0))
 
 
@@ -162,7 +162,7 @@ def _rounded(values: list[float]) -> list[float]:
 
 
 def _of_count(count: float) -> list[float]:
-    """The interval of a rate of which so many events were seen."""
+    """The interval of a rate from a number of observed events."""
     return _rounded([float(stats.chi2.ppf(0.05, 2 * count)) / 2 / count, float(stats.chi2.ppf(0.95, 2 * count + 2)) / 2 / count])
 
 
@@ -180,7 +180,7 @@ def text_of(keys: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write them all anew."""
+    """Rewrite all of them."""
     FOLDER.mkdir(exist_ok=True)
     for name, keys in files().items():
         (FOLDER / f"{name}.toml").write_text(text_of(keys), encoding="utf-8")

@@ -1,13 +1,10 @@
-"""Fits what software gets of nominal rates: ``python -m evidence.published.fitting`` rewrites ``models/practice.toml``.
+"""Fits achieved shares of nominal rates: ``python -m evidence.published.fitting`` rewrites ``models/practice.toml``.
 
-For each constant every row that feels it is predicted by the simulator on a grid of
-values, the others at their priors. What several constants do to a row's logarithmic error
-together is taken as the sum of what each does. On these curves all constants are chosen
-at once: the values that minimise the sizes of the errors, each counted up to a cap so that
-rows that are off for another reason do not decide, and weighed so that a source counts by
-the root of its number of series; plus the squared distance from the prior in its standard
-deviations. The same without each source in turn gives the constants by which that source's
-rows are predicted (``models/published/left_out.toml``).
+For each constant every row that feels it is predicted by the simulator on a grid of values, the others at their priors. The effect of
+several constants on a row's logarithmic error is taken as the sum of their effects. On these curves all constants are chosen at once: the
+values that minimise the sizes of the errors, each counted up to a cap so that rows that are off for another reason do not decide, and
+weighed so that a source counts by the root of its number of series; plus the squared distance from the prior in its standard deviations.
+The same without each source in turn gives the constants by which that source's rows are predicted (``models/published/left_out.toml``).
 
 Only ``crowding`` is fitted. Fitting ``nvlink_share``, ``pcie_share``, ``host_memory_share``, ``rdma_share``, ``ethernet_share``,
 ``straggler_cv``, a cap on TCP or crowding of mixed precision as well predicted tables left out of the fit no better: 5.7 to 6.5% in the
@@ -199,7 +196,7 @@ def _distance(constant: Constant, values: Values) -> Values:
 def chosen_by_source(
     curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None
 ) -> dict[str, float]:
-    """The value of one constant that each source by itself would choose, of those whose rows say something about it."""
+    """The value of one constant chosen by each single source whose rows depend on it."""
     if not known[name].fitted:
         return {}
     fine = _Fine(curves, known)

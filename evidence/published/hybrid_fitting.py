@@ -83,7 +83,7 @@ def fitted(tables: HybridTables, rows: Sequence[HybridRow]) -> tuple[dict[str, K
 
 
 def _tells(tables: HybridTables, row: HybridRow) -> bool:
-    """Whether a row says what no other one does."""
+    """Whether a row has unique information."""
     model = tables.model_of(row)
     return model is not None and model.layers == _LAYERS and row.micro_batches == _MICRO_BATCHES and row.tensor * row.pipeline > 1
 

@@ -1,6 +1,6 @@
 """Published trainings that cut a model, predicted by simulating the scenario that a user would write of each row.
 
-Three ways, each scored by itself. *From dimensions*: times follow from the model's
+Three methods, each scored separately. *From dimensions*: times follow from the model's
 dimensions and the device's datasheet with the constants that users get, to which no such
 row was fitted. *Constants fitted*: the same with the constants of
 ``models/published/hybrids_fitted.toml``, fitted to some rows of one table. *From its smallest
@@ -170,7 +170,7 @@ def _model(tables: HybridTables, row: HybridRow) -> dict[str, Any]:
 
 
 def _equal_layers(count: int) -> dict[str, Any]:
-    """Layers that are alike in everything; what they hand on is not known and taken as nothing."""
+    """Equal layers; what they hand on is not known and taken as nothing."""
     size = 4.0 * _AMOEBANET_PARAMETERS / count
     return {
         "variables": [
@@ -204,7 +204,7 @@ def ways_of(tables: HybridTables, row: HybridRow) -> tuple[Way, ...]:
 
 
 def hybrid_rows(tables: HybridTables, row: HybridRow, constants: Mapping[str, Known]) -> list[Compared]:
-    """A row beside its predictions, in each way that there is for it.
+    """A row with its predictions, by every method.
 
     Parameters
     ----------

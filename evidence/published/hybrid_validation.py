@@ -1,4 +1,4 @@
-"""All published trainings that cut a model beside their predictions, and what is said of them."""
+"""All published trainings that split a model, compared with their predictions, and their summary."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def validate_hybrids(
     keep
         A folder: a row that was predicted is kept there, and not predicted again.
     force
-        Begin anew where the folder's file is none of such rows.
+        Start again if the folder's file does not have such rows.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _is_line(text: bytes) -> bool:
 
 
 def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:
-    """What is said of rows: each source and way by itself, and each way in all."""
+    """Summary of rows: each source and method separately, and each method in total."""
     by_way = {way: [row for row in rows if row.settings["way"] == way] for way in WAYS}
     scores: list[Score] = []
     apart = []
@@ -229,7 +229,7 @@ def outline_of(only: Sequence[str] | None = None) -> Outline:
 
 
 def _by_layout(rows: Iterable[Compared]) -> Table:
-    """Of each table, devices and degrees, where the errors lie."""
+    """Errors of each table by devices and degrees."""
     found: dict[tuple[str, str, int, int, int], list[Compared]] = {}
     for row in rows:
         if not row.fitted:

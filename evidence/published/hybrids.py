@@ -1,7 +1,7 @@
 """Published trainings that cut a model over devices: typed rows, which of them constants are fitted to, and simpler rules.
 
 ``models/published/hybrids.csv`` has the rows and ``hybrids.toml`` what they have in common.
-A model is known by its dimensions alone, so that its work follows from formulas; a series
+A model is given by its dimensions, from which its work follows by formulas; a series
 of which not even those are known (AmoebaNet-D) is one of equal layers.
 """
 
@@ -146,7 +146,7 @@ class HybridTables:
     rows
         In the order of the file.
     excluded
-        What is not predicted, with reasons.
+        Excluded rows, with reasons.
     """
 
     def __init__(self, home: Path) -> None:
@@ -172,7 +172,7 @@ class HybridTables:
         return sorted({each.table for each in self.series.values()})
 
     def of(self, row: HybridRow) -> HybridSeries:
-        """What a row has in common with others."""
+        """Common properties of a row with others."""
         return self.series[row.series]
 
     def model_of(self, row: HybridRow) -> Model | None:
@@ -208,7 +208,7 @@ class HybridTables:
 
     @cached_property
     def base_of_fitted(self) -> Base:
-        """What simpler rules take from them."""
+        """Inputs of simpler rules from them."""
         return base_of_rules(self, self.fitted_rows)
 
     def base_of(self, row: HybridRow) -> HybridRow | None:
@@ -260,7 +260,7 @@ def roofline(tables: HybridTables, row: HybridRow) -> float | None:
 
 
 class Base(NamedTuple):
-    """What simpler rules take from the rows that they begin with.
+    """Inputs of simpler rules from the first rows.
 
     Attributes
     ----------

@@ -5,12 +5,10 @@ predicted; sizes double, so that a series of 32 is predicted up to 1,000 times t
 size fitted. *More ranks*: of a system with several rank counts all sizes of the smallest
 are fitted, all sizes of the others are predicted.
 
-The models of :data:`~evidence.published.nccl_model.MODELS` answer each question together:
-the logarithms of their times are averaged, and a model weighs the less the larger its
-errors were (after Bates and Granger, "The combination of forecasts", 1969) in the same
-question about *other* systems, and, for larger sizes, about the system at hand: the larger
-of the sizes given, predicted from the smaller. So a model that does no better than a plain
-line has no more to say than the line, and what is predicted has no part in its weight.
+The models of :data:`~evidence.published.nccl_model.MODELS` answer each question together: the logarithms of their times are averaged, and a
+model weighs the less the larger its errors were (after Bates and Granger, "The combination of forecasts", 1969) in the same question about
+*other* systems, and, for larger sizes, about the system at hand: the larger of the sizes given, predicted from the smaller. So a model that
+is no better than a straight line has the line's weight, and predicted rows do not affect the weight.
 
 An interval is as many spreads wide as held 90% of the errors of other systems (as in
 conformal prediction: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world",
@@ -74,7 +72,7 @@ class _Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """What each model answers to one question.
+    """Answer of each model to one question.
 
     Attributes
     ----------

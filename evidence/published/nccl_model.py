@@ -21,10 +21,9 @@ asked for, the scatter that is allowed doubles with every :data:`_HALF_LIFE` dou
 the largest size that is fitted: a misfit of small sizes should not bend what is near the
 question.
 
-What a source states about its links may not hold: sockets move a fraction of what the
-adapter could. So each model is fitted twice, with a prior around the stated rate and with
-one around what the sizes reached, and both are averaged by how well they explain the times
-(their evidence by Laplace's approximation, tempered, because misfits of neighbours are alike).
+Stated rates of links may not be achieved: sockets move a fraction of the adapter's rate. So each model is fitted twice, with a prior around
+the stated rate and with one around what the sizes reached, and both are averaged by how well they explain the times (their evidence by
+Laplace's approximation, tempered, because misfits of neighbours are alike).
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Model:
     name
         For people.
     extra
-        What is assumed of its numbers beside latency and bandwidth.
+        Assumptions on its numbers other than latency and bandwidth.
     log_time
         From log L, log b, each of shape (sizes,), and the logarithms of the extra numbers to
         the logarithm of the time, shape (sizes,).
@@ -199,7 +198,7 @@ _LATENCY = Assumed(math.log(50e-6), 1.5)
 _SHARE = Assumed(math.log(0.9), 0.25)
 """Of the stated rate that a bus bandwidth reaches."""
 _SHARE_OF_SOCKETS = Assumed(math.log(0.4), 0.7)
-"""By sockets, a processor copies what RDMA hands over by itself."""
+"""With sockets, a CPU copies data that RDMA transfers directly."""
 _STATED_HOLDS = {"rdma": 0.98, "sockets": 0.9, None: 0.8}
 """How likely a priori the stated rate tells the bandwidth, by what carries bytes between nodes; inside one as by RDMA."""
 _BEYOND = Assumed(math.log(1.5), 1.0)

@@ -72,7 +72,7 @@ def tables_of(
 
 
 def compared(case: PublishedCase, rows: Sequence[Row], practice: Mapping[str, Known], table: str | None = None) -> list[Compared]:
-    """Every row of a series beside its prediction; the one that the workload was taken from is marked.
+    """Every row of a series with its prediction; the one that the workload was taken from is marked.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _compared(case: PublishedCase, row: Row, base: Row, scenario: Scenario, foun
 
 
 def row_name(case: PublishedCase, row: Row) -> str:
-    """What a row is called: its series, devices and nodes."""
+    """Name of a row: its series, devices and nodes."""
     return f"{case.series.id}: {row.replicas} on {row.nodes}"
 
 
@@ -181,7 +181,7 @@ def left_out(home: Path) -> dict[str, dict[str, Known]]:
 
 @lru_cache(maxsize=256)
 def discrepancy_without(table: str, regime: Regime) -> Discrepancy:
-    """What predictions of a regime are off by, estimated from the rows of ``models/validated`` without those of a table.
+    """Model error of a regime, estimated from the rows of ``models/validated`` without those of a table.
 
     Raises
     ------

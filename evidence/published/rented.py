@@ -1,4 +1,4 @@
-"""Machines that were rented and taken away: which law their lifetimes follow, and jobs that went on with those that were left.
+"""Rented machines that were preempted: the distribution of their lifetimes, and jobs that continued with the remaining ones.
 
 ``python -m evidence.published.rented`` prints the tables, which lie in ``evidence/tables`` as CSV; docs/buy-or-rent.md has the summary.
 Sources: cake-lab/CM-DARE@263b7f14, cake-lab/transient-deep-learning@87c6717e, cake-lab/Sync-Switch@09af0864 (Google Cloud, 2018 to 2020).
@@ -51,7 +51,7 @@ _USD_PER_HOUR = {"machine": 0.2556, "server": 0.14292}
 """Of a preemptible machine with a K80, and of a server: `terms` and `server_price` of models/clusters/gce-k80-1.toml."""
 _SEED = 20180521
 LAWS = ("Weibull", "exponential", "nothing taken")
-"""What the jobs are foretold with: the law of the catalogue, and two plain ones."""
+"""Distributions for predicting the jobs: the one of the catalogue, and two simple ones."""
 _SHORTEST_H = 0.5 / 60
 """Lifetimes are given in minutes at best: one of none lasted some part of one."""
 _SHAPES = [number / 100 for number in range(20, 301)]
@@ -79,7 +79,7 @@ class Preempted(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Weibull law of a machine's lifetime, as ``job.faults`` has it: its mean and shape; 1 is the exponential law."""
+    """Weibull distribution of a machine's lifetime, as in ``job.faults``: its mean and shape; 1 is the exponential distribution."""
 
     mean_h: float
     shape: float
@@ -114,19 +114,19 @@ def _lines(name: str) -> Iterator[dict[str, str]]:
 
 
 def fitted(machines: Iterable[Machine], shape: float | None = None) -> Law:
-    """The law under which these lifetimes are likeliest; machines that ended for another reason lived at least so long.
+    """The maximum-likelihood distribution of these lifetimes; machines that ended for another reason lived at least so long.
 
     Parameters
     ----------
     shape
-        That of the law; left out: the likeliest of 0.2 to 3.
+        Shape of the distribution; left out: the likeliest of 0.2 to 3.
     """
     seen = list(machines)
     return max((_of_shape(seen, each) for each in (_SHAPES if shape is None else [shape])), key=lambda found: found[0])[1]
 
 
 def _of_shape(machines: Sequence[Machine], shape: float) -> tuple[float, Law]:
-    """Logarithm of the likelihood, and the law of this shape with the likeliest mean."""
+    """Logarithm of the likelihood, and the distribution of this shape with the likeliest mean."""
     hours = [max(machine.hours, _SHORTEST_H) for machine in machines]
     taken = [each for each, machine in zip(hours, machines, strict=True) if machine.taken]
     scale = (math.fsum(each**shape for each in hours) / len(taken)) ** (1.0 / shape)
@@ -135,7 +135,7 @@ def _of_shape(machines: Sequence[Machine], shape: float) -> tuple[float, Law]:
 
 
 def log_likelihood(machines: Iterable[Machine], law: Law) -> float:
-    """Logarithm of the likelihood of these lifetimes: the law's density at those that were taken, its share that lives at the others."""
+    """Logarithm of the likelihood of these lifetimes: the density of the distribution at preempted ones, its survival at the others."""
     scale = law.mean_h / math.gamma(1.0 + 1.0 / law.shape)
     found = []
     for machine in machines:
@@ -147,14 +147,14 @@ def log_likelihood(machines: Iterable[Machine], law: Law) -> float:
 
 
 def job_table(job: Preempted, scenario: dict[str, Any]) -> dict[str, Any]:
-    """The scenario of a job: of so many workers, 64,000 updates, and a trace of what was taken from it."""
+    """The scenario of a job: a number of workers, 64,000 updates, and a trace of its preemptions."""
     trace = [{"at_s": max(at_s, 0.0), "of": "worker", "number": number} for number, at_s in job.taken]
     faults = {"faults": {"trace": trace, "restart_s": _NEVER_BACK_S}} if trace else {}
     return {**scenario, "job": {"samples": _STEPS * scenario["workload"]["batch_per_replica"], **faults}}
 
 
 def job_rows(jobs: Iterable[Preempted], tables: Tables | None = None) -> tuple[Compared, ...]:
-    """Seconds of jobs beside predictions from the row of one machine, and beside those of a job from which nothing is taken."""
+    """Seconds of jobs compared with predictions from the row of one machine, and with a job without preemptions."""
     by_workers = _scenarios_of(load_tables() if tables is None else tables)
     return tuple(_compared(job, by_workers[job.workers]) for job in jobs)
 
@@ -178,7 +178,7 @@ def _compared(job: Preempted, scenario: dict[str, Any]) -> Compared:
 
 
 class Foretold(NamedTuple):
-    """Jobs of so many workers, by a law of the machines' lives: seconds, US dollars, and workers that one of them loses."""
+    """Jobs of some workers, by a distribution of machines' lifetimes: seconds, US dollars, and workers that one of them loses."""
 
     law: str
     workers: int
@@ -196,7 +196,7 @@ def kept_back(jobs: Sequence[Preempted]) -> tuple[Preempted, ...]:
 
 
 def spot_table(law: str, scenario: dict[str, Any]) -> dict[str, Any]:
-    """The scenario of a job on preemptible machines: as of :func:`job_table`, with a law in place of what was taken from it.
+    """The scenario of a job on preemptible machines: as for :func:`job_table`, with a distribution in place of the recorded preemptions.
 
     A machine that is taken is not replaced that day, as in these jobs; the server is on one that nobody takes.
     """
@@ -216,7 +216,7 @@ def spot_table(law: str, scenario: dict[str, Any]) -> dict[str, Any]:
 
 
 def foretold(workers: int, law: str, tables: Tables | None = None) -> Foretold:
-    """Jobs of so many workers, from the on-demand row of one machine and a law of lives: nothing of any such job is used."""
+    """Jobs of a number of workers, from the on-demand row of one machine and a distribution of lifetimes, without using such jobs."""
     scenario = _scenarios_of(load_tables() if tables is None else tables)[workers]
     job = simulate(scenario_from_table(spot_table(law, scenario), SERIES)).job
     assert job is not None
@@ -240,7 +240,7 @@ def billed_usd(job: Preempted) -> float:
 
 
 def main() -> None:
-    """Print lifetimes beside their laws, and jobs beside their predictions."""
+    """Print lifetimes with their distributions, and jobs with their predictions."""
     sys.stdout.writelines(f"{line}\n" for line in (*_of_lifetimes(), *_of_jobs(), *_of_laws()))
 
 

@@ -28,7 +28,7 @@ _FEW_STEPS, _FEW_REPLICATIONS = 2, 5
 
 
 class PublishedCase(Spec):
-    """What stays the same over the rows of a series."""
+    """Constant properties of a series."""
 
     series: Series
     stack: Stack
@@ -42,7 +42,7 @@ def with_servers(case: PublishedCase, row: Row) -> bool:
 
 
 def _served(stack: Stack, row: Row) -> bool:
-    """Whether a row has servers of its own, whatever the number of its workers."""
+    """Whether a row has its own servers, whatever the number of its workers."""
     return stack.alone_with_servers and row.servers is not None
 
 
@@ -92,7 +92,7 @@ def table_of(
 
 
 def pushes(stack: Stack, row: Row) -> bool:
-    """Whether a row has parameter servers: not where the devices of its one node reduce among themselves alone."""
+    """Whether a row has parameter servers: not if the devices of its only node reduce between themselves."""
     return stack.kind != "all-reduce" and (stack.worker == "device" or row.nodes > 1 or _served(stack, row))
 
 
@@ -119,7 +119,7 @@ def _cluster(case: PublishedCase, row: Row) -> dict[str, Any]:
 
 
 def _run(case: PublishedCase, strategy: Mapping[str, Any]) -> dict[str, Any]:
-    """Few steps, which are alike; one seed for a series, so that its rows have the draws of the constants in common."""
+    """Few steps, which are equal; one seed for a series, so that its rows have the draws of the constants in common."""
     seed = zlib.crc32(case.series.id.encode())
     detail = {"grouping": "per-server"} if strategy["kind"] == "parameter-server" and not case.stack.overlap else {}
     if strategy.get("workers", 1) * strategy.get("servers", 1) > _MESSAGES:

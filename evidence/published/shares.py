@@ -85,7 +85,7 @@ class SharesRow(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What a fit gives: constants by name, and the logarithmic errors of its rows."""
+    """Result of a fit: constants by name, and the logarithmic errors of its rows."""
 
     constants: dict[str, Known]
     errors: NDArray[np.float64]

@@ -1,10 +1,9 @@
 """Published distributions of staleness, predicted.
 
-Nobody published how the workers' step times spread. So one number is fitted for each
-family of runs (one model, data and set of machines): the coefficient of variation of a
-gamma law of step times, for which the simulated distribution is nearest to that of the
-family's first run. Predicted: the other runs of the family, among them 30 workers from 10.
-Communication is left out, since it adds to every step alike.
+Nobody published how the workers' step times spread. So one number is fitted for each family of runs (one model, data and set of machines):
+the coefficient of variation of a gamma distribution of step times, for which the simulated distribution is nearest to that of the family's
+first run. Predicted: the other runs of the family, among them 30 workers from 10. Communication is left out, because it adds the same to
+every step.
 
 The mean says little: a worker that reads as soon as its update is applied misses one of
 every other worker, n - 1, whatever the step times. The shape is what is at stake.
@@ -139,7 +138,7 @@ def _fitted_spread(series: StalenessSeries, counts: Mapping[int, float]) -> floa
 
 @cache
 def _simulated(workers: int, steps: int, discarded: float, spread: float, replications: int) -> _Simulated:
-    """Asynchronous workers whose step times have a gamma law of this coefficient of variation."""
+    """Asynchronous workers whose step times have a gamma distribution with this coefficient of variation."""
     scenario = scenario_from_table(
         {
             "workload": {

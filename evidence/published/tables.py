@@ -74,7 +74,7 @@ class Row(Spec):
 
 
 class Series(Spec):
-    """Rows that differ in their size alone, and the facts that a scenario of them is made of."""
+    """Rows that differ only in size, and the facts for their scenario."""
 
     id: str
     table: str = Field(description="the source; its rows are predicted with constants fitted without it")
@@ -164,7 +164,7 @@ class Tables:
 
     @cached_property
     def excluded(self) -> list[Excluded]:
-        """What is not predicted, with reasons."""
+        """Excluded rows, with reasons."""
         return [each for name in _EXCLUSIONS for each in several(self.home / name, "excluded", Excluded)]
 
     @cached_property

@@ -50,7 +50,7 @@ def threads() -> list[Thread]:
 
 
 def answered(thread: Thread) -> Diagnosis:
-    """What ``paceline why`` says of one."""
+    """Answer of ``paceline why`` for one thread."""
     ended = CliRunner().invoke(app, ["why", *shlex.split(thread.why), "--json"], catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
     return Diagnosis.model_validate_json(ended.stdout)

@@ -74,7 +74,7 @@ class Experiment(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return f"{self.workers} x {self.device}, {self.servers} server{'s' if self.servers > 1 else ''}"
 
 
@@ -201,7 +201,7 @@ def job_of(table: Mapping[str, Any], usd_per_hour: float | None = None) -> dict[
 def trainings(
     chosen: Sequence[Experiment] | None = None, tables: Tables | None = None, replications: int | None = None
 ) -> tuple[Compared, ...]:
-    """Durations and costs of experiments beside their predictions, and beside linear scaling of the smallest run.
+    """Durations and costs of experiments compared with predictions, and with linear scaling of the smallest run.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def _compared(experiment: Experiment, result: Result, linear_s: float, smallest:
 
 
 def switching(base: str, tables: Tables | None = None, replications: int | None = None) -> Switching:
-    """Eight workers with a K80 each and a server beside each, synchronous and asynchronous, as Sync-Switch's authors trained.
+    """Eight workers with a K80 and a server on each node, synchronous and asynchronous, as Sync-Switch's authors trained.
 
     Synchronous steps are predicted twice: as workers that read their own input and wait for each other, which is what the paper says of
     them, and as one client that feeds all devices (``in-graph``), which is what the authors' ``bsp.sh`` starts (``t2t-trainer --sync``).
@@ -323,7 +323,7 @@ def seconds_of(way: str, share: float) -> list[float]:
 
 
 def switched_rows(tables: Tables | None = None, replications: int | None = None) -> tuple[Compared, ...]:
-    """Durations of eight workers beside predictions, from one worker's run and from the asynchronous ones; medians of the published."""
+    """Durations of eight workers and their predictions, from one worker's run and from the asynchronous ones; medians of the published."""
     tables = load_tables() if tables is None else tables
     ways = {"asynchronous": 0.0, "synchronous": 1.0, "switched": 0.1}
     measured = {way: seconds_of(way, share) for way, share in ways.items()}

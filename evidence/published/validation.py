@@ -1,4 +1,4 @@
-"""All published tables beside their predictions."""
+"""All published tables compared with their predictions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOVED = "moved"
 """Not a way of training: trainings on one device, moved to another."""
 THROUGHPUT = "throughput"
 HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
-"""What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
+"""Groups with separate scores, because their errors are not comparable, and what each predicts, in words."""
 
 _KEY, _KEY_OF_MOVED = "published", "moved"
 _MOST_REASONS, _MOST_OF_A_SERIES = 12, 2
@@ -64,7 +64,7 @@ class PublishedValidation(Spec):
 
     @property
     def validation(self) -> Validation:
-        """What is said of it: scores of each regime, and of moved trainings apart from the others."""
+        """Summary: scores of each regime, and separately of scaled trainings."""
         rows = self.rows
         if all(row.group in MOVED_BY for row in rows):
             return _validation_of_moved(rows)
@@ -114,7 +114,7 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 def outlines_of(regimes: Sequence[str] = (), only: Sequence[str] = ()) -> tuple[Outline, ...]:
-    """What tables there may be of published ones; a validation of moved trainings alone is one of its own.
+    """What tables there may be of published ones; a validation of only scaled trainings is separate.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def row_of(name: str) -> PublishedRow:
 
 
 def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[PublishedCase, list[Row]]) -> list[Compared]:
-    """One series beside its predictions, with constants and a discrepancy from other tables, or as users get them."""
+    """One series with its predictions, with constants and a discrepancy from other tables, or as for users."""
     case, rows = job
     if others is None:
         return compared(case, rows, {})
@@ -295,7 +295,7 @@ def _headline_of_table(table: str) -> str:
 
 
 class _Headline(NamedTuple):
-    """Settings whose errors are alike: what was predicted, in words, and its scores, of all together the last."""
+    """Settings with comparable errors: what was predicted, in words, and its scores, the total last."""
 
     what: str
     rows: tuple[Compared, ...]
@@ -400,7 +400,7 @@ def _excluded(left: Sequence[Excluded]) -> Table:
 
 
 def _reasons(left: Sequence[Excluded]) -> Table:
-    """What is not predicted, by its reason."""
+    """Excluded rows, by reason."""
     its: dict[str, list[Excluded]] = {}
     for each in left:
         its.setdefault(each.reason, []).append(each)

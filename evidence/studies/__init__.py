@@ -1,4 +1,4 @@
-"""One question each about real TensorFlow, measured and predicted; the answers stand in docs/."""
+"""One question each about real TensorFlow, measured and predicted; the answers are in docs/."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Real steps of PyTorch's DDP over gloo, on hosts with shaped links, beside predictions from one process and a link measurement.
+"""Real steps of PyTorch's DDP over gloo, on hosts with shaped links, compared with predictions from one process and a link measurement.
 
     python -m evidence.studies.ddp_runs calibrate|links|runs|rows --python PYTHON
 
 ``calibrate`` measures each model as ``KERAS_BACKEND=torch paceline calibrate`` does, one thread for each process; ``links`` each link as
 ``paceline calibrate-link --carrier gloo`` does, between two of the hosts; ``runs`` trains each drawn setting; ``rows`` predicts all of them
-and writes ``steps.csv``. What is there already is not measured again. PYTHON has PyTorch and Keras; links need root.
+and writes ``steps.csv``. Existing measurements are not repeated. PYTHON has PyTorch and Keras; links need root.
 
 Settings are drawn by a seed, before anything was measured. Hosts are network namespaces of this machine, whose two cores they share:
 predictions say so (``cluster.shared_cores``, with Linux's slices of 1.5 ms on two cores), so the third process is nothing special.
@@ -118,7 +118,7 @@ def scenario_of(setting: DDPSetting, folder: Path) -> Scenario:
 
 
 def row_of(run: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """What was measured of a setting beside what is predicted, and beside two plain rules."""
+    """Measurements of a setting compared with predictions, and with two simple rules."""
     setting = setting_of(run)
     scenario = scenario_of(setting, folder)
     predicted_s = simulate(scenario).mean_step_s
@@ -189,7 +189,7 @@ def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
 
 
 def trained(setting: DDPSetting, python: str, measurements: Path, torch: str) -> dict[str, Any] | None:
-    """A run beside which the machine did little else, of some attempts; none where it was never so."""
+    """The attempt with the least other load on the machine; none where it was never so."""
     for _ in range(_ATTEMPTS):
         out = new_file(measurements, f"ddp-{setting.workers}", "testbed")
         own = {**asdict(setting), "model": str(_models_folder() / setting.model), "task": "train", "steps": STEPS, "threads": 1}

@@ -1,4 +1,4 @@
-"""Real jobs of the testbed whose tasks are killed and come back, beside what simulated jobs with the same faults do.
+"""Real testbed jobs whose tasks are killed and restarted, compared with simulated jobs with the same faults.
 
 ``python -m evidence.studies.fault_check models/measured/faults.toml`` measures what is missing and appends a row for each run (``--out
 models/measured/faults.csv --machine models/measured/faults-machine.json``). With ``--predict`` it prints ``evidence/tables/faults.csv``:
@@ -11,7 +11,7 @@ workers were missing. Two cores (AMD EPYC), TensorFlow 2.21, one server in ``asy
 checkpoint every 20 steps.
 
 The time of the seven held-out jobs is within 3%, ``longer`` within 7% but for one worker of 4 (asynchronous; 0.4 s too long, no more than
-pace explains), ``down`` within 2%, ``fewer`` within 11%. A worker that comes back by itself is taken back 0.1 to 1.1 s after its start,
+pace explains), ``down`` within 2%, ``fewer`` within 11%. A worker that restarts alone is accepted again 0.1 to 1.1 s after its start,
 mostly the wait for the next attempt to connect. These are predictions for a quiet machine: while other processes took up to 61% of the
 cores, all seven jobs took 2 to 8% longer than predicted, and faults seemed to cost up to 1.5 times as much. Not measured: hosts that
 vanish, hangs, settings whose faults differ in ``back_after`` or that kill workers and servers.
@@ -142,7 +142,7 @@ def _measured(setting: TestbedSetting, folder: Path, repeats: int, seed: int) ->
 
 @dataclass(frozen=True)
 class Compared:
-    """A job's means over its repeats beside its prediction; times are seconds from the common start."""
+    """A job's means over its repeats, with its prediction; times are seconds from the common start."""
 
     experiment: Experiment
     measured: Mapping[str, float]
@@ -154,7 +154,8 @@ class Compared:
 
 
 def costs_for(experiment: Experiment, experiments: Sequence[Experiment], rows: Sequence[Mapping[str, str]]) -> JobCosts:
-    """What other runs have shown: start-up and checkpoints those without faults and as many workers, all else those with such faults."""
+    """Findings from other runs: start-up and checkpoints from those without faults and the same number of workers, the rest from those with
+    such faults."""
     setting = experiment.setting
     kinds = {one.of for one in setting.faults}
     same = [one for one in experiments if one.setting.mode == setting.mode]
@@ -174,7 +175,7 @@ def costs_for(experiment: Experiment, experiments: Sequence[Experiment], rows: S
 
 
 def compared(experiments: Sequence[Experiment], rows: Sequence[Mapping[str, str]], platform: Platform) -> list[Compared]:
-    """Every job without faults, or held out, of which there are rows, beside its prediction."""
+    """Every job without faults, or held out, with rows, compared with its prediction."""
     found = []
     for one in experiments:
         own = [row for row in rows if one.is_of(row)]

@@ -5,11 +5,11 @@
 predicts every setting of the file that has rows in ``models/measured/first-epochs.csv`` (``--rows``; :mod:`evidence.studies.timed_epochs`
 measures them) from its workload alone, and writes each part to ``evidence/tables/first-epochs.csv`` (``--out``).
 
-Four trainings of three runs each (AMD EPYC, 2 cores, TensorFlow 2.21, Keras 3.15, 2026-11-26; others took less than 1% of the machine):
-a small convolutional network and BERT-tiny, on one replica and on two logical devices of the processor. Whole jobs are predicted 6%
-too long to 21% too short, and 12 of 12 runs lie inside their 90% intervals; steady throughput alone is 41 to 69% too short. Two replicas
-are the worst: the strategy adds a second of start-up, BERT-tiny's first step takes twice as long as one tracing per replica explains,
-and a distributed evaluation costs more than its passes.
+Four trainings of three runs each (AMD EPYC, 2 cores, TensorFlow 2.21, Keras 3.15, 2026-11-26; others took less than 1% of the machine): a
+small convolutional network and BERT-tiny, on one replica and on two logical devices of the processor. Whole jobs are predicted 6% too long
+to 21% too short, and 12 of 12 runs lie inside their 90% intervals; from steady throughput alone, it is 41 to 69% too short. Two replicas
+are the worst: the strategy adds a second of start-up, BERT-tiny's first step takes twice as long as one tracing per replica explains, and a
+distributed evaluation costs more than its passes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def jobs_of_rows(rows: Sequence[Mapping[str, str]]) -> dict[str, list[JobTimes]]
 
 
 def compared_jobs(setting: JobSetting, jobs: Sequence[JobTimes], result: Result) -> list[Beside]:
-    """Each part of a job beside its prediction; last the whole, as throughput alone has it."""
+    """Each part of a job with its prediction; last the total, from throughput only."""
     assert result.job is not None
     outcome, epochs = result.job, list(_each_epoch(result.job))
     whole, interval = outcome.time_s.mean, (outcome.time_s.low, outcome.time_s.high)
@@ -126,7 +126,7 @@ def compared_jobs(setting: JobSetting, jobs: Sequence[JobTimes], result: Result)
 
 
 def _each_epoch(outcome: JobOutcome) -> Iterator[Epoch]:
-    """The epochs one by one, of which those that are alike are told once."""
+    """The epochs in order, equal ones listed once."""
     for epoch in outcome.each_epoch:
         yield from itertools.repeat(epoch, epoch.like_it)
 
@@ -161,7 +161,7 @@ def main() -> None:
     """Predict what was measured, and write the comparison."""
     parser = argparse.ArgumentParser(description="Compares predictions with the first epochs of real trainings.")
     parser.add_argument("settings", type=Path)
-    parser.add_argument("--rows", type=Path, metavar="CSV", help="what was measured; left out: beside the settings, with their name")
+    parser.add_argument("--rows", type=Path, metavar="CSV", help="what was measured; left out: next to the settings, with their name")
     parser.add_argument("--out", type=Path, metavar="CSV", default=TABLE, help="where the comparison is written")
     arguments = parser.parse_args()
     found = compared(arguments.settings, arguments.rows or arguments.settings.with_suffix(".csv"))

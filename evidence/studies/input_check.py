@@ -49,7 +49,7 @@ _REGIMES: dict[Regime, float] = {"input-bound": 0.004, "compute-bound": 0.03}
 
 
 class Loop(NamedTuple):
-    """One epoch of a loop: fields as the CSV has them. ``alone_s`` is the mean step with batches that stand ready."""
+    """One epoch of a loop: fields as the CSV has them. ``alone_s`` is the mean step with ready batches."""
 
     pipeline: str
     regime: Regime
@@ -67,7 +67,7 @@ class Loop(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """A loop beside its prediction: mean seconds of a steady step, and of the first."""
+    """A loop with its prediction: mean seconds of a steady step, and of the first."""
 
     loop: Loop
     step_s: float
@@ -98,7 +98,7 @@ def predicted(loop: Loop, file: Path) -> tuple[float, float]:
     Parameters
     ----------
     loop
-        Of which the setting is taken, and the step with batches that stand ready; not its times.
+        Loop that gives the setting, and the step with ready batches; not its times.
     file
         The fitted input pipeline.
     """

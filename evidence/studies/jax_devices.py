@@ -1,4 +1,4 @@
-"""Real steps of ``keras.distribution.DataParallel`` on several CPU devices of JAX, beside predictions from one device.
+"""Real steps of ``keras.distribution.DataParallel`` on several CPU devices of JAX, compared with predictions from one device.
 
     python -m evidence.studies.jax_devices calibrate|link|runs|rows --python PYTHON
 
@@ -10,7 +10,7 @@ Batches are drawn by a seed from those that were calibrated, before anything was
 Median and 90th percentile of the size of errors, 6 settings each: 19.6% and 64.9% on two devices, 14.6% and 64.0% on four (devices that
 take turns: 22.3% and 69.7%, 23.0% and 72.6%); 6 of 12 steps lie inside their 90% intervals. A convolutional network is within 7%. Small
 steps are far too fast: a ladder of 4 MB that one device updates in 0.6 ms takes 4.1 ms on two, of which computing and reducing explain
-1.4. What ``DataParallel`` adds to each call is not in the model, so predict with it only where a step computes for 4 ms or more.
+1.4. The overhead of ``DataParallel`` per call is not modelled, so predictions hold only for steps of at least 4 ms of compute.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def scenario_of(model: str, devices: int, batch: int, folder: Path) -> Scenario:
 
 
 def row_of(run: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """What was measured beside what is predicted, and beside two plain rules."""
+    """Measurements compared with predictions, and with two simple rules."""
     devices, batch, mean_s = int(run["devices"]), int(run["batch"]), float(run["mean_s"])
     scenario = scenario_of(run["model"], devices, batch, folder)
     predicted_s = simulate(scenario).mean_step_s
@@ -139,7 +139,7 @@ def link_measured(python: str, measurements: Path) -> None:
 
 
 def trained(model: str, devices: int, python: str, measurements: Path) -> list[dict[str, Any]]:
-    """Mean steps of the batches of a model on so many devices, without disturbed rounds."""
+    """Mean steps of the batches of a model on a number of devices, without disturbed rounds."""
     batches = drawn_settings()[model, devices]
     out = new_file(measurements, f"jax-{devices}", "step")
     given = ["--devices", str(devices), "--model", str(_models_folder() / model), "--batches", ",".join(map(str, batches))]

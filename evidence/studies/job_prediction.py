@@ -20,7 +20,7 @@ from simulator.scenario import Scenario
 
 
 class JobCosts(Spec):
-    """What a job spends beside its steps, the means of runs that are not the one to be predicted.
+    """Time of a job outside its steps, from means of other runs than the predicted one.
 
     ``startup_s`` is that of all tasks, ``rejoin_s`` that of an asynchronous worker which comes
     back alone, ``stop_s`` for how long a checkpoint stops the training, ``restore_s`` what

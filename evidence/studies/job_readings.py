@@ -30,7 +30,7 @@ def restores_s(run: OneRun) -> tuple[float, ...]:
 
 
 def checkpoint_stops_s(run: OneRun) -> tuple[float, ...]:
-    """For how long training stood still for each checkpoint, the mean over workers.
+    """Time that training waited for each checkpoint, mean over workers.
 
     From a worker's last step before it to its first one after it, less the usual gap between
     two steps: so a worker's wait until the others' steps have ended counts as well.

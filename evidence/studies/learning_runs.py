@@ -1,8 +1,8 @@
-"""Real asynchronous and synchronous training of a small model, beside replays of schedules that were predicted for it.
+"""Real asynchronous and synchronous training of a small model, compared with replays of predicted schedules.
 
 ``python -m evidence.studies.learning_runs --out FILE.csv`` runs real TensorFlow clusters with emulated devices, whose gradients are real
 and are applied; appends a row for each validation of each run; then predicts the schedule of each setting from a run of one worker,
-replays it, and prints what came out beside it. Rows that are there are not measured again.
+replays it, and prints both results. Rows that are there are not measured again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LearningSetting:
 
     @property
     def testbed(self) -> TestbedSetting:
-        """As the testbed has it: an emulated device whose step takes 100 ms on average, behind a shaped link."""
+        """As in the testbed: an emulated device whose step takes 100 ms on average, with a shaped link."""
         sizes = (("v0", (64, 64)), ("v1", (64,)), ("v2", (64, 10)), ("v3", (10,)))
         table = {
             "mode": "sync" if self.mode == "sync" else "between-graph",
@@ -78,7 +78,7 @@ class LearningSetting:
         return validated(TestbedSetting, table, "learning")
 
     def for_probe(self, repeats: int, seed: int) -> dict[str, Any]:
-        """What the probe reads."""
+        """Input of the probe."""
         updates = _UPDATES // (self.workers if self.mode == "sync" else 1)
         more = {
             "problem": target_of(PROBLEM),
@@ -141,9 +141,9 @@ def _read(path: Path) -> Iterator[Real]:
 
 
 def predicted(setting: LearningSetting, alone: Sequence[Real], seeds: int) -> list[Schedule]:
-    """Schedules of a setting, from runs of one worker alone by the same program.
+    """Schedules of a setting, from runs of a single worker with the same program.
 
-    What one worker's step takes beyond the emulated device and the wire is taken as work of the hosts. All else is of the testbed's
+    Time of one worker's step beyond the emulated device and the wire counts as work of the hosts. All else is of the testbed's
     priors, which no run took part in.
     """
     mean_s, cpu_s = (statistics.fmean(values) / _ALONE for values in zip(*((run.end_s, run.cpu_s) for run in alone), strict=True))
@@ -154,8 +154,8 @@ def predicted(setting: LearningSetting, alone: Sequence[Real], seeds: int) -> li
 def scenario_with(setting: LearningSetting, beside_s: float, cpu_s: float) -> Scenario:
     """The scenario of a setting, where a step takes some time besides computing and sending, and so much of the processor's.
 
-    The first is work of the hosts on its messages, in equal parts at both ends of each. What they compute beyond that goes on beside the
-    step, as an input pipeline does. All processes share this machine's cores.
+    The first is work of the hosts on its messages, in equal parts at both ends of each. Their further work overlaps with the step, like an
+    input pipeline. All processes share this machine's cores.
     """
     tensors = len(setting.testbed.variables)
     values = {name: middle for name, (middle, _, _) in PRIORS.items()}
@@ -208,7 +208,7 @@ def to_target(times_s: NDArray[np.float64], accuracy: NDArray[np.float64], targe
 def compared(
     setting: LearningSetting, real: Sequence[Real], alone: Sequence[Real], folder: Path, target: float
 ) -> Mapping[str, float | str]:
-    """A setting's real runs beside replays of predicted schedules, and of those that were recorded."""
+    """A setting's real runs compared with replays of predicted and of recorded schedules."""
     schedules = predicted(setting, alone, len(real))
     curves = replayed(schedules, folder)
     row: dict[str, float | str] = {"mode": setting.mode, "workers": setting.workers, "runs": len(real)}
@@ -256,7 +256,7 @@ def read_rows(path: Path) -> dict[LearningSetting, list[Real]]:
 
 
 def _undisturbed(setting: LearningSetting, folder: Path, seed: int) -> Real:
-    """A run beside which the machine did little else; the least disturbed of some, where it is never so."""
+    """A run with little other load on the machine; the least disturbed of some, where it is never so."""
     runs: list[Real] = []
     while len(runs) < _ATTEMPTS and not any(run.others_share <= _OTHERS for run in runs):
         runs += measure(setting, folder, 1, seed)
@@ -265,7 +265,7 @@ def _undisturbed(setting: LearningSetting, folder: Path, seed: int) -> Real:
 
 def main() -> None:
     """Measure what is missing, and print the comparison."""
-    parser = argparse.ArgumentParser(description="Real training beside replays of predicted schedules.")
+    parser = argparse.ArgumentParser(description="Real training compared with replays of predicted schedules.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--measurements", type=Path, default=Path("measurements"))
     parser.add_argument("--repeats", type=int, default=5)

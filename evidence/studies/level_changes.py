@@ -1,8 +1,8 @@
 """How soon ``paceline watch`` tells that steps become longer in mid-run, and how often it tells it of runs in which they do not.
 
-``python -m evidence.studies.level_changes --runs N`` draws runs whose mean step is as predicted, half of them from a gamma law and half
-from a lognormal one, watches them as they grow, and prints a row for each kind of run. The prediction's interval is as wide as that of an
-assumed network, so that only a change within the run can be told.
+``python -m evidence.studies.level_changes --runs N`` draws runs whose mean step is as predicted, half of them from a gamma distribution and
+half from a lognormal one, watches them as they grow, and prints a row for each kind of run. The prediction's interval is as wide as that of
+an assumed network, so that only a change within the run can be told.
 
 ``evidence/tables/level-changes.csv`` has the rows of 40 runs of each kind: of 2,000 steps of one level how many runs are called slower,
 and of those that become longer at step 1,001 how many are called so within 60 steps, with the median of steps until then (one look every
@@ -42,7 +42,7 @@ _WIDE = 3.0
 class Kind:
     """A kind of runs: coefficient of variation, autocorrelation of successive steps, and whether steps stay what they were for a while.
 
-    Else steps change gradually: a normal autoregression of first order, drawn through the law.
+    Else steps change gradually: a normal autoregression of first order, drawn through the distribution.
     """
 
     cv: float
@@ -57,7 +57,7 @@ KINDS = (
 
 
 def drawn(kind: Kind, count: int, seed: int) -> Array:
-    """Steps with the mean 1, shape (count,); a lognormal law has the odd seeds, a gamma law the even ones."""
+    """Steps with the mean 1, shape (count,); a lognormal distribution has the odd seeds, a gamma distribution the even ones."""
     rng = np.random.default_rng([seed, count])
     fresh = rng.normal(size=count)
     if kind.stays:
@@ -74,7 +74,7 @@ def drawn(kind: Kind, count: int, seed: int) -> Array:
 
 
 class Watching:
-    """Looks at runs beside one prediction with a wide interval."""
+    """Compares runs with one prediction with a wide interval."""
 
     def __init__(self) -> None:
         self._result: Result = simulate(load_scenario("ring", {"run.steps": 20, "run.replications": 3}))
@@ -101,13 +101,13 @@ class Watching:
         return next((behind for behind in looks if self._is_told(steps[: _BEFORE + behind])), None)
 
     def _is_told(self, steps: Array) -> bool:
-        """Whether a run is called slower since about where it became so."""
+        """Whether a run is reported as slower from about the right step on."""
         since = self.verdict(steps).since
         return since is not None and since.first_step > _BEFORE - WITHIN
 
 
 def row(watching: Watching, kind: Kind, runs: int) -> str:
-    """A row of the page's table, of so many runs of each."""
+    """A row of the page's table, from a number of runs of each kind."""
     alarms = sum(watching.is_false_alarm(kind, seed) for seed in range(runs))
     cells = [f"{kind.persistence:g}{' (stays)' if kind.stays else ''}", f"{kind.cv:.0%}", f"{alarms}"]
     for factor in CHANGES:

@@ -128,7 +128,7 @@ def scenario_of(run: Run) -> Scenario:
 
 
 def memory_ratio(run: Run) -> float:
-    """What the last rank held over what is computed of it, without the framework's reserve, which PyTorch does not count."""
+    """Memory of the last rank divided by its computed memory, without the framework's reserve, which PyTorch does not count."""
     last = memory(scenario_of(run)).devices[-1]
     return run.peak_bytes / sum(part.size_bytes or 0.0 for part in last.parts if part.name != "reserve")
 

@@ -1,4 +1,4 @@
-"""Real model parallelism beside its predictions, as discrepancies are estimated from.
+"""Real model parallelism compared with predictions, for estimating discrepancies.
 
     python -m evidence.studies.model_parallel models/workloads/resnet-small-cpu.toml
 
@@ -22,7 +22,7 @@ from simulator.base.files import EDITED, Output, read_toml
 
 
 def compared_rows(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[Compared]:
-    """Each setting that was measured beside its prediction, as discrepancies are estimated from."""
+    """Each measured setting with its prediction, for estimating discrepancies."""
     found = []
     for setting in settings:
         measured = tuple(setting.batch / float(row["step_s"]) for row in rows if row["name"] == setting.name)

@@ -24,7 +24,7 @@ _THRESHOLD_BYTES = 128 * 1024
 
 
 class Peak(NamedTuple):
-    """What one process needed for steps of one batch size; fields as the probe has them."""
+    """Memory of one process for steps of one batch size; fields as the probe has them."""
 
     model: str
     batch: int

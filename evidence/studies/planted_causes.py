@@ -43,14 +43,14 @@ from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
 
 SEED = 33
-"""Of the first list, by which the diagnosis was mended; of any list it was fixed before anything of it was measured."""
+"""First list, with which the diagnosis was corrected; of any list it was fixed before anything of it was measured."""
 LATER = 34
 """Of the list of which nothing was looked at before the diagnosis was done."""
 COLUMNS = ("case", "variant", "worker", "others_share", "steps_ms", "compute_ms", "waited_ms", "cpu_ms")
 """Of a row: the run, a worker of it, and of each of its steps what it took in ms; then means of what its device computed, of its waiting
 for input, and of its processor's time."""
 VARIANTS = ("planted", "removed", "other", "alone")
-"""With all that is planted; without the first of it; without the second, where there are two; one worker by itself."""
+"""With all that is planted; without the first of it; without the second, where there are two; a single worker."""
 NAMED: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "slow-worker": ("slow-worker",),
@@ -72,7 +72,7 @@ _PLANTED: Mapping[str, Callable[[Planting], str]] = {
     "tensors": lambda _: "900 variables, not 4",
     "servers": lambda its: f"1 server, not {its.table['servers']}",
 }
-"""Of each kind, what is planted."""
+"""Planted causes of each kind."""
 _PROBE = str(Path(__file__).parents[1] / "probes" / "planted.py")
 _KINDS = (
     *("none",) * 4,
@@ -106,9 +106,9 @@ class Planting:
     kinds
         What is planted.
     table
-        The testbed's setting without any of it, as is told.
+        The testbed's setting without planted causes, as given to the diagnosis.
     plants
-        By kind: what the probe is told, or keys of the setting that are otherwise than told.
+        By kind: arguments of the probe, or keys of the setting that differ from the given ones.
     """
 
     number: int
@@ -251,7 +251,7 @@ def _read(path: Path) -> RunSeen:
 
 
 def _undisturbed(case: Planting, kinds: Sequence[str], folder: Path, *, alone: bool) -> RunSeen:
-    """A run beside which the machine did little else; the least disturbed of some, where it is never so."""
+    """A run with little other load on the machine; the least disturbed of some, where it is never so."""
     runs: list[RunSeen] = []
     while len(runs) < _ATTEMPTS and not any(run.others_share <= _OTHERS for run in runs):
         runs.append(measure(case, kinds, folder, SEED + case.number, alone=alone))
@@ -325,7 +325,7 @@ def told(case: Planting, alone: RunSeen) -> Scenario:
 
 
 def seen_of(case: Planting, run: RunSeen, *, alone: bool, only_steps: bool = False) -> Seen:
-    """What was seen of a run, as the diagnosis takes it; ``only_steps``: nothing but the mean of all steps."""
+    """Observations of a run for the diagnosis; ``only_steps``: nothing but the mean of all steps."""
     setting = case.setting(case.known, alone=alone)
     servers = setting.servers or None
     if only_steps:
@@ -348,7 +348,7 @@ def _recorded(run: RunSeen) -> Iterator[RecordedRun]:
 
 
 def watched(case: Planting, runs: Mapping[str, RunSeen], variant: str) -> Watched:
-    """What a watch of the workers' files says of one of the runs."""
+    """Answer of a watch of the workers' files for one of the runs."""
     run = runs[variant]
     with scratch() as own:
         files = []

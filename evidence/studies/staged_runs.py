@@ -102,7 +102,7 @@ class StagedSetting(Spec):
         return f"{Path(self.model.rpartition(':')[0]).stem}, batch {self.batch}{micro}, layers {stages}, {where}"
 
     def for_probe(self, repeats: int, timeout_s: float) -> dict[str, Any]:
-        """What the probe reads."""
+        """Input of the probe."""
         link = None if self.link is None else self.link.for_probe()
         plain = self.model_dump(mode="json", exclude={"link", "stages"})
         more = {"mode": "staged", "workers": len(self.stages), "servers": 0, "compute": {"kind": "real"}, "builder": self.model}
@@ -155,7 +155,7 @@ def measure_staged(
     folder
         Where raw measurements go; each call adds a file.
     repeats
-        How often; each repeat starts its processes anew.
+        How often; each repeat starts new processes.
     timeout_s
         Seconds after which one repeat is given up.
     python
@@ -207,7 +207,7 @@ def read_staged(path: Path) -> list[StagedRun]:
 
 
 def read_settings(path: Path) -> list[StagedSetting]:
-    """The settings of a file: tables ``[[setting]]``; where a key has a list in ``[[setting]].each``, it stands for all combinations.
+    """The settings of a file: tables ``[[setting]]``; a key with a list in ``[[setting]].each`` gives all combinations.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def _undisturbed(setting: StagedSetting, folder: Path, repeats: int) -> Iterator
 
 
 def compared(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Each setting's measured step beside the predicted one, as cells of a table.
+    """Each setting's measured and predicted step, as cells of a table.
 
     Cells are the name, the mean step of the repeats with their standard deviation, what the two
     stages computed of it, the predicted step, how far it is from the measured one, and the
@@ -358,7 +358,7 @@ def main() -> None:
     parser.add_argument("--measurements", type=Path, default=Path("measurements"))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="settings whose name has this in it")
-    parser.add_argument("--predict", type=Path, metavar="WORKLOAD", help="measure nothing; print the rows beside predictions, as Markdown")
+    parser.add_argument("--predict", type=Path, metavar="WORKLOAD", help="measure nothing; print the rows with predictions, as Markdown")
     parser.add_argument(
         "--validated", type=Path, metavar="CSV", help="with --predict: write them for the estimate of discrepancies as well"
     )

@@ -1,4 +1,4 @@
-"""Real steps of MirroredStrategy on logical devices beside predictions from one device.
+"""Real steps of MirroredStrategy on logical devices compared with predictions from one device.
 
     python -m evidence.studies.virtual_devices measurements/*.ndjson
 
@@ -42,13 +42,13 @@ COLUMNS = (
     "model", "replicas", "batch", "steps", "measured_s", "predicted_s", "low_s", "high_s", "alone_s", "busy_share", "exchange_s",
     "error", "error_without_cost", "error_in_turns",
 )  # fmt: skip
-"""Of a row: replicas; samples of each; timed steps; mean step; predicted mean and its 90% interval; mean step of one replica alone, as
-measured; share of the device that it keeps busy; predicted time of the exchange that compute does not hide; predicted over measured
-less one; the same where replicas cost each other nothing (alone_s), and where they take turns (replicas x alone_s)."""
+"""Of a row: replicas; samples of each; timed steps; mean step; predicted mean and its 90% interval; mean step of a single replica, as
+measured; share of the device that it keeps busy; predicted time of the exchange that compute does not hide; predicted over measured less
+one; the same where replicas cost each other nothing (alone_s), and where they take turns (replicas x alone_s)."""
 
 
 class Steps(NamedTuple):
-    """What was measured of one batch on so many logical devices."""
+    """Measurement of one batch on a number of logical devices."""
 
     model: str
     replicas: int
@@ -86,7 +86,7 @@ def scenario_of(folder: Path, model: str, replicas: int, batch: int) -> Scenario
 
 
 def row_of(folder: Path, its: Steps, alone_s: float) -> dict[str, Any]:
-    """One row: what was measured beside what is predicted, and beside both plain rules."""
+    """One row: a measurement compared with its prediction, and with both simple rules."""
     scenario = scenario_of(folder, its.model, its.replicas, its.batch)
     result = simulate(scenario)
     predicted_s = result.mean_step_s
