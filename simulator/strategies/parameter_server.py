@@ -225,8 +225,8 @@ class ParameterServer(Strategy, only=("replicas_per_worker", "compression")):
                 "simulated: use fewer or larger shards"
             )
         if self.servers > tensors:
-            cut = "as split by the partitioner" if self.partitioner else "because a variable is not split without a partitioner"
-            raise ValueError(f"strategy.servers ({self.servers}) must be at most {tensors}, the workload's variables {cut}")
+            cut = " as split by the partitioner" if self.partitioner else ", because a variable is not split without a partitioner"
+            raise ValueError(f"strategy.servers ({self.servers}) must be at most {tensors}, the number of the workload's variables{cut}")
         if self.replicas_per_worker > 1 and (cluster.replicas_per_device > 1 or cluster.device_is_host or cluster.shared_cores is not None):
             raise ValueError(
                 f"strategy.replicas_per_worker ({self.replicas_per_worker}) needs one replica per device: leave out "

@@ -156,7 +156,7 @@ FILES = [
     Bad(
         "use-with-precision",
         SIM + " --set workload={use='w.toml',batch_per_replica=1,precision='mixed_float16'}",
-        ("workload.precision: 'mixed_float16'", "'w.toml'"),
+        ("workload.precision: 'w.toml'", "'mixed_float16'"),
         {"w.toml": WORKLOAD},
     ),
 ]

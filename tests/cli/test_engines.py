@@ -36,7 +36,7 @@ HINDRANCES = ("missing", "broken", "no cache", "switched off")
 def hindered(what: str, tmp_path: Path) -> tuple[dict[str, str], str]:
     """An environment in which the compiled engine cannot run, and why."""
     if what == "no cache":
-        return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be kept: /proc/nothing/paceline/compiled"
+        return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be cached: /proc/nothing/paceline/compiled"
     if what == "switched off":
         return {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set, so numba does not compile"
     fails, says = {

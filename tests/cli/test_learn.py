@@ -99,7 +99,7 @@ def test_data_that_cannot_be_learned_are_refused_before_anything_is_replayed(pac
         return last
 
     problems = f"{PROBLEMS / 'models.py'}:"
-    assert "not finite" in refusal("--problem", problems + "with_nan")
+    assert "NaN or infinite" in refusal("--problem", problems + "with_nan")
     assert "validate" in refusal("--problem", problems + "of_lists")
     assert "expected axis -1 of input shape to have value" in refusal("--problem", problems + "too_narrow")
     assert "samples" in refusal("--problem", problems + "momentum", "--batch", "100000")

@@ -281,7 +281,7 @@ def test_a_file_cut_in_half_shows_its_whole_repeats(folder: Path, paceline: Runn
     (folder / "cut.ndjson").write_text(whole + lines_of(repeat_records(1))[:300])
     answer = paceline("testbed", "show", "cut.ndjson")
     assert answer.code == 0
-    assert "stopped before its end" in " ".join(answer.stdout.split())
+    assert "stopped early" in " ".join(answer.stdout.split())
     (folder / "failed.ndjson").write_text(whole + lines_of([{"kind": "error", "type": "RunFailedError", "message": "worker 1 died"}]))
     assert "worker 1 died" in paceline("testbed", "show", "failed.ndjson").stdout
 

@@ -142,7 +142,7 @@ def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner
     assert moved["compute"]["most_determined_by"] in ("1 worker, 1 server", "2 workers, 1 server")
     low, high = moved["compute"]["interval_90"]
     assert low < moved["compute"]["factor"] < high
-    assert "server's cost of a gradient" in told["refit"]["not_determined"]
+    assert "server time per gradient" in told["refit"]["not_determined"]
     assert [(score["group"]) for score in told["scores"]] == ["as given", "each point from the others"]
     before, left_out = (abs(score["median_error"]) for score in told["scores"])
     assert left_out < before

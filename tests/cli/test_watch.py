@@ -98,7 +98,7 @@ def test_a_run_as_predicted_ends_well_and_a_slow_one_does_not(scenario: Path, pa
     steps_file(Path("x.csv"), around(0.050))
     answer = paceline("watch", "s.toml", "x.csv", "--once")
     assert answer.code == 3
-    assert "x.csv: slower than 99% of runs that go as predicted" in answer.stderr
+    assert "x.csv: slower than 99% of correctly predicted runs" in answer.stderr
 
 
 def test_what_changes_within_a_run_is_told_in_one_line_for_all_workers(scenario: Path, paceline: Runner) -> None:
@@ -123,7 +123,7 @@ def test_steps_of_two_kinds_are_named_and_too_few_are_not_judged(scenario: Path,
     said = " ".join(answer.stdout.split())
     assert answer.code == 0
     assert "3 steps of 11 (2, 5 and 11) take 15.3 s longer" in said
-    assert re.search(r"656 ms per step at step 12, 70\d ms predicted; cannot tell yet", said)
+    assert re.search(r"656 ms per step at step 12, 70\d ms predicted; not yet enough steps", said)
     assert "inside" not in said
     times = np.random.default_rng(3).gamma(100, 0.7 / 100, 400)
     times[np.random.default_rng(4).random(400) < 0.2] = 16

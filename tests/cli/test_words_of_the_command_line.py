@@ -65,19 +65,19 @@ def test_arguments_become_options_of_the_command_that_runs(
         pytest.param(
             lambda: library.simulate("ring", prices={"lab": "0.4"}),
             ("simulate", "ring", "--price", "lab=0.4"),
-            "`prices={'lab': '0.4'}` must be US dollars over a time", "--price lab=0.4 must be US dollars over a time",
+            "`prices={'lab': '0.4'}` must be US dollars per node and a unit of time", "--price lab=0.4 must be US dollars per node and a unit of time",
             id="a value that cannot be read",
         ),
         pytest.param(
             lambda: library.simulate("ring", prices={"lab": "0.4/h"}),
             ("simulate", "ring", "--price", "lab=0.4/h"),
-            "`prices` 'lab': none of the clusters", "--price 'lab': none of the clusters",
+            "`prices` 'lab': no cluster here", "--price 'lab': no cluster here",
             id="a name that is none",
         ),
         pytest.param(
             lambda: library.load("p3.2xlarge", {}),
             ("simulate", "rign"),
-            "no such file", "no such file",
+            "no file and no scenario", "no file and no scenario",
             id="a scenario that is none",
         ),
         pytest.param(
@@ -166,7 +166,7 @@ def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> N
     answer = paceline("simulate", "ring", *SHORT, "--price", "ethernet-25g=BUY:4000USD,years:4", "--json")
     assert answer.code == 0
     assert answer.stderr.startswith("paceline: ")
-    assert all(name in answer.stderr for name in ("ethernet-25g", "$0.11408 an hour", "4,000 USD"))
+    assert all(name in answer.stderr for name in ("ethernet-25g", "$0.11408 per hour", "4,000 USD"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", PriceWarning)
         library.load("ring", prices={"ethernet-25g": "0.2/h"})  # nothing that is not plain from what was given
