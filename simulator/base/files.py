@@ -269,7 +269,7 @@ def heading_of(path: Path) -> list[str]:
 
 def fitted_kind(what: str, key: str) -> OutputKind:
     """Files (TOML) that a calibration wrote: they have ``key``, and say where they come from."""
-    return OutputKind(f"is not a {what} file written by a calibration", lambda path: key in fitted_table(path), ".toml")
+    return OutputKind(f"is not a calibrated {what} file", lambda path: key in fitted_table(path), ".toml")
 
 
 def fitted_table(path: Path) -> Mapping[str, Any]:

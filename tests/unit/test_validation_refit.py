@@ -144,7 +144,7 @@ def test_quantities_that_are_nought_cannot_be_scaled_and_are_named():
     candidates, left = candidates_of(scenario)
     assert [candidate.name for candidate in candidates] == ["compute", "bandwidth between nodes", "latency between nodes"]
     assert left == {
-        "server time per gradient": "is 0 in the scenario, which no factor changes: set workload.server.base_s to have it fitted"
+        "server time per gradient": "is 0 in the scenario, which no factor changes: set workload.server.base_s to fit it"
     }
     twice = with_factors(scenario, candidates[:1], [2.0])
     assert twice.workload.compute_s(10) == pytest.approx(2 * scenario.workload.compute_s(10))
