@@ -98,7 +98,7 @@ def test_a_link_is_measured_fitted_and_written(synthetic: Any, tmp_path: Path, m
         (lambda: paceline.calibrate_profile({32: "none"}, name="x", out="/proc/x.toml"), "'/proc/x.toml': cannot be written"),
         (lambda: paceline.scenario_of_tf_config(7, workload="cnn-cpu", batch=32), "`tf_config`: 7 must be a file, JSON, 'env'"),
         (lambda: paceline.scenario_of_tf_config(CONFIG, workload="cnn-cpu", batch=0), "`batch=0`: must be at least 1"),
-        (lambda: paceline.scenario_of_tf_config(CONFIG, workload="cnn-cpu", batch=8, out=__file__), "is there already; overwrite it"),
+        (lambda: paceline.scenario_of_tf_config(CONFIG, workload="cnn-cpu", batch=8, out=__file__), "exists already; overwrite it"),
     ],
 )
 def test_what_cannot_be_used_is_said_by_the_arguments_name(call: Callable[[], object], says: str) -> None:

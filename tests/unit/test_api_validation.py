@@ -101,7 +101,7 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
         ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8,000%"),
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
         ({"thresholds": "2%"}, "`thresholds`: '2%' must be"),
-        ({"out": "mine"}, "`out`: 'mine': is there already"),
+        ({"out": "mine"}, "`out`: 'mine': exists already"),
         ({"out": "points.csv"}, "`out`: 'points.csv': is the file"),
         ({"out": "x", "rows": "x"}, "`out` and `rows`: both are 'x'"),
         ({"markdown": "mine/x"}, "`markdown`: 'mine/x': cannot be written"),

@@ -145,7 +145,7 @@ def test_only_a_run_of_its_own_is_replaced(tmp_path):
     writer = RecordWriter(str(tmp_path / EVENT_FILE))
     writer.write(Event(wall_time=1.7e9, file_version="brain.Event:2").SerializeToString())
     writer.close()
-    with pytest.raises(InputError, match="is there already and is no run of Paceline; overwrite it with `force=True`"):
+    with pytest.raises(InputError, match="exists already and is not a run of Paceline; overwrite it with `force=True`"):
         TensorBoard(tmp_path, resolve(scenario))
     with TensorBoard(tmp_path, resolve(scenario), force=True):
         pass
