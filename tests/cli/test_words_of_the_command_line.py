@@ -65,7 +65,8 @@ def test_arguments_become_options_of_the_command_that_runs(
         pytest.param(
             lambda: library.simulate("ring", prices={"lab": "0.4"}),
             ("simulate", "ring", "--price", "lab=0.4"),
-            "`prices={'lab': '0.4'}` must be US dollars per node and a unit of time", "--price lab=0.4 must be US dollars per node and a unit of time",
+            "`prices={'lab': '0.4'}` must be US dollars per node and a unit of time",
+            "--price lab=0.4 must be US dollars per node and a unit of time",
             id="a value that cannot be read",
         ),
         pytest.param(

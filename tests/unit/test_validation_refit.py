@@ -143,9 +143,7 @@ def test_quantities_that_are_nought_cannot_be_scaled_and_are_named():
     scenario = scenario_from_table(given(strategy={"kind": "parameter-server", "mode": "sync", "workers": 2}), "s.toml")
     candidates, left = candidates_of(scenario)
     assert [candidate.name for candidate in candidates] == ["compute", "bandwidth between nodes", "latency between nodes"]
-    assert left == {
-        "server time per gradient": "is 0 in the scenario, which no factor changes: set workload.server.base_s to fit it"
-    }
+    assert left == {"server time per gradient": "is 0 in the scenario, which no factor changes: set workload.server.base_s to fit it"}
     twice = with_factors(scenario, candidates[:1], [2.0])
     assert twice.workload.compute_s(10) == pytest.approx(2 * scenario.workload.compute_s(10))
 
