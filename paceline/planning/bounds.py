@@ -1,30 +1,28 @@
-"""Upper bounds of throughput, without simulating: what no run of a configuration can exceed.
+"""Upper bounds of throughput without simulation, which no run of a configuration can exceed.
 
-Each is a resource that every step needs for some time: its devices, a link, a server, the
-coordinator. In a window in which K steps end, all but one of each replica have also begun,
-so the resource was needed for (K - n) of them, and the window is at least as long. The
-throughput that is simulated, K x batch / window, is at most that over the longest such
-time. Everything that only makes a run longer, such as latency on long paths, contention
-and waiting for others, is left out. What a step needs is read from its program in
-``simulator/estimate.py``; tests/property/test_planning_bounds.py holds simulated runs below the bounds.
+Every step needs each resource for some time: its devices, a link, a server, the coordinator. In a window in which K steps end, all but
+one of each replica have also begun, so the resource was needed for K - n of them, and the window is at least as long. The simulated
+throughput, K x batch / window, is at most that with the longest such time. The bounds leave out everything that only makes a run longer,
+such as latency on long paths, contention and waiting. ``simulator/estimate.py`` reads the needs of a step from its program;
+tests/property/test_planning_bounds.py checks simulated runs against the bounds.
 
-With K' = K - n (K - n ``sync_every`` with local SGD) steps that begin and end in the window, (1 - e) as room for chance, and c the compute
-of a step on the fastest node (the slowest, where all make each step together), the needs are:
+Let K' = K - n (K - n ``sync_every`` with local SGD) be the steps that begin and end in the window, 1 - e the allowance for chance, and c
+the compute of a step on the fastest node (on the slowest, if all work on each step). The needs are:
 
 - devices: K' c (1 - e) / devices, with the update where devices apply it; cores that all nodes share the same
-- messages of a worker, besides its compute: the longest chain of them before its first pass and after its last; dispatch and its latency
+- messages of a worker, besides compute: their longest chain before the first pass and after the last; dispatch and its latency
 - all-reduce of S bytes between N nodes: 2 (N - 1) S / (bandwidth of all N nodes), for a ring of one replica per node also 2 (n - 1)
-  latencies; added to compute where gradients are reduced after the backward pass, else by itself; in one node the same over its links
+  latencies; added to compute if gradients are reduced after the backward pass, else separate; in one node the same over its links
 - a parameter server: its service of K' steps; its host, if dedicated: work on each message and time to copy each byte
-- a link that all messages of a kind cross: their bytes in one direction / bandwidth; links of workers or neighbours together
+- a link that all messages of a kind cross: their bytes in one direction / bandwidth; links of workers or neighbours combined
 - coordinator: K' x dispatch; input: (K' - n) x input time / n
-- a model that is cut: the chains of ``simulator/estimate.py``, compute times (1 - e) and the factors of devices: the mean over all copies
-  or the slowest copy, whichever is longer
+- a cut model: the chains of ``simulator/estimate.py``, compute times (1 - e) and the factors of devices: the mean over all copies or the
+  slowest copy, whichever is longer
 
-e is such that the mean of n draws of jitter, whose mean is 1, falls below 1 - e with a probability of less than e^-40 (Bernstein's
-inequality, Freedman 1975). Workers that do not wait for each other may have begun steps that last as long as jitter allows.
-Runs whose number of steps is not known beforehand (``sharing = "each-its-own"`` without ``drain``, workers that cancel late steps) have
-no bound. A discrepancy only takes away from a confidence of one half on; below that bounds are lifted by what it can bring.
+e is chosen so that the mean of n draws of jitter, whose mean is 1, falls below 1 - e with a probability of less than e^-40 (Bernstein's
+inequality, Freedman 1975). Workers that do not wait for each other may have begun steps as long as jitter allows. Runs with an unknown
+number of steps (``sharing = "each-its-own"`` without ``drain``, workers that cancel late steps) have no bound. From a confidence of one
+half on, model error only reduces throughput; below, bounds are raised by its possible gain.
 """
 
 from __future__ import annotations
@@ -69,13 +67,13 @@ from simulator.strategies.hybrid.groups import Timing
 from simulator.strategies.pipelines import pipelines
 
 _LOG_CHANCE = 40.0
-"""Logarithm of one over the chance that a bound fails, for each sum: e^-40, or 4e-18. A run has fewer than 1e9 sums."""
+"""Negative logarithm of the probability that a bound fails, for each sum: e^-40, or 4e-18. A run has fewer than 1e9 sums."""
 _DEVIATIONS = 8.7
-"""Standard deviations that a normal number exceeds with less than that chance."""
+"""Standard deviations that a normal variable exceeds with less than that probability."""
 _READ = 256
-"""Ranks whose program is read, at least."""
+"""Least number of ranks whose program is read."""
 _AHEAD = 32
-"""Processes whose speeds are drawn at once, and then twice as many."""
+"""Number of processes whose speeds are drawn at once; doubled if more are needed."""
 
 
 class _Draw:
@@ -95,7 +93,7 @@ class _Draw:
         self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def transport(self, scenario: Scenario) -> Transport:
-        """Costs of messages for hosts in this run."""
+        """Host costs of messages in this run."""
         carried = is_carried(scenario)
         if carried not in self._transports:
             values = drawn_values(scenario.practice, self._streams)
@@ -105,7 +103,7 @@ class _Draw:
         return self._transports[carried]
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
-        """Factors of the mean times of the fastest and of the slowest worker process in this run, its node included."""
+        """Return factors of the mean times of the fastest and the slowest worker process in this run, nodes included."""
         slow = self.cluster.slow_nodes
         if not self.workload.run_to_run_cv and slow is None:
             return 1.0, 1.0
@@ -123,13 +121,13 @@ class _Draw:
     # -- of a model that is cut ---------------------------------------------------------
 
     def together(self, strategy: Hybrid) -> Scenario:
-        """Return what is drawn, with devices that split tensors as one."""
+        """Return the draws with devices that split tensors combined into one."""
         if strategy.tensor not in self._together:
             self._together[strategy.tensor] = as_workers(self._drawn.replaced({"strategy": strategy}))
         return self._together[strategy.tensor]
 
     def factors(self, strategy: Hybrid, ranks: int) -> NDArray[np.float64]:
-        """Factors of the mean times of each rank in this run, shape (ranks,)."""
+        """Return factors of the mean times of each rank in this run, shape (ranks,)."""
         key = strategy.tensor, ranks
         if key not in self._factors:
             drawn, index = self.together(strategy), np.arange(ranks)
@@ -141,7 +139,7 @@ class _Draw:
         return self._factors[key]
 
     def limits(self, strategy: Hybrid) -> JitterBounds:
-        """Limits of every rank's factor of a step."""
+        """Return limits of every rank's factor of a step."""
         load, cluster = self.together(strategy).workload, self.together(strategy).cluster
         kinds = [(kind.jitter or load.jitter, kind.slowdown or cluster.slowdown) for kind in cluster.node_classes]
         return worst_of(jitter_bounds(*kind) for kind in [(load.jitter, cluster.slowdown), *kinds])
@@ -156,9 +154,9 @@ class _Group(NamedTuple):
 
 
 class Ceilings:
-    """Upper bounds for configurations that differ in their strategy, micro-batches and batch only.
+    """Upper bounds for configurations that differ only in strategy, micro-batches and batch.
 
-    Workload, cluster, seed and replications are those of the first that is asked about.
+    Workload, cluster, seed and replications are those of the first call.
     """
 
     def __init__(self) -> None:
@@ -167,7 +165,7 @@ class Ceilings:
         self._timed: dict[tuple[int, ...], Timing] = {}
 
     def of(self, asked: Asked) -> NDArray[np.float64]:
-        """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
+        """Return samples a second that each replication cannot exceed, shape (replications,); infinite if unknown."""
         self._draws = self._draws or tuple(_Draw(asked, replication) for replication in range(asked.given.run.replications))
         self._expected = None
         apart = asked.resolved.replaced({"cluster.background": None})  # which only makes a run longer
@@ -193,11 +191,11 @@ class Ceilings:
         return np.array(rates)
 
     def guess(self, scenario: Resolved) -> float:
-        """Return samples a second by closed forms with the times that are expected, of what was asked about last: no bound."""
+        """Return samples a second by closed forms with expected times, for the last call of :meth:`of`; this is not a bound."""
         return self._expected or scenario.replicas * scenario.batch / scenario.full_step_s
 
     def _of_parts(self, scenario: Resolved, strategy: Hybrid) -> NDArray[np.float64]:
-        """Bound a model that is cut: whole steps that the first stage makes in the window, each as long as the longest chain."""
+        """Bound a cut model: whole steps of the first stage in the window, each as long as the longest chain."""
         whole = scenario.run.steps - scenario.warmup - 1
         if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
@@ -221,10 +219,10 @@ class Ceilings:
 
 
 def _needs(scenario: Resolved, *, evenly: bool) -> Needs:
-    """Read what a step needs from its program, with expected times, over links as fast as they can be; hosts work on messages.
+    """Read the needs of a step from its program, with expected times and links at full speed; hosts work on messages.
 
-    Building and reading a program takes some milliseconds for hundreds of ranks, as long as all else about a configuration, and 50 for ten
-    thousand: of more than a few hundred, on nodes that are alike, that of some is read, since each adds the same.
+    Building and reading a program takes some milliseconds for hundreds of ranks, and 50 for ten thousand. Of more than a few hundred on
+    equal nodes, only some are read, since each adds the same.
     """
     transport = with_nominal_defaults(scenario).cluster.transport  # with costs of messages, so that the program has hosts
     whole = Drawn(as_workers(scenario.replaced({"cluster.transport": transport})))
@@ -238,7 +236,7 @@ def _needs(scenario: Resolved, *, evenly: bool) -> Needs:
 
 
 def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
-    """Replicas by the kind of their node."""
+    """Return replicas by the kind of their node."""
     cluster = scenario.cluster
     if not cluster.node_classes and not cluster.node_speed:
         return (_Group(scenario.replicas, 1.0, jitter_bounds(jitter, cluster.slowdown)),)
@@ -253,7 +251,7 @@ def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
 
 
 def _times_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group, ...], needs: Needs | None) -> Iterator[float]:
-    """Seconds that the window lasts at least, one for each resource."""
+    """Yield the least seconds of the window, for each resource."""
     replicas = scenario.replicas
     if not scenario.layout.client:
         batches = max(whole / replicas - _ahead(scenario), 0.0)
@@ -272,12 +270,12 @@ def _times_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group, 
 
 
 def _ahead(scenario: Scenario) -> int:
-    """Batches that are there, or under way, when a window opens."""
+    """Return batches that are ready, or in preparation, when a window opens."""
     return max(scenario.input.prefetch, 1) if scenario.input is not None else 1
 
 
 def _input_s(scenario: Scenario, draw: _Draw, batches: int) -> float:
-    """Seconds of a batch at least, in the mean of a number of batches of a pipeline, which has everything to itself."""
+    """Return the least mean seconds of a batch, for a number of batches of a pipeline without contention."""
     if scenario.input is None:
         return draw.workload.input(scenario.batch)
     prepared = pipelines(scenario)
@@ -287,7 +285,7 @@ def _input_s(scenario: Scenario, draw: _Draw, batches: int) -> float:
 
 
 def _compute_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group, ...], alone_s: float) -> float:
-    """Seconds of the devices; ``alone_s`` is what each step takes besides, while its device waits."""
+    """Yield seconds of the devices; ``alone_s`` is time of each step in which its device waits."""
     load, cluster, replicas = draw.workload, draw.cluster, scenario.replicas
     own_device = cluster.replicas_per_device == 1
     fastest, slowest = draw.slowness(scenario)
@@ -319,7 +317,7 @@ def _compute_s(scenario: Scenario, draw: _Draw, whole: int, groups: tuple[_Group
 
 
 def _needed_s(scenario: Scenario, draw: _Draw, whole: int, needs: Needs) -> Iterator[float]:
-    """Seconds of links, servers, their hosts, and the coordinator."""
+    """Yield seconds of links, servers, their hosts, and the coordinator."""
     pace, cluster, steps = scenario.strategy.pace, scenario.cluster, whole / scenario.replicas
     if pace.coordinated:
         yield whole * pace.dispatch_s
@@ -332,27 +330,27 @@ def _needed_s(scenario: Scenario, draw: _Draw, whole: int, needs: Needs) -> Iter
 
 
 def _slower_link(kind: PortKind, expected: Cluster, draw: _Draw) -> float:
-    """Ratio of the time of bytes on a link at the drawn rate to the expected one, at least."""
+    """Return the least ratio of a link's time for bytes at the drawn rate to the expected one."""
     now, before = (_bytes_per_s(kind, cluster) for cluster in (draw.cluster, expected))
     own = any(kind.inter_node is not None for kind in expected.node_classes)  # which nothing is drawn for
     return min(before / now, 1.0 if own else math.inf) if now else _faster(expected, draw)
 
 
 def _bytes_per_s(kind: PortKind, cluster: Cluster) -> float:
-    """Rate of a link of a node or a device, of tensors; 0: of others."""
+    """Return the rate of a node's or device's link for tensors; 0 for other links."""
     if kind in (PortKind.NODE_OUT, PortKind.NODE_IN):
         return float(cluster.inter_node.bandwidth_bytes_per_s / cluster.transport.wire_bytes_per_byte)
     return float(cluster.intra_node.bandwidth_bytes_per_s) if PortKind.INSIDE_OUT <= kind <= PortKind.MESH else 0.0
 
 
 def _shorter_service(expected: ServerCost, drawn: ServerCost) -> float:
-    """Ratio of the time of a service with the drawn times to the expected one, at least."""
+    """Return the least ratio of a service's drawn time to the expected one."""
     pairs = (expected.base_s, drawn.base_s), (expected.per_byte_s, drawn.per_byte_s)
     return min((now / before for before, now in pairs if before), default=1.0)
 
 
 def _nodes_bytes_per_s(scenario: Scenario, cluster: Cluster) -> float:
-    """Bandwidth of all workers' nodes together, in one direction."""
+    """Return the total bandwidth of all workers' nodes, in one direction."""
     nodes = scenario.worker_nodes
     if not cluster.node_classes:
         return float(nodes * cluster.link_of(0).bandwidth_bytes_per_s)
@@ -360,12 +358,11 @@ def _nodes_bytes_per_s(scenario: Scenario, cluster: Cluster) -> float:
 
 
 def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
-    """Seconds of an all-reduce of everything, at least; and whether compute can hide them.
+    """Return the least seconds of an all-reduce of everything, and whether compute can hide them.
 
-    n ranks that begin with S bytes each must send 2 (n - 1) S together (Patarasuk and Yuan,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009): over the
-    links of all nodes at once, or inside a node over those of its devices. A ring of one
-    replica a node also passes 2 (n - 1) messages on, one after the other.
+    n ranks with S bytes each must send 2 (n - 1) S in total (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+    clusters of workstations", 2009), over the links of all nodes at once, or inside a node over those of its devices. A ring of one
+    replica per node also sends 2 (n - 1) messages in sequence.
     """
     reduction, cluster, replicas = scenario.strategy.reduction, draw.cluster, scenario.replicas
     if reduction is None or replicas == 1:
@@ -397,19 +394,19 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
 
 
 def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ranks: Integers | None, steps: int) -> float:
-    """Seconds of a chain in a step at least, on average over some steps.
+    """Return the least mean seconds of a chain over some steps.
 
     Parameters
     ----------
     chain
-        With the times that are expected.
+        The chain with expected times.
     expected
-        The scenario whose times they are, with devices that split tensors as one.
+        The scenario of these times, with devices that split tensors combined into one.
     draw
-        What one replication draws in their place.
+        The draws of one replication.
     ranks
-        Of each stage and copy, shape (stages, copies), where all copies wait for each other: then the slowest sets the pace, and the
-        mean of all is a bound as well, over which chance evens out. None: some copy may be the fastest by far.
+        Ranks of each stage and copy, shape (stages, copies), if all copies wait for each other: then the slowest sets the pace, and the
+        mean over all is a bound too, which averages out chance. None: some copy may be much faster.
     """
     load, drawn = expected.workload, draw.together(strategy).workload
     samples = expected.batch / expected.training.micro_batches
@@ -437,7 +434,7 @@ def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ra
 
 
 def _limits_in_common(scenario: Scenario) -> JitterBounds:
-    """Limits of what groups of ranks have in common, as if all of a step were multiplied by it."""
+    """Return limits of factors shared by groups of ranks, as if they multiplied the whole step."""
     common = scenario.strategy.in_common(scenario)
     if common is None:
         return JitterBounds(0.0, 1.0, 1.0)
@@ -446,17 +443,17 @@ def _limits_in_common(scenario: Scenario) -> JitterBounds:
 
 
 def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) -> float:
-    """Mean over some steps of a sum of which each part has a factor of its own, at least.
+    """Return the least mean over some steps of a sum whose parts have independent factors.
 
-    Of weights w that add up to 1 the sum of squares is at most the largest: the sum varies no
-    more than the mean of 1 / max w independent factors.
+    The sum of squares of weights w that add up to 1 is at most the largest weight, so the sum varies no more than the mean of 1 / max w
+    independent factors.
     """
     total_s = float(parts_s.sum())
     return total_s * least_mean(limits, steps * total_s / float(parts_s.max())) if total_s else 0.0
 
 
 def _shorter(expected: Affine, drawn: Affine, samples: float) -> float:
-    """Ratio of a layer's pass with the drawn times to the expected one, at least: of the device's work, or the host's."""
+    """Return the least ratio of a layer's pass with drawn times to the expected one, for device or host."""
     work_s = expected.base_s + expected.per_sample_s * samples
     ratios = [(drawn.base_s + drawn.per_sample_s * samples) / work_s] if work_s else []
     ratios += [drawn.least_s / expected.least_s] if expected.least_s else []
@@ -464,10 +461,9 @@ def _shorter(expected: Affine, drawn: Affine, samples: float) -> float:
 
 
 def _faster(expected: Cluster, draw: _Draw) -> float:
-    """Ratio of a message's time on the drawn links to the expected one, at least.
+    """Return the least ratio of a message's time on the drawn links to the expected one.
 
-    Its time grows with latencies and costs, and falls with bandwidths: with the most
-    favourable change of any of them in all of them, it changes by as much.
+    The time grows with latencies and costs and falls with bandwidths, so it changes at most by the most favourable change among them.
     """
     uncertain = expected.uncertainty
     if uncertain is None or (draw.cluster.uncertainty is None and draw.cluster is expected):
@@ -484,18 +480,18 @@ def _faster(expected: Cluster, draw: _Draw) -> float:
 
 
 class JitterBounds(NamedTuple):
-    """Limits of the factor that a step's mean time is multiplied by; its mean is at least 1.
+    """Limits of the factor of a step's mean time, whose mean is at least 1.
 
     Attributes
     ----------
     variance
-        At most.
+        Upper limit of its variance.
     least
-        It is never below.
+        Lower limit.
     most
-        It is above with a chance of less than e^-40 a step.
+        Value that it exceeds with a probability of less than e^-40 per step.
     persistence
-        Autocorrelation of successive steps, at most.
+        Upper limit of the autocorrelation of successive steps.
     """
 
     variance: float
@@ -506,7 +502,7 @@ class JitterBounds(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> JitterBounds:
-    """Limits of jitter of mean 1; a slow-down only makes steps longer."""
+    """Return limits of jitter of mean 1; a slow-down only makes steps longer."""
     slow = slowdown.factor if slowdown is not None else 1.0
     variance, least, most = 0.0, 1.0, 1.0
     if isinstance(jitter, Normal):
@@ -533,18 +529,18 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
 
 
 def worst_of(several: Iterable[JitterBounds]) -> JitterBounds:
-    """Limits that hold for each of several kinds of nodes."""
+    """Return limits that hold for all of several kinds of nodes."""
     variances, leasts, mosts, persistences = zip(*several, strict=True)
     return JitterBounds(max(variances), min(leasts), max(mosts), max(persistences))
 
 
 def least_mean(limits: JitterBounds, count: float) -> float:
-    """Bound the mean of ``count`` factors from below, but for a chance of e^-40.
+    """Return a lower bound of the mean of ``count`` factors, which fails with probability e^-40.
 
     The positive root e of count e^2 = 2 L (v + e b / 3), from 1, with L = 40, variance v and
     b = 1 - least: Bernstein's inequality, in the form that holds at any time of a running
-    sum (Freedman, "On tail probabilities for martingales", 1975). Where a factor stays with the chance r
-    what it was: of count e^2 = 2 L (v (1 + r) / (1 - r) + e c 5 / (1 - r)), with c the farthest from 1 on
+    sum (Freedman, "On tail probabilities for martingales", 1975). If a factor repeats with probability r,
+    the positive root of count e^2 = 2 L (v (1 + r) / (1 - r) + e c 5 / (1 - r)), with c the farthest from 1 on
     either side (Jiang, Sun and Fan, "Bernstein's inequality for general Markov chains", 2018, theorem 1).
     """
     if count <= 0:

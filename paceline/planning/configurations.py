@@ -1,7 +1,6 @@
-"""One row of a plan's table: a configuration with its bounds, its simulated outcome, and by both how good it is for the goal.
+"""One row of a plan's table: a configuration with its bounds, its simulated outcome, and its rank for the goal.
 
-Bounds are computed in bounds.py, needed throughputs and confidences in goal.py; which configuration is simulated next is
-decided in search.py.
+bounds.py computes bounds, goal.py required throughputs and confidences; search.py decides which configuration is simulated next.
 """
 
 from __future__ import annotations
@@ -56,27 +55,27 @@ _HOUR_S = 3600.0
 _HALF = 0.5
 _NEXT_TO_NOTHING = 0.0005
 _SEVERAL_TIMES = 3.0
-"""From here on "times as much" is easier to read than a percentage."""
+"""From this ratio on, "times as much" is easier to read than a percentage."""
 
 
 @dataclass(eq=False)
 class Configuration:
-    """One configuration of a line, beside a goal.
+    """One configuration of a line, judged by a goal.
 
     Attributes
     ----------
     usd_per_hour
-        Price of its nodes; none where it is not known.
+        Price of its nodes; None if unknown.
     needed
         Samples a second that it needs to reach the goal.
     ceiling
-        Bound of the throughput that as many replications reach as the confidence asks for.
+        Upper bound of the throughput that enough replications reach for the confidence.
     least_sample_s
-        Bound of the mean time of a sample, in seconds.
+        Lower bound of the mean time of a sample, in seconds.
     guess
-        Throughput by closed forms that are no bounds; only orders the work.
+        Throughput by closed forms that are not bounds; it only orders the work.
     outcome
-        What was simulated, once it has been.
+        Simulated outcome, if any.
     """
 
     goal: Goal
@@ -91,62 +90,62 @@ class Configuration:
 
     @property
     def scenario(self) -> Scenario:
-        """Scenario that it stands for, as it was asked for."""
+        """Its scenario, as requested."""
         return self.line.candidates[self.workers].given
 
     @property
     def resolved(self) -> Resolved:
-        """The same, resolved."""
+        """Its resolved scenario."""
         return self.line.candidates[self.workers].resolved
 
     @property
     def title(self) -> str:
-        """It in words."""
+        """Its name in words."""
         return self.line.title(self.workers)
 
     @property
     def global_batch(self) -> int:
-        """Samples that all replicas together take a step."""
+        """Samples of all replicas in a step."""
         return self.scenario.batch * self.scenario.replicas
 
     @property
     def simulated(self) -> bool:
-        """Return whether it has a result: it was simulated, and did not fail."""
+        """Return whether it was simulated successfully."""
         return isinstance(self.outcome, Result)
 
     @property
     def result(self) -> Result:
-        """Its result, where it has one."""
+        """Its result; it must have one."""
         assert isinstance(self.outcome, Result)
         return self.outcome
 
     @property
     def failed(self) -> Failed | None:
-        """Reason why it has none, where its simulation failed."""
+        """Reason of its failed simulation, if it failed."""
         return self.outcome.failed if isinstance(self.outcome, Failure) else None
 
     # -- before it is simulated --------------------------------------------------------
 
     @property
     def promised(self) -> float:
-        """The most of the needed throughput that its bound allows."""
+        """Largest share of the needed throughput that its bound allows."""
         return self.ceiling / self.needed
 
     @property
     def reachable(self) -> bool:
-        """Return whether its bound leaves room for the goal."""
+        """Return whether its bound allows the goal."""
         return self.ceiling >= self.needed * (1 - 1e-9)
 
     @property
     def hope(self) -> float:
-        """Least that :attr:`value` can be; of nodes that are taken away, while others go on, that is not known."""
+        """Lower bound of :attr:`value`; unknown if nodes can be preempted while others continue."""
         if self.goal.prefer == "cheapest" and _goes_on_without(self.scenario):
             return 0.0
         return self._value(self.least_sample_s)
 
     @property
     def expected(self) -> float:
-        """Likely :attr:`value`; infinite where the goal does not seem to be reached."""
+        """Expected :attr:`value`; infinite if the goal seems out of reach."""
         return self._value(1 / self.guess) if self.guess >= self.needed else math.inf
 
     def _value(self, sample_s: float) -> float:
@@ -165,7 +164,7 @@ class Configuration:
 
     @property
     def confidence(self) -> float:
-        """Predicted share of real runs that reach the goal; none where it was not simulated."""
+        """Predicted share of real runs that reach the goal; None if it was not simulated."""
         if not self.simulated:
             return 0.0
         result, goal = self.result, self.goal
@@ -173,12 +172,12 @@ class Configuration:
 
     @property
     def meets(self) -> bool:
-        """Return whether it reaches the goal as surely as was asked for."""
+        """Return whether it reaches the goal with the required confidence."""
         return self.simulated and self.confidence >= self.goal.confidence - 1e-12
 
     @property
     def value(self) -> float:
-        """Figure that is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
+        """Figure to minimise: cost (or hourly price), time of a sample, or devices."""
         if not self.simulated:
             return math.inf
         if self.goal.prefer == "cheapest" and (cost := cost_of(self.result, self.goal)) is not None:
@@ -187,26 +186,26 @@ class Configuration:
 
     @property
     def sample_s(self) -> float:
-        """Seconds a sample takes, simulated."""
+        """Simulated seconds per sample."""
         return sample_s_of(self.result, self.goal)
 
     @property
     def reached(self) -> float:
-        """Samples/s that are reached with the confidence asked for."""
+        """Samples/s reached with the required confidence."""
         result, goal = self.result, self.goal
         return reached_with(goal.confidence, rates_of(result, goal), model_error(result, goal), shares_of(result, goal))
 
     @property
     def margin(self) -> float:
-        """Ratio of what is reached to what is needed; at least 1 where the goal is met."""
+        """Ratio of reached to needed throughput; at least 1 if the goal is met."""
         return self.reached / self.needed if self.simulated else -1.0
 
     @property
     def rank(self) -> tuple[float | str | int, ...]:
-        """Sorts those that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.
+        """Sort key of those that meet the goal, best first: preference, then price, throughput, nodes, and name.
 
-        Of as many devices, where nothing has a price, fewer nodes come before throughput. Of equal ones those come
-        first whose kind was compared with real runs, and whose replicas stay alike.
+        Without prices, fewer nodes come before throughput for the same devices. Among equals, validated kinds and identical replicas come
+        first.
         """
         result, prefer, scenario = self.result, self.goal.prefer, self.scenario
         price = math.inf if self.usd_per_hour is None else self.usd_per_hour
@@ -217,7 +216,7 @@ class Configuration:
 
     @property
     def nearness(self) -> tuple[float | str | int, ...]:
-        """Sorts those that miss the goal, nearest first; of machines that cost more than the budget, those that cost least."""
+        """Sort key of those that miss the goal, nearest first; the cheapest first of machines that exceed the budget."""
         beyond = 0.0 if math.isfinite(self.needed) else committed_usd(self.scenario) or 0.0
         return -self.margin, beyond, self.value, *self._order
 
@@ -227,7 +226,7 @@ class Configuration:
 
 
 def configurations_of(line: Line, goal: Goal) -> list[Configuration]:
-    """The configurations of a line with their bounds, ascending in workers."""
+    """Return the configurations of a line with their bounds, by ascending workers."""
     rows = []
     for workers, asked in line.candidates.items():
         scenario, rates = asked.given, line.ceilings.of(asked)
@@ -241,10 +240,10 @@ def configurations_of(line: Line, goal: Goal) -> list[Configuration]:
 
 
 def _lifted(scenario: Scenario, goal: Goal) -> float:
-    """Factor that a discrepancy can bring at most beyond as many replications as the confidence asks for.
+    """Return the largest factor by which model error can exceed the replications that the confidence requires.
 
-    Nothing from a confidence of one half on: then it takes away. Below, a run may come out
-    faster than the model has it, by no more than its compute and communication may both be.
+    It is 1 from a confidence of one half on, where model error only reduces throughput. Below, a run may be faster than predicted, by at
+    most the errors of compute and communication together.
     """
     own = discrepancy_of(scenario) if goal.confidence < _HALF else None
     if own is None:
@@ -255,7 +254,7 @@ def _lifted(scenario: Scenario, goal: Goal) -> float:
 
 
 def _goes_on_without(scenario: Scenario) -> bool:
-    """Return whether a training at a spot price goes on while nodes are away, which are then not paid for."""
+    """Return whether a training at a spot price continues without preempted nodes, which then cost nothing."""
     price, faults = scenario.cluster.price, scenario.faults
     if price is None or price.preemption is None or faults is None:
         return False
@@ -263,7 +262,7 @@ def _goes_on_without(scenario: Scenario) -> bool:
 
 
 def ranked(rows: Iterable[Configuration]) -> tuple[list[Configuration], list[Configuration]]:
-    """Those that meet the goal, best first, and those that were simulated and do not, nearest first."""
+    """Return those that meet the goal, best first, and simulated ones that do not, nearest first."""
     judged = [(row, row.meets) for row in rows if row.simulated]
     meeting = sorted((row for row, meets in judged if meets), key=lambda row: row.rank)
     missing = sorted((row for row, meets in judged if not meets), key=lambda row: row.nearness)
@@ -274,9 +273,9 @@ def ranked(rows: Iterable[Configuration]) -> tuple[list[Configuration], list[Con
 
 
 def behind(other: Configuration, best: Configuration) -> str:
-    """Say how far a configuration is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
+    """Return how far a configuration is behind the best: ``14.3% more``; two that cost nothing are equal.
 
-    Where the fastest is preferred, that is throughput: ``49% lower throughput``.
+    If the fastest is preferred, it compares throughput: ``49% lower throughput``.
     """
     ours, theirs, prefer = best.value, other.value, best.goal.prefer
     if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
@@ -302,10 +301,9 @@ _WORDS = {
 
 
 def paired(best: Configuration, other: Configuration) -> Paired | None:
-    """Count the runs in which the best is better than another, run by run with the same random streams.
+    """Count the runs in which the best is better than another, paired by random streams.
 
-    Nothing where both do not have the same runs, or where that is no matter of chance: the
-    price of an hour, or the number of devices, decides between them.
+    Return None if their runs cannot be paired, or if chance has no effect because hourly price or the number of devices decides.
     """
     ours, theirs, goal = best.result, other.result, best.goal
     if best is other or not share_draws(ours, theirs):
@@ -324,7 +322,7 @@ def paired(best: Configuration, other: Configuration) -> Paired | None:
 
 
 def _usd_of_times(row: Configuration, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Costs of trainings of such times, as they are billed; in the mean :func:`~paceline.planning.goal.cost_of`."""
+    """Return billed costs of trainings of given times, with the mean of :func:`~paceline.planning.goal.cost_of`."""
     scenario, result, often = row.scenario, row.result, row.goal.trainings_per_month
     time_s, job = time_of(result, row.goal), job_of(result, row.goal)
     if often is not None and time_s is not None and is_paid_in_advance(scenario):
@@ -341,9 +339,9 @@ def _usd_of_times(row: Configuration, times_s: NDArray[np.float64]) -> NDArray[n
 
 
 def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
-    """Weigh what is at stake with each of several configurations; nothing where what is preferred is no matter of chance.
+    """Return probability and regret of several configurations; empty if the preference does not depend on chance.
 
-    Those that have no price are left out where cost is preferred.
+    Configurations without a price are left out if cost is preferred.
     """
     goal = rows[0].goal
     by_cost = goal.prefer == "cheapest" and goal.samples is not None
@@ -370,7 +368,7 @@ def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
 
 
 def candidate_of(row: Configuration, answer: Configuration | None, decision: Decision | None = None) -> Candidate:
-    """Describe a configuration beside the answer; where nothing reaches the goal there is none to be compared with."""
+    """Describe a configuration and compare it with the answer, if the goal is feasible."""
     result, goal, placement = _as_used(row.result, row.goal), row.goal, placement_of(row.scenario)
     return Candidate(
         name=row.title,
@@ -394,7 +392,7 @@ def candidate_of(row: Configuration, answer: Configuration | None, decision: Dec
 
 
 def _as_used(result: Result, goal: Goal) -> Result:
-    """The result at the prices of an hour in use that the goal's trainings a month make, so that hours x price are the cost."""
+    """Return the result at prices of an hour in use that follow from the goal's trainings a month, so that hours x price are the cost."""
     time_s, often = time_of(result, goal), goal.trainings_per_month
     if time_s is None or often is None or not is_paid_in_advance(result.scenario):
         return result

@@ -1,18 +1,15 @@
 """The search: closed forms discard, simulation decides.
 
-In a line of configurations that differ in their number of workers, the search doubles it
-from the least that the bounds leave until the goal is met, halves the gap to the last that
-missed it, and goes on upwards as long as that can be better. That more workers are faster
-is assumed in between only: the neighbours of the answer are simulated, and a line whose
-throughput falls twice in a row is taken to be past its peak. Lists of workers are not
-searched but simulated, as far as the bounds leave them.
+In a line of configurations that differ in their number of workers, the search doubles the number from the least that the bounds allow
+until the goal is met, bisects the gap to the last miss, and continues upwards while that can be better. It assumes only in between that
+more workers are faster: the neighbours of the answer are simulated, and a line whose throughput falls twice in a row is past its peak.
+Lists of workers are all simulated, unless bounds exclude them.
 
-Where only the fastest of several scenarios is wanted, a few short runs with the same draws rule most of them out. So are
-sizes of buckets chosen: one large all-reduce carries its bytes with the fewest messages, and nothing hides it; many
-small ones go on while the backward pass still computes, and each pays its latency.
+If only the fastest of several scenarios is wanted, a few short runs with the same draws exclude most of them. Bucket sizes are chosen in
+this way: one large all-reduce needs the fewest messages but is not hidden; many small ones overlap with the backward pass, and each pays
+its latency.
 
-What is simulated next depends on results alone, never on when they come, so that the
-answer does not depend on the number of jobs.
+What is simulated next depends only on results, never on their timing, so the answer does not depend on the number of jobs.
 """
 
 from __future__ import annotations
@@ -34,38 +31,37 @@ from simulator.results.results import Result
 from simulator.scenario import Drawn, Scenario
 
 _PARTS = (2, 4, 8, 16, 32)
-"""Buckets that all gradients are fused into: about this many."""
+"""Approximate largest number of buckets."""
 _LEAST_BYTES = 64 * 1024.0
-"""Smaller ones take longer to start than to send on any network."""
+"""Smaller buckets take longer to start than to send on any network."""
 _HEAT_RUNS, _HEAT_STEPS = 3, 10
-"""Replications of each scenario in a heat, and measured steps of each."""
+"""Replications of each scenario in a heat, and measured steps of each replication."""
 _TIMES_A_HEAT = 8
-"""A scenario has a heat only where its own runs are so many times as long."""
+"""Least ratio of the full runs' length to the heat's; otherwise there is no heat."""
 _WORTH = 1.005
-"""Another size is taken if it is faster by half a percent."""
+"""Least advantage of another bucket size: half a percent."""
 
 
 def can_fuse(scenario: Scenario) -> bool:
-    """Return whether a scenario reduces gradients among replicas in buckets whose size is free."""
+    """Return whether a scenario reduces gradients in buckets of variable size."""
     return scenario.strategy.fuses and scenario.replicas > 1
 
 
 def with_bucket(scenario: Scenario, size_bytes: float | None) -> Scenario:
-    """A scenario that fuses gradients up to another size; None fuses all of them.
+    """Return a scenario with another bucket size; None fuses all gradients.
 
     Raises
     ------
     ScenarioError
-        It breaks a rule.
+        The scenario breaks a rule.
     """
     return validated(Scenario, {**scenario.sections, "strategy": scenario.strategy.with_buckets(size_bytes)}, BUCKET_KEY)
 
 
 def with_buckets(scenario: Scenario) -> list[Scenario]:
-    """The scenario with each other size of buckets that is worth a try, the largest first.
+    """Return the scenario with each other bucket size worth trying, the largest first.
 
-    Sizes are powers of two, in bytes, below that of all gradients of a replica. Of those that make the same buckets, as sizes do that
-    are larger than all gradients of a stage, only the first.
+    Sizes are powers of two, in bytes, below that of all gradients of a replica. Of sizes that make the same buckets, only the first counts.
     """
     if not can_fuse(scenario):
         return []
@@ -80,14 +76,14 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
 
 
 def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
-    """The fastest of a scenario and of those with other sizes of buckets; itself where none is faster by more than next to nothing."""
+    """Return the fastest of a scenario and its variants with other bucket sizes; itself if the advantage is negligible."""
     others = may_be_fastest(_unlike([scenario, *with_buckets(scenario)])[1:], simulate)
     fastest = fastest_of([outcome for outcome in simulate(others) if isinstance(outcome, Result)])
     return fastest if fastest is not None and _rate(fastest) > _WORTH * _rate(result) else result
 
 
 def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Keep, of scenarios that differ in their buckets alone, the first of those that make the same, whose runs are the same."""
+    """Return scenarios that differ in their buckets, without those that make the same buckets as an earlier one."""
     steps: list[tuple[object, ...]] = []
     unlike = []
     for scenario in scenarios:
@@ -101,10 +97,10 @@ def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: float = 1.0) -> list[Scenario]:
-    """Those that a few short runs of each, with the same draws, leave in the race for the highest throughput, in their order.
+    """Return scenarios, in order, that may be fastest according to a few short runs with the same draws.
 
-    Only the fastest of these runs, or all that are within a factor of it. What could not be simulated stays, so that its failure is
-    told. If the full runs are not much longer than the short ones, all scenarios stay.
+    These are the fastest, or all within a factor of it. Failed scenarios stay, so that the failure is reported. If full runs are not much
+    longer than short ones, all scenarios stay.
     """
     heats = [_short(scenario) for scenario in scenarios]
     if len(scenarios) < 2 or any(heat is None for heat in heats):
@@ -117,7 +113,7 @@ def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: fl
 
 
 def _short(scenario: Scenario) -> Scenario | None:
-    """A few short replications of a scenario; None if the full run is not much longer."""
+    """Return a scenario with a few short replications; None if the full run is not much longer."""
     run, warmup = scenario.run, min(scenario.run.warmup, _HEAT_STEPS)
     if run.replications * run.steps < _TIMES_A_HEAT * _HEAT_RUNS * (warmup + _HEAT_STEPS):
         return None
@@ -129,12 +125,12 @@ def _short(scenario: Scenario) -> Scenario | None:
 
 
 def fastest_of(results: Sequence[Result]) -> Result | None:
-    """The one with the highest mean throughput, the first of equal ones; None of none."""
+    """Return the outcome with the highest mean throughput, the first of equal ones; None if there is none."""
     return max(results, key=_rate, default=None)
 
 
 def bucket_in_words(scenario: Scenario) -> str:
-    """``buckets of 1 MiB``, or ``all gradients in one bucket``."""
+    """Return ``buckets of 1 MiB``, or ``all gradients in one bucket``."""
     size = scenario.strategy.bucket_bytes
     return "all gradients in one bucket" if size is None else f"buckets of {written(size, 'setting_bytes')}"
 
@@ -144,24 +140,24 @@ def _rate(result: Result) -> float:
 
 
 _BATCH = 8
-"""Configurations that a round simulates, about, whatever the number of jobs, on which no answer may depend."""
+"""Approximate number of configurations in a round, independent of the number of jobs, on which no answer may depend."""
 _WORTH_KNOWING = 1.5
-"""What may come within this factor of the best is simulated, so that runners-up are no accident; what cannot is discarded."""
+"""Configurations that may be within this factor of the best are simulated, to find runners-up; others are discarded."""
 _FINE = 8
-"""Around the best of a line the search stops when the gaps are an eighth of its workers."""
+"""The search around the best of a line stops when gaps are an eighth of its workers."""
 _MOST_OF_A_WAY = 4
-"""Of all ways in which a model may be cut alike, on a number of workers: those that are best by closed forms are simulated."""
+"""Most similar cuts of a model on a number of workers that are simulated: the best by closed forms."""
 _NEAR = 1.01
-"""Of these only what a few short runs have within this factor of the fastest is simulated in full."""
+"""Only those within this factor of the fastest in short runs are simulated in full."""
 _PAST_THE_PEAK = 2
-"""After so many in a row that are worse, a line is past its peak."""
+"""A line is past its peak after this many worse configurations in a row."""
 _MOST_MOVES = 8
-"""Times that the neighbours of the answer are simulated, and those of a better one that they show."""
+"""Most rounds in which neighbours of the answer, or of a better one among them, are simulated."""
 
 Rows = Sequence[Configuration]
 Requests = Generator[Rows, None, None]
 Finding = Generator[Rows, None, int]
-"""What is to be simulated next; ends with an index."""
+"""Yields configurations to simulate next; returns an index."""
 
 
 class Search:
@@ -170,7 +166,7 @@ class Search:
     Parameters
     ----------
     lines
-        All configurations, line by line; some may be simulated already. Lines may be added later.
+        All configurations by line; some may be simulated already. Lines may be added later.
     simulate
         Simulates scenarios.
     """
@@ -197,11 +193,11 @@ class Search:
 
     @property
     def simulated(self) -> int:
-        """Number of those that have an outcome."""
+        """Number of configurations with an outcome."""
         return sum(row.outcome is not None for row in self.rows)
 
     def run(self) -> None:
-        """Simulate what is needed to know the best; where nothing meets the goal, the nearest."""
+        """Simulate what is needed to find the best or, if nothing meets the goal, the nearest."""
         promise = [min((row.expected for row in line), default=math.inf) for line in self.lines]
         order = sorted(range(len(self.lines)), key=lambda index: (promise[index], index))
         self._in_rounds([self._least_and_best(self.lines[index]) for index in order])
@@ -211,7 +207,7 @@ class Search:
             self._approach()
 
     def run_on(self, lines: Sequence[Line]) -> None:
-        """The same on some lines by themselves: what is best there, or nearest, however it compares with others."""
+        """Find the best, or nearest, of some lines only."""
         own = [rows for rows in self.lines if rows[0].line in lines]
         if any(math.isfinite(row.needed) for rows in own for row in rows):
             alone = Search(own, self._simulate)
@@ -219,13 +215,13 @@ class Search:
             self._best = min(self._best, alone._best)
 
     def discarded(self, row: Configuration) -> bool:
-        """Return whether a configuration that was not simulated was ruled out by its bounds."""
+        """Return whether bounds ruled out a configuration that was not simulated."""
         return row.outcome is None and (not row.reachable or self._beaten(row))
 
     # -- rounds -------------------------------------------------------------------------
 
     def _in_rounds(self, searches: Sequence[Requests]) -> None:
-        """Let searches go on together: each round simulates some of what they ask for, the most promising first."""
+        """Run searches together: each round simulates some of their requests, the most promising first."""
         waiting = _asking(searches)
         while waiting:
             batch: list[Configuration] = []
@@ -254,7 +250,7 @@ class Search:
             self._remember(row)
 
     def _compare(self, rows: Rows) -> list[list[Configuration]]:
-        """Note which cannot be the fastest of those that cut the model alike on as many workers; all that were compared."""
+        """Record similar cuts on the same number of workers that cannot be the fastest; return all compared ones."""
         compared = []
         for key in _grouped(row for row in rows if row.outcome is None):
             if key in self._compared:
@@ -267,7 +263,7 @@ class Search:
         return compared
 
     def _remember(self, row: Configuration) -> None:
-        """Note what meets the goal, if it is the best so far, or the best of its way of training."""
+        """Record a configuration that meets the goal, if it is the best so far, or the best of its way of training."""
         if row.meets:
             value, way = row.value, _way(row)
             self._best = min(self._best, value)
@@ -281,10 +277,9 @@ class Search:
         return row not in self._unpromising and not self._beaten(row)
 
     def _beaten(self, row: Configuration) -> bool:
-        """Return whether the best found so far is out of its reach, by far; what has no price is not compared by it.
+        """Return whether it cannot come close to the best so far; configurations without a price are not compared by it.
 
-        Of the many ways in which a model may be cut alike only the best is asked for, so that
-        any that cannot be better is beaten.
+        Of similar cuts of a model only the best is wanted, so any that cannot be better is beaten.
         """
         hope = row.hope
         if not math.isfinite(hope):
@@ -295,7 +290,7 @@ class Search:
     # -- one line -----------------------------------------------------------------------
 
     def _least_and_best(self, line: Rows) -> Requests:
-        """The least of a line that meets the goal, and the best."""
+        """Search a line for the smallest that meets the goal, and for the best."""
         rows = [row for row in line if row.reachable]
         if not rows:
             return
@@ -308,7 +303,7 @@ class Search:
             yield from self._best_from(rows, least)
 
     def _least_by_nodes(self, rows: Rows) -> Finding:
-        """The least that meets the goal; where nodes have several devices first among those that use all, which partly used ones slow."""
+        """Search the smallest that meets the goal; with several devices per node first among those that use whole nodes."""
         filled = [index for index in range(len(rows)) if _node_filled(rows, index) == index]
         if len(filled) < len(rows):
             place = yield from self._least([rows[index] for index in filled])
@@ -317,7 +312,7 @@ class Search:
         return (yield from self._least(rows))
 
     def _least(self, rows: Rows) -> Finding:
-        """Double the workers until the goal is met, then halve the gap; the least that meets it; where none does, the nearest."""
+        """Double the workers until the goal is met, then bisect; return the smallest that meets it, else the nearest."""
         low, index, falls, highest = -1, 0, 0, -math.inf
         while True:
             yield [rows[index]]
@@ -337,7 +332,7 @@ class Search:
         return (yield from self._between(rows, low, index))
 
     def _between(self, rows: Rows, low: int, index: int) -> Finding:
-        """Halve the gap between one that misses the goal, or none, and one that meets it."""
+        """Bisect between one that misses the goal, or none, and one that meets it."""
         while index - low > 1:
             middle = (low + index) // 2
             yield [rows[middle]]
@@ -345,13 +340,13 @@ class Search:
         return index
 
     def _next(self, rows: Rows, index: int) -> int:
-        """Twice the workers, or where that can no longer compete, the most that can."""
+        """Return twice the workers, or the most that can still compete."""
         doubled = _doubled(rows, index)
         between = (at for at in range(doubled, index, -1) if not self._beaten(rows[at]))
         return next(between, doubled)
 
     def _best_from(self, rows: Rows, least: int) -> Requests:
-        """Go on upwards from the least that meets the goal, as long as it can be better."""
+        """Continue upwards from the smallest that meets the goal, while that can be better."""
         index, worse = _node_filled(rows, least), 0
         yield [rows[index]]
         best = min(rows[least].value, _value_if_met(rows[index]))
@@ -370,7 +365,7 @@ class Search:
     def _refine(
         self, rows: Rows, height: Callable[[Configuration], float], at_most: Callable[[Configuration], float], above: float = -math.inf
     ) -> Finding:
-        """Halve the gaps on both sides of the highest simulated one until they are small; ends with its index."""
+        """Bisect the gaps on both sides of the best simulated one until they are small; return its index."""
         while True:
             known = [index for index, row in enumerate(rows) if row.outcome is not None]
             if not known:
@@ -391,7 +386,7 @@ class Search:
     # -- all lines ----------------------------------------------------------------------
 
     def _look_beside(self) -> None:
-        """Simulate the neighbours of the answer, and of whichever of them is better."""
+        """Simulate the neighbours of the answer, and of any better one among them."""
         answer = None
         for _ in range(_MOST_MOVES):
             before, (answer, *_) = answer, ranked(self.rows)[0]
@@ -402,7 +397,7 @@ class Search:
             self._simulate_rows([row for row in line[max(place - 1, 0) : place + 2] if row.outcome is None and row.reachable])
 
     def _approach(self) -> None:
-        """Nothing meets the goal: find what comes nearest, by what the bounds promise."""
+        """Find the nearest configuration if nothing meets the goal, ordered by bounds."""
         coarse = [row for line in self.lines for row in _doublings(line)]
         while True:
             nearest = self._nearest()
@@ -419,7 +414,7 @@ class Search:
                 self._simulate_rows([row for row in request if self._wanted(row)])
 
     def _nearest(self) -> float:
-        """The largest margin so far."""
+        """Return the configuration with the largest margin so far."""
         return max(map(_margin, self.rows), default=-1.0)
 
 
@@ -431,17 +426,17 @@ def _value_if_met(row: Configuration) -> float:
 
 
 def _asking(searches: Iterable[Requests]) -> list[tuple[Requests, Rows]]:
-    """Searches that have not ended, each with what it asks for next."""
+    """Return searches that have not ended, each with its next request."""
     return [(search, request) for search in searches if (request := next(search, None)) is not None]
 
 
 def _way(row: Configuration) -> tuple[str, ...]:
-    """Key of configurations that cut a model alike."""
+    """Return the key of similar cuts of a model."""
     return row.line.cluster, row.line.scaling, row.line.way
 
 
 def _grouped(rows: Iterable[Configuration]) -> dict[tuple[str | int, ...], list[Configuration]]:
-    """Those of a model that is cut, by how it is and by the number of workers."""
+    """Return cuts of a model, grouped by similarity and number of workers."""
     alike: dict[tuple[str | int, ...], list[Configuration]] = {}
     for row in rows:
         if row.line.cut:
@@ -450,12 +445,12 @@ def _grouped(rows: Iterable[Configuration]) -> dict[tuple[str | int, ...], list[
 
 
 def _doubled(rows: Rows, index: int) -> int:
-    """The first with at least twice the workers, or the last."""
+    """Return the first with at least twice the workers, or the last."""
     return next((at for at in range(index + 1, len(rows)) if rows[at].workers >= 2 * rows[index].workers), len(rows) - 1)
 
 
 def _doublings(rows: Rows) -> list[Configuration]:
-    """The first, each with twice the workers of the one before, and the last; all of a list."""
+    """Return the first, successive doublings, and the last; all of a list."""
     if not rows[0].line.searched:
         return list(rows)
     chain = [0]
@@ -465,7 +460,7 @@ def _doublings(rows: Rows) -> list[Configuration]:
 
 
 def _node_filled(rows: Rows, index: int) -> int:
-    """The last that takes as many nodes: those that are paid for are used."""
+    """Return the last with the same number of nodes, which uses all of them."""
     nodes = rows[index].scenario.nodes_needed
     while index + 1 < len(rows) and rows[index + 1].scenario.nodes_needed == nodes:
         index += 1

@@ -1,9 +1,8 @@
-"""The ways of training that a plan tries of a model with layers, and by which rules it keeps them few.
+"""The ways of training that a plan tries for a model with layers, and the rules that keep them few.
 
-Which degrees are tried follows Narayanan et al. (SC 2021, section 3): tensors are split
-among devices of one node, whose links are fast (takeaway 1), stages are laid over nodes, and
-what is left are copies. What only costs time is taken as little as memory asks for: first
-nothing is computed again, nor shared; what does not fit then is tried with the next.
+The choice of degrees follows Narayanan et al. (SC 2021, section 3): tensors are split among devices of one node, whose links are fast
+(takeaway 1), stages are placed over nodes, and the rest are copies. Memory savings that cost time are used only as needed: first without
+recomputation and sharding, then, if that does not fit, with the next option.
 """
 
 from __future__ import annotations
@@ -29,42 +28,42 @@ from simulator.strategies.strategy import Strategy
 
 Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
 WAYS: tuple[Way, ...] = get_args(Way)
-"""Ways of training; what is made of two or more of them is a hybrid."""
+"""Ways of training; a combination of several is a hybrid."""
 
 NAMES: tuple[str, ...] = tuple(name for name, keys in SHORT_NAMES.items() if kind_of(keys).cuts_batches)
-"""Short names that span degrees."""
+"""Short names that cover several degrees."""
 
 NOT_CUT = frozenset({"zero1", "zero2"})
-"""Of these, those that need no layers."""
+"""Those of them that need no layers."""
 
 _MOST_MICRO_BATCHES = 16
-"""For each stage: then a pipeline is full for 94% of its time."""
+"""Most micro-batches per stage, with which a pipeline is full for 94% of its time."""
 _CHUNKS = (2, 4)
 _SHARDS: Mapping[str, tuple[str, ...]] = {"zero1": ("optimizer",), "zero2": ("gradients",), "fsdp": ("parameters",)}
 _CHOSEN = (
     *(f"strategy.{key}" for key in ("pipeline", "tensor", "expert", "schedule", "chunks", "shard")),
     *(f"training.{key}" for key in ("micro_batches", "recompute")),
 )
-"""Keys that are searched unless they are given."""
+"""Keys that are searched unless they are set."""
 
 Fixed = Mapping[str, Any]
-"""What is given and so not searched, by dotted key."""
+"""Set values, which are not searched, by dotted key."""
 
 
 def way_of(strategy: Strategy) -> Way:
-    """Way of training that a strategy is."""
+    """Return the way of training of a strategy."""
     if len(strategy.cuts) > 1:
         return "hybrid"
     return next(way for way in WAYS if way in strategy.cuts) if strategy.cuts else "data parallel"
 
 
 def fixed_of(table: Mapping[str, Any], keys: Iterable[str]) -> Fixed:
-    """Take from a scenario's tables what would be searched if settings did not name it among their ``keys``."""
+    """Return values of a scenario's tables for searched keys that settings fix in ``keys``."""
     return {key: value for key in keys if key in _CHOSEN and (value := at(table, key)) is not None}
 
 
 def uncut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """A scenario's tables without what is searched, but for these keys, so that they begin with nothing cut."""
+    """Return a scenario's tables without searched values, except for these keys, so that the model starts uncut."""
     dropped = {*_CHOSEN, "strategy.stages"} - set(keys)
     sections = {name: table.get(name, {}) for name in ("strategy", "training")}
     return {
@@ -74,7 +73,7 @@ def uncut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 class Degrees(NamedTuple):
-    """Cuts of a model, and the order in which its parts are computed; copies are what is left of the devices."""
+    """Degrees of a cut model and its schedule; the remaining devices hold copies."""
 
     pipeline: int = 1
     tensor: int = 1
@@ -89,7 +88,7 @@ class Degrees(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Memory that a configuration gives up time for, and its micro-batches."""
+    """Memory savings of a configuration that cost time, and its micro-batches."""
 
     shard: str = "none"
     recompute: str = "none"
@@ -97,18 +96,18 @@ class Variant(NamedTuple):
 
 
 def degrees_of(name: str, load: Workload, devices_per_node: int, fixed: Fixed) -> list[Degrees]:
-    """The degrees and schedules that a short name spans.
+    """Return the degrees and schedules that a short name covers.
 
-    Stages are powers of two, and numbers that divide the layers that there are most of, so that all are alike. Tensors are split among
-    devices of one node, as many as divide it; experts are spread over powers of two that divide those of each layer.
+    Numbers of stages are powers of two, and divisors of the most frequent layer's count, which make equal stages. Tensors are split among
+    numbers of devices that divide a node; experts are spread over powers of two that divide those of each layer.
 
     Parameters
     ----------
     name
-        pipeline: two stages or more, nothing else. tensor: likewise. zero1, zero2, fsdp: nothing is cut. hybrid: all of them together,
-        and experts spread.
+        pipeline: two stages or more, nothing else. tensor: likewise. zero1, zero2, fsdp: no cut. hybrid: all combinations, with experts
+        spread.
     load
-        With layers, or nothing can be cut.
+        The workload; cuts need layers.
     """
     layers = load.layers
     alike = max(Counter((layer.forward, layer.backward_work) for layer in layers).values(), default=1)
@@ -132,7 +131,7 @@ def degrees_of(name: str, load: Workload, devices_per_node: int, fixed: Fixed) -
 
 
 def _schedules(pipeline: int, layers: int, fixed: Fixed) -> list[tuple[str, int]]:
-    """Orders of a pipeline's passes that flush, each with its chunks; gpipe only where it is given, since it keeps more than 1f1b."""
+    """Return pipeline schedules that flush, each with its chunks; gpipe only if it is set, since it needs more memory than 1f1b."""
     if "strategy.schedule" in fixed or "strategy.chunks" in fixed:
         chunks = int(fixed.get("strategy.chunks", 1))
         schedule = fixed.get("strategy.schedule", "interleaved" if chunks > 1 else "1f1b")
@@ -144,7 +143,7 @@ def _schedules(pipeline: int, layers: int, fixed: Fixed) -> list[tuple[str, int]
 
 
 class Tried(NamedTuple):
-    """One configuration: as it was asked for and resolved, or ``None`` and the reason why it cannot be."""
+    """A configuration as requested and resolved, or ``None`` and the reason why it is impossible."""
 
     strategy: Strategy
     training: Training
@@ -161,16 +160,16 @@ class Maker:
     name
         Short name.
     template
-        All else of the scenarios, under this name.
+        The rest of the scenarios, under this name.
     workload
-        With the batch of a device's share of a copy (weak scaling: a copy on k devices takes k times as much), or with that of all
-        copies together (strong scaling).
+        Workload with the batch per device (weak scaling: a copy on k devices takes k times as much), or with the global batch (strong
+        scaling).
     device_batch
-        Samples of each device; None where the batch of all copies together is fixed.
+        Samples per device; None if the global batch is fixed.
     fixed
-        What is given.
+        Set values.
     where
-        For messages.
+        Prefix of messages.
     """
 
     def __init__(self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str) -> None:
@@ -181,7 +180,7 @@ class Maker:
         self._degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
 
     def tried(self, workers: int) -> Iterator[Tried]:
-        """Every configuration with this many devices."""
+        """Return every configuration with this many devices."""
         for degrees in self._degrees:
             copies, left = divmod(workers, degrees.devices)
             if left or copies % degrees.expert:
@@ -196,7 +195,7 @@ class Maker:
                     yield from self._chosen(choice, degrees, workers, int(batch))
 
     def _chosen(self, choice: Sequence[Sequence[Variant]], degrees: Degrees, workers: int, batch: int) -> Iterator[Tried]:
-        """Take the first of each row that fits, as long as less is given up by it than by those before."""
+        """Return the first of each row that fits, while it gives up less than earlier ones."""
         taken: list[Variant] = []
         refused: Tried | None = None
         for row in choice:
@@ -240,7 +239,7 @@ class Maker:
 
 
 def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: Fixed) -> Iterator[list[list[Variant]]]:
-    """Choices that are tried of degrees, which are compared by their times.
+    """Yield the choices to try for some degrees, which are compared by their times.
 
     Parameters
     ----------
@@ -250,9 +249,9 @@ def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: F
     Yields
     ------
     list of list of Variant
-        Rows, of each of which the first that fits is taken, in this order, until it is one that gives up nothing. Of a pipeline a
-        choice is a number of micro-batches, a row what copies share, and what is computed again grows within it. Elsewhere
-        micro-batches save memory and only cost time: they grow within a row.
+        Rows. The first variant that fits is used from each, in order, until one gives up nothing. For a pipeline a choice is a number of
+        micro-batches, and a row a level of sharding, in which recomputation grows. Otherwise micro-batches save memory and only cost time,
+        so they grow within a row.
     """
     shards = _SHARDS.get(name, ("none",))
     if name == "hybrid":  # as far as memory asks for it; with stages slots alone, for the rest is then needed all the time
@@ -276,7 +275,7 @@ def choices_of(name: str, degrees: Degrees, load: Workload, batch: int, fixed: F
 
 
 def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
-    """All that divide the batch of a copy; of a pipeline powers of two, as many as it has stages at least, and not many times as many."""
+    """Return numbers of micro-batches that divide the batch of a copy; for a pipeline powers of two, from its stages to a multiple."""
     if degrees.pipeline == 1:
         return _divisors(batch)
     powers, stages = _powers(batch), degrees.pipeline
@@ -289,20 +288,20 @@ def _divisors(number: int) -> list[int]:
 
 
 def _powers(number: int) -> list[int]:
-    """Powers of two that divide a number."""
+    """Yield powers of two that divide a number."""
     return [1 << power for power in range(number.bit_length()) if number % (1 << power) == 0]
 
 
 def trained_in_words(training: Training) -> str:
-    """Micro-batches, and what is computed again; empty where there is neither."""
+    """Return micro-batches and recomputation in words; empty if there is neither."""
     texts = [f"{training.micro_batches:,} micro-batches"] if training.micro_batches > 1 else []
     texts += [f"{training.recompute} recomputation"] if training.recompute != "none" else []
     return ", ".join(texts)
 
 
 def without_layers(load: Workload) -> str:
-    """Say why a workload cannot be cut."""
+    """Return the reason why a workload cannot be cut."""
     return (
-        f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, or take a "
-        "workload that has them"
+        f"workload {load.name!r} has no layers, which this strategy needs: measure them with `paceline calibrate --layers`, or use a "
+        "workload with layers"
     )

@@ -238,7 +238,7 @@ def _check_files(out: Path, *, force: bool) -> None:
     page = OutputKind("is not a report of a quickstart", lambda path: REPORT.holds(path) and mark in path.read_bytes(), ".html")
     Output(out, page, force=force)
     Output(workload, OutputKind("is not a workload of a quickstart", _is_own_workload), force=force, beside=True)
-    Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
+    Output(results, OutputKind("has no results of a quickstart", _are_own_results), force=force, beside=True)
     if results.exists() and not force:
         with Journal(results):  # which nobody else may be writing to
             pass
