@@ -72,7 +72,7 @@ def test_what_pipelines_are_and_what_is_refused(tmp_path: Path) -> None:
     said = {name: getattr(read_measurements(tmp_path / f"{name}.ndjson").failure, "message", "") for name in names[5:]}
     assert said["empty"].endswith(":empty: is empty: it has no batch")
     assert "has only 2 batches" in said["short"]
-    assert "'number' is a int, no tf.data.Dataset and no function" in said["number"]
+    assert "'number' is a int, not a tf.data.Dataset or a function" in said["number"]
     assert "raises" in said["raises"]
     assert "no such picture" in said["raises"]
     assert "returns a list; it must return a tf.data.Dataset" in said["wrong"]
@@ -119,7 +119,7 @@ def test_a_data_set_that_raises_is_bad_input(paceline: Callable[..., tuple[int, 
         (f"'{PIPELINES}:endless' --name x --calls 0,1", "--calls 0: must be at least 1"),
         (f"'{PIPELINES}:endless' --name x --batch many", "--batch 'many': must be whole numbers"),
         (f"'{PIPELINES}:endless' --name a/b", "--name"),
-        (f"'{PIPELINES}:endless' --name x --out pyproject.toml", "is no input file"),
+        (f"'{PIPELINES}:endless' --name x --out pyproject.toml", "is not a calibrated input file"),
         ("--from-measurements none.ndjson --name x", "none.ndjson: cannot be read"),
     ],
 )

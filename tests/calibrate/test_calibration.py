@@ -138,7 +138,7 @@ def test_profiles_are_read_once_and_fitted(tmp_path: Path) -> None:
         paceline.calibrate_profile(profiled, name="net")
 
 
-@pytest.mark.parametrize(("measured", "says"), [(True, "what was measured is kept in"), (False, "nothing had been measured")])
+@pytest.mark.parametrize(("measured", "says"), [(True, "the measured part is kept in"), (False, "nothing had been measured")])
 def test_ctrl_c_says_what_is_kept_of_a_measurement(synthetic: Any, measured: bool, says: str) -> None:
     file = synthetic.steps() if measured else synthetic.folder / "none.ndjson"
     with pytest.raises(KeyboardInterrupt, match=says), keeping(file):
@@ -151,7 +151,7 @@ def test_ctrl_c_names_all_files_of_several_processes_and_removes_those_without_a
     second.write_bytes(first.read_bytes())
     empty.write_bytes(first.read_bytes().splitlines(keepends=True)[0])
     with (
-        pytest.raises(KeyboardInterrupt, match=re.escape(f"what was measured is kept in {first} and {second}")),
+        pytest.raises(KeyboardInterrupt, match=re.escape(f"the measured part is kept in {first} and {second}")),
         keeping(first, empty, second),
     ):
         raise KeyboardInterrupt

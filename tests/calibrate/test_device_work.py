@@ -53,7 +53,7 @@ def test_a_step_whose_count_lacks_something_counts_nothing(synthetic, missing):
 
 
 def test_steps_of_replicas_are_no_workload(synthetic):
-    with pytest.raises(MeasurementsError, match=re.escape("holds steps of 4 replicas on logical devices")):
+    with pytest.raises(MeasurementsError, match=re.escape("has steps of 4 replicas on logical devices")):
         fit_workload(steps_with(synthetic, lambda _: 1e-3, arguments={"replicas": 4}), "shared")
 
 

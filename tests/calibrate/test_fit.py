@@ -328,14 +328,14 @@ def test_the_further_rows_lie_from_a_line_the_wider_is_the_interval(tmp_path: Pa
         ("hello", "has no table of nccl-tests"),
         ("{}", "has no table of nccl-tests"),
         (osu("Allreduce Latency", "Avg Latency(us)", of_messages(6, 4)), "give `ranks`"),
-        (osu("Bi-Directional Bandwidth", "Bandwidth (MB/s)", [(1, 2.0)]), "not Bi-Directional Bandwidth"),
+        (osu("Bi-Directional Bandwidth", "Bandwidth (MB/s)", [(1, 2.0)]), "has OSU's Bi-Directional Bandwidth"),
         (osu("Latency", "Latency (us)", [(1024, 2.0)]), "a fit needs at least 2"),
         (NCCL.format(ranks="", rows=""), "has no rows"),
-        (nccl(1), "one process alone"),
-        (gloo("pairwise_exchange", 1, 1), "all-reduces are read, not pairwise_exchange"),
+        (nccl(1), "a single process"),
+        (gloo("pairwise_exchange", 1, 1), "gloo's benchmark pairwise_exchange, but only all-reduces"),
         ('{"intervals": [], "end": {}, "error": "unable to connect"}', "unable to connect"),
         ('{"intervals": 3, "end": {}}', "looks like iperf3's JSON"),
-        (IPERF.splitlines()[3] + "\n", "tells one bitrate"),
+        (IPERF.splitlines()[3] + "\n", "reports one bitrate"),
     ],
 )
 def test_tables_that_tell_too_little_are_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_the_newest_run_is_taken_or_the_one_named(tmp_path: Path) -> None:
 def test_marks_that_only_trace_are_no_training(tmp_path: Path) -> None:
     sample = host_sample(steps=1)
     sample.add(HOST, "train_step", 100.0, 900.0, tf_function_call="traced-nonXla")
-    with pytest.raises(CalibrationError, match="each of its 1 steps traced a graph anew"):
+    with pytest.raises(CalibrationError, match="each of its 1 steps traced a graph"):
         made(sample, tmp_path)
 
 
@@ -357,7 +357,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "none@16"], "--from-profile 'none': there is no such file or folder"),
         (["--from-profile", "logs@16"], "--from-profile 'logs': holds no profile (*.xplane.pb); tf.profiler"),
         (["--from-profile", "note.txt@16"], "--from-profile 'note.txt': must end in .xplane.pb"),
-        (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is no XPlane protobuf, or was cut off in writing"),
+        (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is not an XPlane protobuf, or was cut off in writing"),
         (
             ["--from-profile", "nameless.xplane.pb@16"],
             "nameless.xplane.pb: is damaged: an event of the line 'python' has no name; profile again",
@@ -370,7 +370,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "half.xplane.pb@16", "--profile-run", "x"], "--profile-run 'x': half.xplane.pb is one profile already"),
         (["--from-profile", "idle.xplane.pb@16", "--from-profile", "idle.xplane.pb@32"], "is named twice; a profile counts once"),
         (["--from-profile", "REAL@64", "--variables", "none.json"], "--variables none.json: cannot be read"),
-        (["--from-profile", "REAL@64", "--variables", "note.txt"], "--variables note.txt: is no JSON; give a list such as"),
+        (["--from-profile", "REAL@64", "--variables", "note.txt"], "--variables note.txt: is not JSON: give a list such as"),
         (["--from-profile", "REAL@64", "--variables", "bad.json"], "--variables bad.json: 0.shape: is missing"),
         (["--from-profile", "REAL@64", "--variables", "twice.json"], "--variables twice.json 'a' is named twice"),
         (["--from-profile", "REAL@64", "--checkpoint", "logs"], "--checkpoint logs: holds no checkpoint"),

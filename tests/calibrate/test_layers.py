@@ -84,7 +84,7 @@ assert names(residual) == ["a", "b..join", "c"], names(residual)
 assert names(nested) == ["first", "d1", "d2", "last"], names(nested)
 assert names(shared) == ["first", "twice..twice", "last"], names(shared)
 assert names(shared_within) == ["inner..twice", "last"], names(shared_within)
-assert "around cannot be cut: there is no tensor inside" in refused(around())
+assert "around cannot be split: no inner tensor" in refused(around())
 own = Own(); own(tf.ones([1, 3]))
 assert "own is a Own whose layers Keras 3 does not see" in refused(own)
 print("fine")
@@ -200,7 +200,7 @@ def test_without_layers_nothing_is_written_of_them(tmp_path: Path) -> None:
 
 
 def test_layers_that_are_cut_short_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="holds layers that are not complete: the file was cut short"):
+    with pytest.raises(CalibrationError, match="has incomplete layers: the file was cut short"):
         fit_workload(_layered(tmp_path / "a.ndjson", drop=10), "x")
 
 

@@ -76,7 +76,7 @@ def test_a_port_in_use_is_one_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(CalibrationError, match=f"127.0.0.1:{port} cannot be listened on: Address already in use; choose another port"):
+        with pytest.raises(CalibrationError, match=f"127.0.0.1:{port} cannot be opened: Address already in use; choose another port"):
             serve_link(f"127.0.0.1:{port}")
 
 

@@ -120,7 +120,7 @@ def test_links_and_congestion_control_are_looked_at(tmp_path: Path, monkeypatch:
     assert [line.partition(": ")[2] for line in told] == ["no fair here", "no tcp here"]
     monkeypatch.setattr(running, "obstacle_to_shaped_links", lambda _: None)
     [told_one] = faults_of_machine([setting("async", 2, FAST | {"congestion": "carrier-pigeon"})], 2, tmp_path)
-    assert "'carrier-pigeon' is no congestion control" in told_one
+    assert "'carrier-pigeon' is not a congestion control" in told_one
 
 
 def test_nothing_of_the_working_directory_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,11 @@ def _with(synthetic: Any, line: str) -> Path:
         ('{"kind": "step", "batch": 16, "round": 0}', "seconds: is missing"),
         ('{"kind": "step", "batch": 0, "round": 0, "seconds": 0.1}', "batch: 0 must"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": "fast"}', "seconds: 'fast' must be a number; delete"),
-        ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0.1, "x": 1}', "x is no field"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0.1, "x": 1}', "x is not a field"),
         ('{"kind": "nonsense"}', "no record with a known kind"),
         ("[1, 2]", ":6: must be an object in braces with a kind; delete"),
-        ("not JSON at all", "is no JSON ('not JSON at all')"),
-        ("\x1b[31m\x00 \ufffd \u202e", "is no JSON ('\\x1b[31m\\x00 \ufffd \\u202e'); delete the line"),
+        ("not JSON at all", "is not JSON ('not JSON at all')"),
+        ("\x1b[31m\x00 \ufffd \u202e", "is not JSON ('\\x1b[31m\\x00 \ufffd \\u202e'); delete the line"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": "' + 70 * "x" + '"}', "seconds: '" + 55 * "x" + "...' must be a number"),
         ('{"kind": "step", "batch": "two", "round": 0, "seconds": 0.1}', "batch: 'two' must be a whole number"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": 1.7e308}', "seconds: 1.7e+308 must be at most 1e+100; delete"),
@@ -69,7 +69,7 @@ def test_a_last_line_cut_off_is_left_out_and_said(synthetic: Any) -> None:
 
 def test_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
-    with pytest.raises(CalibrationError, match="holds no measurements"):
+    with pytest.raises(CalibrationError, match="has no measurements"):
         read_measurements(tmp_path / "empty")
 
 
@@ -91,7 +91,7 @@ def test_bytes_that_are_no_text_are_shown_as_escapes(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\xff\x00\n{}\n")
     with pytest.raises(CalibrationError) as caught:
         read_measurements(tmp_path / "binary")
-    assert str(caught.value).endswith(r"binary:1: is no JSON ('\x7fELF\xff\x00'); is this a measurement file of this version of Paceline?")
+    assert str(caught.value).endswith(r"binary:1: is not JSON ('\x7fELF\xff\x00'); is this a measurement file of this version of Paceline?")
 
 
 def test_a_file_without_header(synthetic: Any) -> None:

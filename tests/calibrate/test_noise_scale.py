@@ -190,5 +190,5 @@ def test_arguments_and_files_that_cannot_be_used(tmp_path):
     with pytest.raises(MeasurementsError, match="cut short"):
         fit_noise_scale(cut)
     cut.write_text('{"kind": "header", "schema_version": 1, "probe": "replay", "started": "", "arguments": {}}\n')
-    with pytest.raises(MeasurementsError, match="holds measurements of a model that learns, not of gradient norms"):
+    with pytest.raises(MeasurementsError, match="has measurements of a model that learns, not of gradient norms"):
         fit_noise_scale(cut)

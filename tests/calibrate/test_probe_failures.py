@@ -83,7 +83,7 @@ def _files(folder: Path) -> list[Path]:
         ("raises", False, "ValueError at .*broken.py:5: no weights for this model; nothing had been measured"),
         ("nothing", False, "TypeError: the function must return a Keras model or .*not NoneType"),
         ("no_callable", True, "TypeError: the step function must return a callable .*not int"),
-        ("no_tape", True, "no gradient was seen.*tf.GradientTape; what was measured is kept in"),
+        ("no_tape", True, "no gradient was seen.*tf.GradientTape; the measured part is kept in"),
         ("dies", False, "was killed by signal 9"),
         ("leaves", False, "SystemExit at .*broken.py:[0-9]+: your code ended the process, with 3"),
     ],
@@ -125,7 +125,7 @@ def test_the_last_line_is_none_that_tensorflow_always_logs() -> None:
 
 
 def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match=r"RuntimeError at .*: the data ran out; what was measured is kept in"):
+    with pytest.raises(CalibrationError, match=r"RuntimeError at .*: the data ran out; the measured part is kept in"):
         profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=PATIENCE_S)
     (path,) = _files(tmp_path)
     measured = read_measurements(path)

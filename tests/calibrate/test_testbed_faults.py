@@ -261,7 +261,7 @@ def test_a_rate_that_no_machine_reaches(testbed: Callable[..., Testbed]) -> None
     assert found, message
     (check,) = read_measurements(run.out).of(LinkCheck)
     assert check.bytes_per_s * 8e-6 == pytest.approx(float(found[1]), abs=0.5)
-    with pytest.raises(CalibrationError, match=r"holds no whole repeat: link.bandwidth: asked for 400000"):
+    with pytest.raises(CalibrationError, match=r"has no complete repeat: link.bandwidth: 400000"):
         read_run(run.out)
 
 
@@ -289,7 +289,7 @@ def _check_cut(whole: Path, cut: Path) -> None:
             assert len(read_run(cut).runs) == expected
             assert len(read_run(cut).runs[0].steps) == 8
         else:
-            with pytest.raises(CalibrationError, match=r"holds no (whole repeat|measurements); measure again"):
+            with pytest.raises(CalibrationError, match=r"has no (complete repeat|measurements): measure again"):
                 read_run(cut)
 
 
@@ -390,5 +390,5 @@ def test_a_congestion_control_that_the_machine_lacks() -> None:
     module = _congestion()
     if not Path(module.AVAILABLE).exists():
         pytest.skip("this system does not list its congestion controls")
-    with pytest.raises(ValueError, match=r"link.congestion: 'snail' is no congestion control of this machine; it has .*"):
+    with pytest.raises(ValueError, match=r"link.congestion: 'snail' is not a congestion control of this machine; it has .*"):
         module.Congestion("snail")

@@ -165,7 +165,7 @@ def test_a_model_that_cannot_be_described(function: str, error: type[Exception],
 
 
 def test_a_workload_has_no_code() -> None:
-    with pytest.raises(InputError, match=r"model 'cnn-cpu' has no code to be computed; give FILE\.py:FUNCTION .*or choose emulated"):
+    with pytest.raises(InputError, match=r"model 'cnn-cpu' has no code to compute: give FILE\.py:FUNCTION .*or choose emulated"):
         builder_of("cnn-cpu")
 
 

@@ -142,7 +142,7 @@ def test_laws_that_the_device_does_not_draw_from_become_quantiles(tmp_path: Path
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: paceline.testbed(settings={"worker": 2}), "setting: worker: is no key of this table; did you mean workers?"),
+        (lambda: paceline.testbed(settings={"worker": 2}), "setting: worker: is not a key of this table; did you mean workers?"),
         (lambda: paceline.testbed({"mode": "ring", "workers": 1}), "setting: a ring needs at least 2 workers"),
         (lambda: paceline.testbed(settings={"link.bandwidth": "5"}), "setting: link.bandwidth: '5' must be a bandwidth"),
         (lambda: paceline.testbed("none.toml"), "none.toml: there is no such file"),

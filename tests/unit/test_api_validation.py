@@ -96,7 +96,7 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
     ("arguments", "said"),
     [
         ({"unit": "steps/s"}, "`unit`: 'steps/s' must be 'samples/s' or 'updates/s'"),
-        ({"thresholds": {"median": "2%"}}, "`thresholds`: there is no threshold 'median'; did you mean `max_median`?"),
+        ({"thresholds": {"median": "2%"}}, "`thresholds`: no threshold is named 'median'; did you mean `max_median`?"),
         ({"thresholds": {"max_median": "much"}}, "`max_median`: 'much': must"),
         ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8,000%"),
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),

@@ -116,11 +116,11 @@ def test_a_file_that_grows_is_read_once_and_a_line_when_it_is_whole(tmp_path: Pa
     [
         (lines(step(1)), r"run.ndjson:1: .*header"),
         (lines({**HEADER, "schema_version": 2}), r"schema_version: paceline-steps 2 .* 1"),
-        (lines(HEADER) + "not json\n" + lines(step(1)), r"run.ndjson:2: is no JSON"),
+        (lines(HEADER) + "not json\n" + lines(step(1)), r"run.ndjson:2: is not JSON"),
         (lines(HEADER, {"kind": "step", "step": 1, "end_s": 1}), r"run.ndjson:2: duration_s: is missing"),
         (lines(HEADER, step(1) | {"step": "x"}), r"run.ndjson:2: step: 'x'"),
         (lines(HEADER, {"kind": "other"}), r"run.ndjson:2: "),
-        (lines(HEADER), r"holds no steps yet"),
+        (lines(HEADER), r"has no steps yet"),
         ("", r"is empty"),
         ('{"kind": "header", "probe": "step"}\n', r"file of measurements"),
     ],
@@ -186,7 +186,7 @@ def test_the_column_says_the_unit(tmp_path: Path, column: str, values: str, samp
         ("step,step_time_s\n1,fast\n", r"x.csv:2: step_time_s: 'fast'"),
         ("step,step_time_s\n1.5,1\n", r"x.csv:2: step: 1.5"),
         ("step,step_time_s\n1,1e999\n", r"must be finite"),
-        ("step,step_time_s\n", r"holds no steps yet"),
+        ("step,step_time_s\n", r"has no steps yet"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -289,7 +289,7 @@ def test_a_pattern_that_cannot_tell_steps_is_refused(pattern: str, said: str) ->
         ("hello\nworld\n", {}, r"none of its 2 lines .*pattern"),
         ("took x s\n", {"pattern": "took (?P<time_s>.*) s"}, r"log.txt:1: time_s: 'x'"),
         ("1\timages/sec: 64.0 +/- 0.0\n", {}, r"samples of a step"),
-        ("a\0b", {}, r"is no text"),
+        ("a\0b", {}, r"is not text"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_told_in_one_line(tmp_path: Path, text: str, options: dict[str, Any], said: str) -> None:

@@ -32,8 +32,8 @@ def test_the_hash_leaves_out_how_it_is_simulated(strategy, setting):
 @pytest.mark.parametrize(
     ("strategy", "run", "why"),
     [
-        ({**ASYNC, "messages": True}, {}, "strategy.messages: is no key"),
-        ({**RING, "tensor_grouping": "per-server"}, {}, "strategy.tensor_grouping: is no key"),
+        ({**ASYNC, "messages": True}, {}, "strategy.messages: is not a key"),
+        ({**RING, "tensor_grouping": "per-server"}, {}, "strategy.tensor_grouping: is not a key"),
         (ASYNC, {"grouping": "per-serve"}, "run.grouping: 'per-serve' must be 'none' or 'per-server'"),
         (RING, {"detail": "exact"}, "run.detail: 'exact' must be 'auto', 'at-once' or 'messages'"),
         (RING, {"engine": "c"}, "run.engine: 'c' must be 'auto', 'simpy' or 'compiled'"),

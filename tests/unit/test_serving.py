@@ -412,7 +412,7 @@ DEEP = "[" * 100_000
         ("", "", "is empty"),
         ("a = " + DEEP, "", "nested too deeply"),
         ("a = " + "9" * 5000, "", "cannot be read"),
-        ("a.b.c = 1\na.b = 2", "", "is no valid TOML"),
+        ("a.b.c = 1\na.b = 2", "", "is not valid TOML"),
         ('[workload]\nuse = "/etc/passwd.toml"', "workload.use", "must be a name"),
         ('[workload]\nuse = "../secret.toml"', "workload.use", "must be a name"),
         ('[cluster]\nuse = "/proc/self/environ"', "cluster.use", "must be a name"),

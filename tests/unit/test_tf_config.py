@@ -85,7 +85,7 @@ def test_the_same_cluster_in_all_its_forms(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is no JSON (Expecting property name"),
+        ("{", "is not JSON (Expecting property name"),
         ("none.json", "`tf_config='none.json'`: cannot be read"),
         ("env", "TF_CONFIG): the variable is not set"),
         ('{"task": {"type": "worker"}}', "has no key 'cluster'"),
@@ -99,7 +99,7 @@ def test_the_same_cluster_in_all_its_forms(tmp_path: Path, monkeypatch: pytest.M
         ('{"worker": ["h:1", "h2"]}', "cluster.worker[1]: 'h2': must be HOST:PORT"),
         ('{"worker": ["h:70000"]}', "cluster.worker[0]: 'h:70000': must be HOST:PORT"),
         ('{"worker": {"a": "h:1"}}', "cluster.worker: 'a'"),
-        ('{"worker": ["h:1"], "ps": ["h:1"]}', "cluster.ps[0]: h:1 is the address of cluster.worker[0]"),
+        ('{"worker": ["h:1"], "ps": ["h:1"]}', "cluster.ps[0]: h:1 is already the address of cluster.worker[0]"),
         ('{"worker": ["h:1"], "wroker": ["h:2"]}', "cluster.wroker: "),
         ('{"worker": ["h:1"], "master": ["h:2"]}', "'master'"),
         ('{"worker": ["h:1"], "chief": ["h:2", "h:3"]}', "cluster.chief: has 2 addresses"),
