@@ -127,7 +127,7 @@ def test_staleness_is_compared_where_it_was_measured(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("workers,throughput\n", "has no row"),
+        ("workers,throughput\n", "no rows"),
         ("4,1000\n", "must name the columns"),
         ("workers,throughput\n4,fast\n", ":2: throughput"),
     ],

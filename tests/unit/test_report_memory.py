@@ -30,7 +30,7 @@ def test_parts_are_bars_against_what_the_device_has() -> None:
 def test_the_page_says_it_where_it_is_known() -> None:
     page = render(content_of([simulate(scenario(**PEAKS))]))
     assert "What devices hold in memory" in page
-    assert "It fits: a batch of 10 samples needs 22.5 GiB, and at least 52.1 GiB of A100-SXM4-80GB are free." in page
+    assert "Fits: 10 samples at a time need 22.5 GiB of 74.5 GiB." in page
 
 
 def test_a_page_of_what_is_not_known_is_as_before() -> None:

@@ -66,7 +66,7 @@ def test_it_is_written_beside_the_page_and_replaces_only_its_own_kind(tmp_path: 
         assert paceline.report(result, page, card=card, what_ifs=False).card == card
     assert CARD.holds(card)
     card.write_text("mine")
-    with pytest.raises(InputError, match="is no card"):
+    with pytest.raises(InputError, match="is not a card"):
         paceline.report(result, page, card=card, what_ifs=False)
     with pytest.raises(InputError, match="both are"):
         paceline.report(result, page, card=page, what_ifs=False)
