@@ -68,5 +68,5 @@ def test_it_is_written_beside_the_page_and_replaces_only_its_own_kind(tmp_path: 
     card.write_text("mine")
     with pytest.raises(InputError, match="is not a card"):
         paceline.report(result, page, card=card, what_ifs=False)
-    with pytest.raises(InputError, match="both are"):
+    with pytest.raises(InputError, match="are both"):
         paceline.report(result, page, card=page, what_ifs=False)
