@@ -374,7 +374,7 @@ def _described(function: Callable[..., Any], name: str) -> str:
     return f"{_described(getattr(import_module('paceline'), elsewhere[1]), name)} {first[elsewhere.end() :]}".strip()
 
 
-# -- what a function is given, held against that -----------------------------------------------
+# -- checks of given arguments -----------------------------------------------------------------
 
 
 def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:

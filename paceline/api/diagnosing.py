@@ -206,14 +206,16 @@ def positive(name: str, count: Any, value: Any) -> float:
     from simulator.base.errors import InputError, UnitError
     from simulator.base.units import number_of
 
+    given = {count: value}
+    argument = f"{name}={given!r}"
     if name in ("step", "epoch"):
-        return quantity_of(value, "time", f"{name} {count}")
+        return quantity_of(value, "time", argument)
     try:
         rate = number_of(value, repr(value[:40])) if isinstance(value, str) else float(value)
     except UnitError as error:
-        raise InputError(f"`{name} {count}`: {error}") from None
+        raise InputError(f"`{argument}`: {error}") from None
     if not 0.0 < rate < 1e15:
-        raise InputError(f"`{name} {count}`: {value!r} must be above 0, such as 1500 (samples/s of all workers together)")
+        raise InputError(f"`{argument}`: {value!r} must be above 0, such as 1500 (samples/s of all workers together)")
     return rate
 
 

@@ -23,7 +23,7 @@ from typer.core import TyperCommand
 from simulator.base.catalog import Kind, entries
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
-"""Every key that ``--set`` takes, with what it means and its values where these are few; and names that only the library has: strategies,
+"""Every key of ``--set``, with its meaning and its values if they are few; and names that only the library has: strategies,
 software, sorts of links."""
 
 
@@ -60,7 +60,7 @@ def answer(root: Any) -> bool:
 
 
 def _going_on(word: Word) -> Iterable[Word]:
-    """Return longer words in place of a single incomplete one, after which the shell would put a space."""
+    """Return longer words instead of a single incomplete one, after which the shell would put a space."""
     if word.text.endswith("="):
         return [Word(f"{word.text}VALUE", word.help)]
     return _files(word.text) if word.text.endswith("/") else []

@@ -57,7 +57,7 @@ _PERFECT = 1.05
 _STATES: Mapping[State, str] = {
     "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
     "beyond": "outside the 90% interval, as one run in ten is",
-    "unclear": "too uncertain to tell",
+    "unclear": "too uncertain to judge",
 }  # fmt: skip
 
 
@@ -538,7 +538,7 @@ class _Answer:
         if (again := self._again(self._best, rival)) is not None:
             return again
         first = CAUSES[differ[0]]
-        return f"{first.measure}; it tells whether {first.title}"
+        return f"{first.measure}; it shows whether {first.title}"
 
     def _again(self, likeliest: Explanation, rival: Explanation) -> str | None:
         """Return a run of the same program that both explanations predict differently, with both predictions."""

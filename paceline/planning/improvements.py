@@ -209,9 +209,9 @@ def _chosen(change: Variation, fastest: Result, before: Scenario) -> Variation:
     strategy, own = fastest.scenario.strategy, before.strategy
     texts = [change.text]
     if (fused := bucket_in_words(fastest.scenario)) != bucket_in_words(before):
-        texts.append(f"{fused} in place of {bucket_in_words(before)}")
+        texts.append(f"{fused} instead of {bucket_in_words(before)}")
     if strategy.in_words != own.in_words:
-        texts.append(f"cut again: {strategy.in_words} in place of {own.in_words}")
+        texts.append(f"cut again: {strategy.in_words} instead of {own.in_words}")
     return change._replace(text="; ".join(texts))
 
 

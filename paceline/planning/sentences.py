@@ -446,9 +446,7 @@ def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
         "not predicted"
     )
     steps = chosen.scenario.run.steps
-    notes.append(
-        f"each simulated run has {steps:,} steps of each worker; a longer real run varies less from step to step, not less in its speed"
-    )
+    notes.append(f"each simulated run has {steps:,} steps per worker; longer runs average out variation between steps, not between runs")
     return notes
 
 

@@ -32,11 +32,11 @@ _RAY_ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
 _UNLIKE = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
 _STORE_BYTES = 100 * 2**20
 _MOST_OF_PATH = 25
-"""Characters of the folder where Ray may make one for a cluster of its own: paths of sockets in it have 107 at most."""
+"""Longest folder for Ray's own cluster, because paths of sockets have at most 107 characters."""
 
 
 def _lost(kind: str) -> tuple[str, str]:
-    """Sentence on a cluster that is gone, and what to try."""
+    """Return a sentence on a lost cluster, and advice."""
     return f"the {kind} cluster was lost", "run again when it is back"
 
 
@@ -96,7 +96,7 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
 
 
 def check_ray_address(scheduler: str | None) -> None:
-    """Raise InputError unless this is the address of a Ray cluster, or left out."""
+    """Raise InputError unless this is the address of a Ray cluster, or None."""
     if scheduler is not None and not _RAY_ADDRESS.fullmatch(scheduler):
         raise InputError(f"`scheduler` {scheduler[:80]!r}: must be host:port, ray://host:port or auto, as `backend='ray'` needs it")
 
@@ -173,7 +173,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
 
 
 def _unlike(error: Exception) -> str:
-    """Versions that keep Ray from working together here and there, in words; "" where it is something else."""
+    """Return a sentence on incompatible versions of Ray; empty for another error."""
     mismatch = _UNLIKE.search(str(error))
     if mismatch is None:
         return ""
@@ -182,7 +182,7 @@ def _unlike(error: Exception) -> str:
 
 
 def _shut_down(ray: Any) -> None:
-    """End this process's part in a cluster, and the cluster, if it is its own."""
+    """Disconnect from a cluster, and end it if this process started it."""
     with suppress(AttributeError):  # there is none, or another Ray keeps them elsewhere
         for kind in ray._private.worker._global_node.all_processes.values():
             for started in kind:  # it would wait a second for each to take a SIGTERM, to which they are deaf
@@ -191,14 +191,14 @@ def _shut_down(ray: Any) -> None:
 
 
 def _short_folder() -> str:
-    """Where Ray's temporary files go: as Ray would choose, unless the path is too long for sockets in it."""
+    """Return the folder of Ray's temporary files: Ray's choice, unless the path is too long for sockets."""
     folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     return folder if len(os.fsencode(folder)) <= _MOST_OF_PATH else "/tmp"  # noqa: S108 - a folder of its own is made there
 
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Nothing reaches stderr, not even from Ray's threads outside Python, which tell of every attempt to connect."""
+    """Silence stderr, including Ray's threads outside Python, which report every attempt to connect."""
     sys.stderr.flush()
     before = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -21,22 +21,22 @@ from simulator.spec.prices import Prices
 
 _MOST_SCENARIOS = 1_000_000
 _SHARED = "workload", "cluster"
-"""Sections of which combinations share one object, where these leave it as it is; so many of them are kept:"""
+"""Sections that combinations share as one object if they do not change them; at most this many are kept:"""
 _KEPT_SECTIONS = 256
 _MOST_TRIED = 10_000
-"""Scenarios of a grid that is searched for what does not break a rule, once one does."""
+"""Most scenarios of a grid in which valid values are searched after an error."""
 
 Axis = tuple[str, list[Any]]
 """A dotted key and the values that it takes."""
 Choice = tuple[int, ...]
-"""Which value each axis takes, by number."""
+"""Number of the value of each axis."""
 
 
 class Grid(Sequence[Scenario]):
     """Every combination of the axes' values; the last axis changes fastest.
 
-    A scenario is built and validated whenever it is asked for, so that ten thousand take no
-    memory. Combinations that leave the workload, or the cluster, as it is share one object.
+    A scenario is built and validated on request, so that ten thousand take no memory. Combinations that do not change the workload, or the
+    cluster, share one object.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ class Grid(Sequence[Scenario]):
     beside
         Folder that relative ``use`` paths are also looked up in.
     prices
-        Of clusters by name, laid over what their files say.
+        Prices by cluster, which override those of files.
 
     Raises
     ------
     ScenarioError
-        A key is given twice, or does not tell scenarios apart, or there are too many combinations.
+        A key is given twice, or does not change scenarios, or there are too many combinations.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Grid(Sequence[Scenario]):
         return {key: values[at] for (key, values), at in zip(self.axes, self._choice(index), strict=True)}
 
     def check(self) -> None:
-        """Validate every combination, keeping none.
+        """Validate every combination.
 
         Raises
         ------
         ScenarioError
-            A combination breaks a rule; the message ends with what of the grid does not.
+            A combination breaks a rule; the message ends with valid values.
         """
         for index in range(self._size):
             try:
@@ -191,7 +191,7 @@ def grid(
     settings
         Keys to set in all scenarios.
     prices
-        Of clusters by name, laid over what their files say. Where the axes have several clusters, a
+        Prices by cluster, which override those of files. Where the axes have several clusters, a
         price among the settings holds for those that have none.
 
     Raises

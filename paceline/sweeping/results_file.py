@@ -71,27 +71,27 @@ class Line(NamedTuple):
 
 
 def line_of(outcome: Outcome) -> Line:
-    """The line of an outcome, which depends on its scenario alone: it has no place."""
+    """Return the line of an outcome, without a place, so that it depends only on the scenario."""
     return Line(outcome.to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
 
 
 def with_place(text: bytes, place: int | None) -> bytes:
-    """The text of a line with another place, or with none; it has a checksum only if it had one: else nobody has checked it."""
+    """Return a line with another place, or with none; it has a checksum only if it had one."""
     bare = _PLACE.sub(b"}", without_checksum(text)).rstrip()
     placed = bare if place is None else bare.removesuffix(b"}") + b',"place":%d}' % place
     return (placed if checksum_holds(text) is None else with_checksum(placed.decode()).encode()) + b"\n"
 
 
 def line_in(text: bytes) -> Line | None:
-    """The line that a text is; None where it is none that a sweep writes.
+    """Return the line of a text; None if it is not the line of a sweep.
 
     Raises
     ------
     DamagedError
-        It is one that is not as it was written: its checksum or its scenario's hash is another, or it has no checksum and is no
-        outcome of its scenario; or it is no JSON (:class:`UnclearError`).
+        The line was changed: its checksum or its scenario's hash differs, or it has no checksum and is not an outcome of its scenario; or
+        it is not JSON (:class:`UnclearError`).
     ResultsError
-        It has no checksum, and was written by another version or holds what no simulation gives.
+        The line has no checksum, and is of another version or has figures that no simulation gives.
     """
     holds, beginning = checksum_holds(text), _HASH.match(text)
     if holds is False or (holds is None and beginning):
@@ -107,7 +107,7 @@ def line_in(text: bytes) -> Line | None:
 
 
 def _check_hash(text: bytes, data: Any) -> None:
-    """Raise DamagedError where the scenario of a line, given with its data, is not the one of its hash."""
+    """Raise DamagedError if the scenario of a line, given with its data, does not match its hash."""
     scenario, named = data.get("scenario"), data.get("scenario_hash")
     with suppress(AttributeError, KeyError, TypeError, ValueError):  # it is no scenario
         sections = _sections(text)
@@ -118,20 +118,20 @@ def _check_hash(text: bytes, data: Any) -> None:
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
-    """Return whether a half-written text is what the line of a scenario, or of any, begins with."""
+    """Return whether an incomplete text is the beginning of the line of a scenario, or of any."""
     start = _BEGINNING + scenario_hash.encode()
     return part.startswith(start) or start.startswith(part)
 
 
 def is_damage(error: ResultsError, path: Path) -> bool:
-    """Return whether a line of a file could not be read since it is damaged: one that is unclear goes by the other lines."""
+    """Return whether an unreadable line is damaged; the other lines of the file decide on an unclear one."""
     if not isinstance(error, UnclearError):
         return isinstance(error, DamagedError)
     return holds_lines(path)
 
 
 def holds_lines(path: Path) -> bool:
-    """Return whether any line of a file, damaged as it may be, is one of ours; of a pipe, which is read but once, that is not known."""
+    """Return whether a file has any line of a sweep, damaged or not; False for a pipe, which can be read only once."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -143,14 +143,14 @@ def _is_ours(text: bytes) -> bool:
 
 
 def outcome_of(text: bytes) -> Outcome:
-    """The outcome that a line holds; equal workloads and clusters of many lines are one object.
+    """Return the outcome of a line; equal workloads and clusters of many lines are shared objects.
 
     Raises
     ------
     DamagedError
-        It has a checksum, and that does not hold.
+        Its checksum is wrong.
     ValueError
-        It holds none; pydantic's own error where the line is JSON, but no outcome.
+        The line has no outcome; a pydantic error if it is JSON.
     """
     if checksum_holds(text) is False:
         raise DamagedError(CHANGED)
@@ -169,7 +169,7 @@ def _placed_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
 
 
 def _place_taken_from(data: Any) -> int | None:
-    """The place that stands in the data of a line, which are left without it: it is none of an outcome's."""
+    """Remove and return the place in the data of a line, which does not belong to its outcome."""
     is_place = isinstance(data, dict) and type(data.get("place")) is int and data["place"] >= 0
     return data.pop("place") if is_place else None
 
@@ -184,7 +184,7 @@ _cluster = lru_cache(maxsize=256)(Cluster.model_validate_json)
 
 
 def _sections(text: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Workload, cluster, and the line with null in their places; None where it is not laid out as sweeps write it."""
+    """Return workload, cluster, and the line with null instead of them; None if a sweep did not write it."""
     beginning = _HASH.match(text)
     if beginning is None or not text.startswith(_WORKLOAD, beginning.end()):
         return None
@@ -198,7 +198,7 @@ def _sections(text: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
-    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+    """Return the line's data with workload and cluster; None if a sweep did not write it."""
     if (sections := _sections(text)) is None:
         return None
     try:
@@ -210,7 +210,7 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
 
 
 def checked_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
-    """The outcome that a line from anywhere holds, and its place in the sweep where that stands in it.
+    """Return the outcome of any line, and its place in the sweep, if it has one.
 
     Raises
     ------
@@ -417,15 +417,15 @@ read_results = ResultsFile.read
 
 
 def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
-    """The lines of a results file that count, in the order of the sweep.
+    """Return the valid lines of a results file, in the order of the sweep.
 
-    A finished file has the order itself, and its lines have no places. A line with a place was written when its simulation ended. The
-    last line of a scenario counts.
+    A finished file is in order, and its lines have no places. A line with a place was written when its simulation ended. The last line of a
+    scenario counts.
 
     Parameters
     ----------
     lines
-        The scenario's hash, the place in the sweep where the line has one, and whatever stands for the line; in the order of the file.
+        The scenario's hash, the line's place in the sweep, if any, and the line or its substitute; in the order of the file.
     """
     kept: dict[str, tuple[int, LineT]] = {}
     for number, (scenario_hash, place, line) in enumerate(lines):
@@ -435,19 +435,19 @@ def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
 
 
 def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
-    """The outcomes that a sweep wrote, in the order of the sweep; else as :meth:`ResultsFile.read`.
+    """Return the outcomes of a sweep, in its order; otherwise as :meth:`ResultsFile.read`.
 
     Parameters
     ----------
     path
-        The file; it may also be put together by hand, with empty lines and keys in any order.
+        The file; it may be written by hand, with empty lines and keys in any order.
     notes
-        Gets sentences on the lines that are left out, and on those that have no checksum.
+        Receives sentences on lines that are left out, and on those without a checksum.
 
     Raises
     ------
     ResultsError
-        As :meth:`ResultsFile.read`, but a file may hold nothing.
+        As in :meth:`ResultsFile.read`, but a file may be empty.
     """
     notes = notes if notes is not None else []
     read: list[tuple[str, int | None, Outcome]] = []

@@ -62,9 +62,9 @@ class Runner:
     def __init__(self, *, jobs: int = 0, backend: Backend = "local", scheduler: str | None = None) -> None:
         most = _MOST_PER_CORE * (os.cpu_count() or 1)
         if backend == "local" and jobs > most:
-            raise InputError(f"`jobs`: {jobs} must be at most {most} on this machine, {_MOST_PER_CORE} per core; 0 takes all cores")
+            raise InputError(f"`jobs`: {jobs} must be at most {most} on this machine, {_MOST_PER_CORE} per core; 0 uses all cores")
         if backend == "local" and scheduler is not None:
-            raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend='dask'` or `backend='ray'`")
+            raise InputError(f"`scheduler` {scheduler[:80]!r}: is the address of a cluster; give `backend='dask'` or `backend='ray'` too")
         if backend == "dask":
             check_dask_address(scheduler)
         if backend == "ray":
@@ -82,14 +82,14 @@ class Runner:
         self._connected.close()
 
     def completed(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Outcome]], None, None]:
-        """Simulate scenarios; each outcome comes as soon as it is there, those that come together in one list.
+        """Simulate scenarios, and yield lists of outcomes as soon as they are available.
 
-        Scenarios are asked for, and held, no sooner than somebody is free.
+        Scenarios are requested only when a process is free.
 
         Parameters
         ----------
         scenarios
-            What to simulate.
+            The scenarios.
 
         Yields
         ------
@@ -110,7 +110,7 @@ class Runner:
                 yield [(number, _outcome(scenario, answer)) for number, scenario, answer in group]
 
     def lines(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Line]], None, None]:
-        """As :meth:`completed`, lines of a results file, made where the scenarios are simulated."""
+        """Yield lines of a results file, made by the simulating processes; otherwise as :meth:`completed`."""
         with closing(self._groups(_line, scenarios)) as groups:
             for group in groups:
                 yield [(number, line) for number, _, line in group]
@@ -118,7 +118,7 @@ class Runner:
     def _groups(
         self, function: Callable[[Scenario | Asked], _Sent[SentT]], scenarios: Iterable[Scenario]
     ) -> Generator[list[tuple[int, Scenario, SentT]], None, None]:
-        """Scenarios with their numbers, as they are done, and what a function has sent back of each; those that come together at once."""
+        """Yield lists of finished scenarios with their numbers and the result of a function for each."""
         waiting, held, noted = iter(scenarios), dict[int, Scenario](), set[str]()
         if (first := next(waiting, None)) is None:
             return
@@ -151,7 +151,7 @@ class Runner:
 
 
 Answer = Failed | dict[str, Any]
-"""Why there is no result, or the result's fields without the scenario, which is here already."""
+"""A failure, or the result's fields without the scenario, which this process has already."""
 
 
 class _Sent(NamedTuple, Generic[SentT]):
@@ -159,11 +159,11 @@ class _Sent(NamedTuple, Generic[SentT]):
 
     answer: SentT
     notes: tuple[str, ...]
-    """What it would have warned of, had anybody looked: what its engine could not do."""
+    """Warnings of the worker's engine."""
 
 
 def _resolved(scenario: Scenario) -> Scenario | Asked:
-    """Resolved here, where the user's catalogue is; what cannot be is reported by who simulates it."""
+    """Resolve a scenario here, with the user's catalogue; the simulating process reports failures."""
     try:
         return Asked.of(scenario)
     except PacelineError:
@@ -171,18 +171,18 @@ def _resolved(scenario: Scenario) -> Scenario | Asked:
 
 
 def _answer(scenario: Scenario | Asked) -> _Sent[Answer]:
-    """Simulate one scenario, in a worker."""
+    """Simulate one scenario in a worker."""
     return _noting(lambda: _simulated(scenario))
 
 
 def _line(scenario: Scenario | Asked) -> _Sent[Line]:
-    """Simulate one scenario, in a worker, and write down what comes of it."""
+    """Simulate one scenario in a worker, and return its line."""
     given = scenario.given if isinstance(scenario, Asked) else scenario
     return _noting(lambda: line_of(_outcome(given, _simulated(scenario))))
 
 
 def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
-    """Answer of a function, and what it warns of an engine meanwhile."""
+    """Return the answer of a function, and its warnings about engines."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", EngineWarning)
         answer = made()
@@ -201,7 +201,7 @@ def _simulated(scenario: Scenario | Asked) -> Answer:
 
 
 def _outcome(scenario: Scenario, answer: Answer) -> Outcome:
-    """An answer, with the scenario that it is of."""
+    """Return the outcome of an answer and its scenario."""
     if isinstance(answer, Failed):
         return Failure(scenario_hash=scenario.hash, scenario=scenario, failed=answer)
     return Result.model_construct(scenario=scenario, **answer)
@@ -210,20 +210,19 @@ def _outcome(scenario: Scenario, answer: Answer) -> Outcome:
 Progress = Callable[[int, int], None]
 _NAMED = 3
 _READ = 100
-"""Failures that are looked at for their reasons."""
+"""Most failures that are read for their reasons."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep(Outcomes):
     """Outcomes of a sweep, in the order of its scenarios.
 
-    Those that were written to a file are read from it whenever they are asked for: going
-    through them one by one takes no more memory than one.
+    Outcomes in a file are read on request, so that iteration needs the memory of one.
 
     Attributes
     ----------
     path
-        The results file; None where all outcomes are held.
+        The results file; None if all outcomes are in memory.
     """
 
     see: ClassVar[str] = "to_frame() has a row for each, sweep[0] is the first; paceline.report(sweep) draws them"
@@ -232,21 +231,21 @@ class Sweep(Outcomes):
     _outcomes: tuple[Outcome, ...] | Written = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Table for a notebook: the first rows, with the most important figures."""
+        """Return a table for a notebook: the first rows, with the main figures."""
         return html_of(self, f"Sweep of {len(self)} scenarios", total=len(self))
 
     def check(self, name: Callable[[int], str] | None = None) -> None:
-        """Do nothing where every scenario has a result.
+        """Raise an error if any scenario failed.
 
         Parameters
         ----------
         name
-            What to call scenario 0, 1, ...; left out: by number, from 1.
+            Returns the name of scenario 0, 1, ...; default: its number, from 1.
 
         Raises
         ------
         SimulationError
-            Some failed; the message tells each reason once, with the scenarios that share it.
+            Some failed; the message gives each reason once, with its scenarios.
         """
         if not self.failed:
             return
@@ -275,9 +274,8 @@ def sweep(
 ) -> Sweep:
     """Simulate scenarios in parallel, and write each outcome to a results file.
 
-    A scenario whose simulation fails is written as a failure, and the others go on. The
-    bytes of the finished file depend on the scenarios alone. Stopped at any moment and called
-    again, it simulates what the file does not have yet.
+    If a simulation fails, a failure is written, and the others continue. The bytes of the finished file depend only on the scenarios. After
+    an interruption, another call simulates the missing ones.
 
     Parameters
     ----------
@@ -345,14 +343,14 @@ def sweep(
 
 
 Simulate = Callable[[Sequence[Scenario]], Sequence[Outcome]]
-"""Scenarios into outcomes, in their order."""
+"""Simulates scenarios and returns outcomes in order."""
 
 
 class Simulations:
-    """Simulates what a plan asks for; asked again, it remembers.
+    """Simulates the scenarios of a plan, each once.
 
-    A plan asks for the same scenarios in the same order, whatever the number of jobs. So
-    its results file is one that an interrupted run has begun, or belongs to another plan.
+    A plan requests the same scenarios in the same order, whatever the number of jobs. So an existing results file is of an interrupted run,
+    or belongs to another plan.
 
     Parameters
     ----------
@@ -361,7 +359,7 @@ class Simulations:
     file
         What is simulated goes there; at the end it is in the order in which it was asked for.
     force
-        Begin anew if the file belongs to another plan.
+        Replace the file if it belongs to another plan.
     progress
         Called with scenarios done and asked for.
     """
@@ -384,7 +382,7 @@ class Simulations:
         self._taken = 0  # of them from the file
 
     def __call__(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
-        """Outcomes in the order of the scenarios.
+        """Return outcomes in the order of the scenarios.
 
         Raises
         ------
@@ -417,7 +415,7 @@ class Simulations:
         return [self._known[scenario.hash] for scenario in scenarios]
 
     def aside(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
-        """Outcomes of scenarios that are no part of the plan: remembered, and neither kept in the file nor counted."""
+        """Return outcomes of scenarios outside the plan, which are cached but neither written to the file nor counted."""
         new = [scenario for key, scenario in _by_hash(scenarios) if key not in self._known_aside]
         with closing(self._runner.completed(new)) as groups:
             for group in groups:
@@ -427,11 +425,11 @@ class Simulations:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Of every scenario that was asked for, in the order in which it first was."""
+        """Outcomes of all requested scenarios, in the order of the first request."""
         return tuple(self._known[key] for key in self._places)
 
     def finish(self) -> None:
-        """Nothing more will be asked for.
+        """Finish the results file.
 
         Raises
         ------

@@ -131,7 +131,7 @@ class Watched(Short):
         least = next((verdict.steadiness.why_not for verdict in self.verdicts if verdict.steadiness.why_not), "")
         because = f" ({least})" if least and self.state == "unclear" else ""
         if math.isnan(self.mean_s):
-            return f"too few steps to tell{because}"
+            return f"too few steps to judge{because}"
         worst = [verdict for verdict in self.verdicts if verdict.state == self.state and verdict.now is not None]
         who = f"{_who(worst, self.verdicts)}: " if len(worst) < len(self.verdicts) else ""
         text = f"{who}{format_seconds(_mean_s(worst))} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"

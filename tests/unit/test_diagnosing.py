@@ -115,8 +115,8 @@ def test_costs_never_exceed_what_a_step_takes_beyond_its_best(told: Scenario, ru
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ({}, "nothing was seen"),
-        ({1: 0.1}, "only 1 device was seen"),
+        ({}, "no runs are given"),
+        ({1: 0.1}, "only 1 device is given"),
     ],
 )
 def test_too_little_is_refused(told: Scenario, run: Simulations, steps: dict[int, float], text: str) -> None:
@@ -362,7 +362,7 @@ def test_chances_are_told_whole() -> None:
     assert len(doubtful) > 1
     rest = {"causes": (doubtful[0].model_copy(update={"probability": 0.45}),), "own_error": 0.5, "unknown": 0.02}
     told = [text for text in sentences_of(answer.model_copy(update=rest)) if "tell these apart" in text]
-    assert told == [f"The runs cannot tell these apart: {doubtful[0].title} (45%) or the prediction's own error (50%)."]
+    assert told == [f"The runs cannot distinguish these: {doubtful[0].title} (45%) or model error (50%)."]
     alone = [text for text in sentences_of(answer.model_copy(update={**rest, "own_error": 0.0})) if doubtful[0].title in text.lower()]
     assert f"Possibly {doubtful[0].title} (45%)." in alone
 
@@ -372,7 +372,7 @@ def test_a_mean_of_many_steps_is_taken_as_it_is(tmp_path: Path) -> None:
     log.write_text("{'train_runtime': '120.0', 'train_samples_per_second': '80.0', 'train_steps_per_second': '2.5', 'epoch': '3.0'}\n")
     (seen,), remarks = seen_in_runs([(4, run) for run in read_recorded([log])], small(workload={"batch_per_replica": 8}))
     assert (seen.step_s, seen.is_average, seen.batch) == (pytest.approx(0.4), True, None)
-    assert any("1 mean only" in remark for remark in remarks)
+    assert any("has only 1 mean" in remark for remark in remarks)
 
 
 def recorded(facts: Facts) -> RecordedRun:

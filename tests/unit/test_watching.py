@@ -198,7 +198,7 @@ def test_what_a_record_does_not_show_is_fitted(result: Result, predicted: Predic
     update = Watch(result, [path], coverage=0.99, jobs=1).look()
     found = update.reasons[str(path)]
     assert found
-    assert all("chance" in reason.text and reason.cost_s is not None for reason in found)
+    assert all("probability" in reason.text and reason.cost_s is not None for reason in found)
     assert {reason.key for reason in found} <= {*FOUND, OUTSIDE.key}
 
 
@@ -255,7 +255,7 @@ def test_a_journal_that_was_cut_off_goes_on_and_another_is_refused(tmp_path: Pat
     with pytest.raises(InputError, match=r"\(scenario_hash 'a'\)"):
         WatchJournal(path, {"scenario_hash": "b"})
     path.write_text("workers,throughput\n")
-    with pytest.raises(InputError, match="no journal"):
+    with pytest.raises(InputError, match="not the journal"):
         WatchJournal(path, {"scenario_hash": "a"})
 
 

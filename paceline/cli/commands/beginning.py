@@ -42,7 +42,7 @@ _OWN = (
     "workload", "step_time", "parameters", "batch", "tensors", "measured_with", "cluster", "nodes", "devices", "bandwidth", "latency",
     "sort", "strategy", "servers",
 )  # fmt: skip
-"""Options in place of a scenario; each is a parameter of ``new_scenario``."""
+"""Options that replace a scenario; each is a parameter of ``new_scenario``."""
 _SEEN = ("step", "throughput", "steps_per_s", "epoch", "dataset_size", "run", "pattern", "python")
 """Options that give observed runs."""
 _SHOWN = {

@@ -84,7 +84,7 @@ def plan(
     scenario, out, force, jobs = given["scenario"], given.get("out"), given["force"], given["jobs"]
     if report is not None:
         if out is not None:
-            check_apart([("--report", report), ("--out", out), ("a file beside --out", plan_file_of(out))])
+            check_apart([("--report", report), ("--out", out), ("a file next to --out", plan_file_of(out))])
         Output(report, REPORT, force=force, argument="report", reads=[scenario_file(scenario)])
     if "target" in given:
         _plan_to_target(given, report, details=details, json=json, yes=yes)
