@@ -24,7 +24,7 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import PARTS, Memory
-from simulator.results.bottleneck import first_of_all
+from simulator.results.bottleneck import BOTH, first_of_all
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
@@ -43,7 +43,7 @@ class Figure:
     what
         Such as ``throughput``.
     mean
-        Its mean over runs, as a reader sees it.
+        Its mean over runs, as a reader sees it; of what was measured its value.
     interval
         Its 90% prediction interval, with the unit.
     note
@@ -76,6 +76,8 @@ class Answer:
         What to do next, if possible a command.
     met
         Whether a goal is reached; None without one.
+    heading
+        What the values of the figures are: ``mean`` over runs, or ``value`` where some were measured.
     """
 
     headline: str
@@ -85,6 +87,7 @@ class Answer:
     watch_out: str = ""
     next: str = ""
     met: bool | None = None
+    heading: str = "mean"
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -170,7 +173,7 @@ def limit_of(result: Result, *, tried: bool = True) -> str:
     if alone and waits >= LITTLE and (limit.share or 0.0) * parts.total >= parts.compute + parts.waiting:
         # a faster device shortens the waiting too, so that both count as compute
         words = words.replace(" of a step", f" of a step, including {format_share(waits)} waiting for the slowest worker", 1)
-    trial = limit.tried[0] if tried and limit.tried else None
+    trial = next((trial for trial in limit.tried if trial.change != BOTH), None) if tried else None
     helps = f"; {trial.change}: {format_change(trial.gain)}" if trial is not None and trial.gain >= LITTLE else ""
     return f"{words}{helps}"
 

@@ -137,7 +137,13 @@ def goal_in_words(goal: Goal) -> str:
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
     limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    return f"{format_count(total)} samples {' and '.join(limits)}"
+    return f"{_total_in_words(total)} samples {' and '.join(limits)}"
+
+
+def _total_in_words(total: float) -> str:
+    """A number of samples as people type it: ``1e9``, ``1.28e6``, ``50,000``."""
+    mantissa, _, power = f"{total:.3g}".partition("e")
+    return f"{mantissa}e{int(power)}" if power and float(f"{mantissa}e{power}") == total else format_count(total)
 
 
 def staleness_in_words(result: Result) -> str:
@@ -146,11 +152,11 @@ def staleness_in_words(result: Result) -> str:
     return f"gradients {written(stale.mean, 'updates')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
-def chance_in_words(best: float, runs: int) -> str:
+def chance_in_words(best: float, runs: int, *, percent: bool = False) -> str:
     """Return the probability of being the best, as a bound where the runs resolve no more."""
     least = 1.0 / (runs + 1)
     bound = "at least " if best >= 1.0 - least - _ROUNDING else "at most " if best <= least + _ROUNDING else ""
-    return f"{bound}{format_number(best, 2)}"
+    return f"{bound}{format_share(best) if percent else format_number(best, 2)}"
 
 
 _ROUNDING = 1e-9
@@ -185,7 +191,7 @@ def stake_in_words(answer: Candidate) -> str:
     decision = answer.decision
     if decision is None:
         return ""
-    text = f"best of {decision.among} candidates with probability {chance_in_words(decision.best, decision.runs)}"
+    text = f"{chance_in_words(decision.best, decision.runs, percent=True)} to beat the next {decision.among - 1}"
     if decision.regret_where_not_best is None:
         return text
     worse = {"usd": "more expensive", "s": "slower", "samples/s": "slower"}[decision.unit]

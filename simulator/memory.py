@@ -464,7 +464,7 @@ def _split(held: Held) -> str:
 
 
 def _sharded(shards: int) -> str:
-    return f", shared by {shards} devices" if shards > 1 else ""
+    return f", sharded over {shards} devices" if shards > 1 else ""
 
 
 # -- measured peaks ------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def _lines(rows: Iterable[tuple[str, str]], column: int) -> Iterator[str]:
 
 def _place(parameter: Any) -> str:
     name = parameter.metavar or parameter.name.upper()
-    return name if parameter.required else f"[{name}]"
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
 
 
 def _row(parameter: Any, *, brief: bool) -> tuple[str, str]:

@@ -65,6 +65,8 @@ def _keys(
 
 
 _HelpAll: TypeAlias = Annotated[bool, typer.Option(HELP_ALL, is_eager=True, callback=show_all, help="Show every option in full, and exit.")]
+_SameHelp: TypeAlias = Annotated[bool, typer.Option(HELP_ALL, is_eager=True, callback=show_all, hidden=True)]
+"""Option of a command whose ``--help`` shows everything."""
 _METAVARS = {bool: None, int: "N", float: "X", Path: "PATH"}
 """Placeholders of values in the help, by type."""
 _DEEPEST = 20
@@ -139,8 +141,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     every = {**arguments, **own}
     every = {name: every[name] for name in (*(name for name in every if name not in order), *order)}
     parameters = [_parameter(name, argument, calls) for name, argument in every.items()]
-    if calls.common:
-        parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, annotation=_HelpAll, default=False))
+    whole = _HelpAll if calls.common else _SameHelp
+    parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, annotation=whole, default=False))
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]

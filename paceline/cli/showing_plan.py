@@ -5,7 +5,7 @@ Sentences come with the plan, tables from :mod:`paceline.planning.tables`. This 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from paceline.sentences import (
 )
 from paceline.tables import width_table
 from simulator.base.table import Column, Table
-from simulator.base.text import counted, format_hourly, format_share, listed
+from simulator.base.text import Kind, counted, format_hourly, format_share, listed
 
 if TYPE_CHECKING:
     from paceline.planning.advice import Advice
@@ -51,7 +51,8 @@ _ADVICE = (
     "strategy", "nodes", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "scaling_efficiency", "staleness",
     "usd_per_million_samples", "bottleneck",
 )  # fmt: skip
-_NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
+_KINDS: Mapping[str, Kind] = {"samples_per_s": "number", "samples_per_s_low": "compact", "samples_per_s_high": "compact"}
+"""How a terminal writes a column otherwise than a file: to three digits."""
 
 
 def show_plan(plan: Plan, *, details: bool = False) -> None:
@@ -112,8 +113,8 @@ def _by_machines(advice: Advice) -> Table:
         rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in advice.rows if row.strategy == name}
         shown = name or best.result.scenario.strategy.kind
         names.setdefault(tuple(map(rates.get, counts)), []).append(f"{shown} *" if name == best.strategy else shown)
-    columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "throughput") for count in counts))
-    return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()))
+    columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "number") for count in counts))
+    return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()), more="* advised")
 
 
 def _warnings(result: Result) -> Iterator[Styled]:
@@ -159,7 +160,7 @@ def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
 def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
     """Yield a table reduced to the named columns that have values."""
     short = table.narrow(*(column.name for column in table.columns if column.name in names))
-    columns = tuple(replace(column, kind="compact") if column.name in _NARROW else column for column in short.columns)
+    columns = tuple(replace(column, kind=_KINDS.get(column.name, column.kind)) for column in short.columns)
     yield replace(short, columns=columns)
     if any(column.name.endswith("_low") for column in short.columns):
         yield Styled("low, high: the 90% prediction interval", "dim")

@@ -100,12 +100,12 @@ def show_table(results: Sequence[Result]) -> None:
     parts = [title.split(" · ") for title in titles]
     shared = set(parts[0]).intersection(*parts[1:])  # which tells nothing apart
     titles = [" · ".join(part for part in own if part not in shared) for own in parts]
-    tables: list[Part] = [_table(shown, titles) if len(shown) <= _MOST_ROWS else _matrix(shown, titles)]
+    tables: list[Table] = [_table(shown, titles) if len(shown) <= _MOST_ROWS else _matrix(shown, titles)]
     if any(result.job is not None for result in shown):
         tables.append(jobs_table(shown, f"{thing_counted(shown)}s"))
-    footnote = [Styled("* beyond what was measured", "dim")] if any(result.extrapolated for result in shown) else []
+    if any(result.extrapolated for result in shown):
+        tables[0] = replace(tables[0], more="; ".join(filter(None, ["* beyond what was measured", tables[0].more])))
     display_answer(replace(content.decision, figures=()), *tables)
-    display(*footnote)
 
 
 _MOST_ROWS = 12
@@ -153,7 +153,7 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
 
 def _rate(result: Result) -> str:
     rate = result.throughput_samples_per_s.mean
-    return written(rate, "throughput" if rate < _MOST else "compact")
+    return written(rate, "number" if rate < _MOST else "compact")
 
 
 def _interval(result: Result) -> str:

@@ -28,8 +28,11 @@ _MOST_IN_ALL, _FEW_ROWS = 120, 6
 _LONG_TABLE = 24
 
 
-def show_validation(validation: Validation, *, details: bool = False) -> None:
-    """Show the quality of predictions and the settings with the largest errors; with ``details`` every score, table and note."""
+def show_validation(validation: Validation, *, details: bool = False, kept: bool = False) -> None:
+    """Show the quality of predictions and the settings with the largest errors; with ``details`` every score, table and note.
+
+    If the refitted scenario is ``kept`` in a file, nothing says how to write it.
+    """
     if not details:
         group = validation.score.group if validation.score is not None and validation.score.group in validation.groups else None
         predicted = (row for row in validation.rows if not row.fitted and group in (None, row.group))
@@ -37,8 +40,12 @@ def show_validation(validation: Validation, *, details: bool = False) -> None:
         unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
         table = replace(rows_table(Validation("", "", tuple(rows), ())).narrow(*_NARROW), title=f"Largest errors{unit}")
         moved = [_narrow(table) for table in validation.tables if {*_BELOW} <= {column.name for column in table.columns}]
+        answer = answer_of_validation(validation)
         display_answer(
-            answer_of_validation(validation), *moved, *([table] if rows else []), footer="Details: --details   Page: --out FILE.html"
+            replace(answer, next="") if kept else answer,
+            *moved,
+            *([table] if rows else []),
+            footer="Details: --details   Page: --out FILE.html",
         )
         return
     display(Styled(clean(validation.title), "bold"), " ".join(summary(validation)), "")

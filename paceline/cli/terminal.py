@@ -129,8 +129,9 @@ def _figures_grid(answer: Answer) -> RenderableType:
     grid = Table.grid(padding=(0, 3, 0, 0))
     rows = [(figure.what, figure.mean, figure.interval, figure.note) for figure in answer.figures]
     columns = [place for place in range(4) if any(row[place] for row in rows)]
-    for row in [("", "mean", "90% interval", ""), *rows]:
-        grid.add_row(*(Text(printable(row[place]), style="dim" if row[1] == "mean" else "") for place in columns))
+    heading = "", answer.heading, "90% interval", ""
+    for row in [heading, *rows]:
+        grid.add_row(*(Text(printable(row[place]), style="dim" if row is heading else "") for place in columns))
     return grid
 
 

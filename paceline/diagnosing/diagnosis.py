@@ -171,6 +171,7 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
         confidence=_how_sure(diagnosis, sure if fitted else ()),
         watch_out="; ".join([*doubts, *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
         next=diagnosis.measure or change,
+        heading="value",
     )
 
 

@@ -313,7 +313,8 @@ def _does(row: Advised) -> str:
 
 
 def _on_machines(row: Advised) -> str:
-    return f"{row.name} on {counted(row.nodes, 'machine')}"
+    on, cluster = f" on {counted(row.nodes, 'machine')}", row.result.scenario.cluster.name
+    return row.name.replace(f" on {cluster}", f"{on} of {cluster}", 1) if f" on {cluster}" in row.name else f"{row.name}{on}"
 
 
 def answer_of_advice(advice: Advice) -> Answer:
@@ -324,14 +325,15 @@ def answer_of_advice(advice: Advice) -> Answer:
     if best is alone:
         headline = f"Use one machine: {best.name}, {rate}; several are not certainly faster."
     elif alone is None:
-        headline = f"Fastest: {_on_machines(best)}, {rate}."
+        headline = f"Use {_on_machines(best)}: {rate}."
     else:
-        headline = f"Fastest: {_on_machines(best)}, {rate}, {format_number(_ratio(best, alone).mean, 2)} times one machine."
+        headline = f"Use {_on_machines(best)}: {rate}, {format_number(_ratio(best, alone).mean, 2)} times one machine."
     differs = _differs(best)
     doubts = [f"{differs}, so it may need more samples"] if differs else []
+    figures = (replace(shown, note="") if shown.what == "efficiency" and alone is not None else shown for shown in figures_of(best.result))
     return Answer(
         headline=headline,
-        figures=figures_of(best.result),
+        figures=tuple(figures),
         limit=limit_of(best.result),
         confidence="; ".join([*(clause(text)[:-1] for text in _doubtful(advice.rows, best, alone)), confidence_of(best.result)]),
         watch_out="; ".join(filter(None, [*doubts, watch_out(best.result)])),
@@ -344,7 +346,7 @@ def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) ->
         yield f"Use one machine: {best.name} trains {_does(best)}."
         yield _several(rows, alone)
     else:
-        yield f"Fastest is {_on_machines(best)}: {_does(best)}."
+        yield f"Use {_on_machines(best)}: {_does(best)}."
         if alone is not None:
             yield f"That is {_over(best, alone)} the throughput of one machine ({alone.name})."
         yield from _doubtful(rows, best, alone)

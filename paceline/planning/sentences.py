@@ -39,6 +39,7 @@ from simulator.base.text import (
 )
 from simulator.memory import memory_of
 from simulator.results.cost import bills_exactly, committed_usd, is_paid_in_advance, paid_for
+from simulator.results.what_if import CHANGES, WITHIN
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
 
@@ -57,7 +58,7 @@ def answer_of_plan(plan: Plan) -> Answer:
         limit=f"{limit}; {gain}" if gain else limit,
         confidence=_sureness(plan),
         watch_out=watch_out(best.result),
-        next=next_of(best.result),
+        next=_next(plan),
         met=plan.feasible,
     )
 
@@ -75,7 +76,7 @@ def _headline(plan: Plan) -> str:
         parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
     does = ", ".join(parts)
     if not plan.feasible:
-        return f"Nothing reaches {goal_in_words(goal)}. Nearest: {name}, {does}."
+        return f"{_nothing(plan)} {goal_in_words(goal)}. Nearest: {name}, {does}."
     if (pair := plan.decisive) is not None:
         return f"{_rent_or_buy(pair)}: {name}, {does.replace('done in ', '')}."
     limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
@@ -94,6 +95,23 @@ def _rent_or_buy(pair: BreakEven) -> str:
     if pair.share_in_use > pair.pays_above:
         return f"{buy}, {used} of the time: {pays} above {format_share(pair.pays_above)}"
     return f"Rent ({pair.rented}), {buy.lower()} if used above {format_share(pair.pays_above)} (now {format_share(pair.share_in_use)})"
+
+
+def _nothing(plan: Plan) -> str:
+    """What no configuration does: it may well reach the goal, and not surely enough."""
+    sure = f"Nothing is {format_share(plan.goal.confidence)} sure to reach"
+    return sure if plan.chosen.confidence > 1 - plan.goal.confidence else "Nothing reaches"
+
+
+def _next(plan: Plan) -> str:
+    """More workers where the nearest has the most that were searched, else what would narrow the interval."""
+    workers = plan.chosen.result.scenario.workers
+    most = next((note for note in plan.notes if note.startswith(_HAS_THE_MOST)), None)
+    if plan.feasible or most is None:
+        return next_of(plan.chosen.result)
+    if most.endswith(_WIDER):
+        return f"`--workers 1..{2 * workers}` searches more than {workers:,} workers"
+    return most.replace("the answer", "the nearest", 1)
 
 
 def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
@@ -346,7 +364,12 @@ def _most_helpful(plan: Plan) -> str:
     if not clear:
         return ""
     best, effect = max(clear, key=lambda pair: helpfulness(pair[0].name, pair[1].mean - 1))
-    return f"{best.name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan)}"
+    name = _IN_WORDS.get(best.name, best.name)
+    return f"{name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan)}"
+
+
+_IN_WORDS = {"2x device": CHANGES["compute"].words, "half latency": WITHIN["latency"].words, "2x network": "a network twice as fast"}
+"""Improvements as other answers name them."""
 
 
 def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
@@ -459,8 +482,12 @@ def _most_note(chosen: Configuration) -> str:
     elif chosen.workers < chosen.line.most:
         limit, then = "are possible", "larger numbers of the range are refused"
     else:
-        limit, then = "the range allows", "a wider range may contain a better one"
-    return f"the answer has the most workers that {limit}: {chosen.workers}; {then}"
+        limit, then = "the range allows", _WIDER
+    return f"{_HAS_THE_MOST} {limit}: {chosen.workers}; {then}"
+
+
+_HAS_THE_MOST = "the answer has the most workers that"
+_WIDER = "a wider range may contain a better one"
 
 
 def _scaling_note(space: Space) -> str:

@@ -43,6 +43,8 @@ _TOGETHER = 2.0
 """Two parts limit together if changing both brings more than this many times the gain of each."""
 _TRIALS = 3
 """Number of trials in the sentence."""
+BOTH = "both"
+"""Trial of the two parts that limit together; where nothing else takes time, it is twice as fast by definition."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 _BETWEEN_GRAPH = "let each worker read its own input (between-graph)"
 _HOST_WORK = PortKind.CPU, PortKind.MESSAGES
@@ -360,7 +362,7 @@ class _Simulated:
         tried = _trials(gains, why.group, together=True)
         told = [trial for trial in tried if trial.change in (CHANGES[part].words, CHANGES[other_part].words)]
         if both is not None:
-            pair = Trial(change="both", gain=both)
+            pair = Trial(change=BOTH, gain=both)
             tried, told = sorted([*tried, pair], key=lambda trial: -trial.gain), [*told, pair]
         return _limit(why, text, remedy, tried, told, share=shares[0], balance=other.name, balance_share=shares[1])
 

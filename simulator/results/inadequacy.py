@@ -460,7 +460,7 @@ def _of_the_link(scenario: Resolved, alike: Checked, runs: str) -> _Graded:
     if _within(rate, alike.bandwidth_bytes_per_s):
         return "checked", runs
     low, high = alike.bandwidth_bytes_per_s
-    links = f"links have {format_rate(rate)}; {runs} have links of {format_rate(low)} to {format_rate(high)}"
+    links = f"links have {format_rate(rate)}; {runs}, with links of {format_rate(low)} to {format_rate(high)}"
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:

@@ -222,6 +222,8 @@ WITHIN: Mapping[Component, _Change] = {
 }
 """The same for components of communication, which together are the change of communication."""
 
+_AT_MOST = 1.0
+"""A part that is twice as fast at most doubles the throughput; a short trial may show more by chance."""
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
@@ -328,7 +330,8 @@ def gains_of(
         for change in changes:
             changing = change.made(changing)
         resolved = Resolved(changing)  # changes leave nothing open
-        return statistics.fmean(simulated(resolved, number) / rate for number, rate in zip(replications, rates, strict=True)) - 1.0
+        gained = statistics.fmean(simulated(resolved, number) / rate for number, rate in zip(replications, rates, strict=True)) - 1.0
+        return gained if CHANGES["waiting"] in changes else min(gained, _AT_MOST)
 
     try:
         alone = {part: gain(CHANGES[part]) for part in parts}

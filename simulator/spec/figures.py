@@ -433,11 +433,19 @@ class Warned(Spec):
         title = WARNINGS[self.code].title if self.code in WARNINGS else self.code
         brief = title[:1].lower() + title[1:] if title[1:2].islower() and not title.startswith("Keras") else title
         leaf = self.path.rpartition(".")[2]
-        if self.code != "outside-calibration" or self.range is None:
+        if self.code != "outside-calibration":
             return brief
+        if self.range is None:
+            if not self.text.startswith(_LINKS):
+                return "no real run had all that this has"
+            rate, validated = self.text.partition(";")[0].removeprefix(_LINKS), self.text.rpartition("links of ")[2]
+            return f"links of {rate}: {brief} ({validated})"
         value = self.value if isinstance(self.value, str) else written(self.value, kind_of_setting(leaf))
         what = {"workers": f"{value} workers", "batch_per_replica": f"batch {value}"}.get(leaf, f"{leaf.replace('_', ' ')} {value}")
         return f"{what}: outside what was validated ({format_interval(*self.range, kind_of_setting(leaf))})"
+
+
+_LINKS = "links have "
 
 
 class WarningKind(NamedTuple):

@@ -12,7 +12,7 @@ QUICK = ("--set", "run.replications=3", "--set", "run.steps=10", "--jobs", "1")
 def test_the_advice_comes_first_and_each_configuration_has_a_line(paceline) -> None:
     answer = paceline("advise", "ring", "--machines", "1,2", "--strategies", "single,ring,async-ps", *QUICK)
     assert answer.code == 0
-    assert answer.stdout.startswith(("Fastest: ", "Use one machine: "))
+    assert answer.stdout.startswith("Use ")
     assert answer.stdout.count("async-ps") == 1, "of two machines one has a server"
     assert " *" in answer.stdout
     assert max(map(len, answer.stdout.splitlines())) <= 80

@@ -63,6 +63,7 @@ def answer_of_validation(validation: Validation) -> Answer:
         watch_out="; ".join([*missed, *(note.rstrip(".") for note in validation.notes)][:2]),
         next=next_step,
         met=not validation.missed if validation.wanted else None,
+        heading="value",
     )
 
 
