@@ -228,10 +228,12 @@ def answer_of_memory(memory: Memory) -> Answer:
     needs = f"{batch} at a time need {device.need_in_words}{of}" if memory.not_checked is None else ""
     fits = "Not checked" if memory.not_checked is not None else "Does not fit" if memory.refused is not None else "Fits"
     largest = "" if not memory.largest_batch else f"the largest batch of a replica that fits is {memory.largest_batch:,}"
+    unnamed = memory.not_checked is not None and memory.not_checked.endswith("names no device")
     uncounted = [f"{PARTS[part.name]} ({part.text})" for part in device.parts if part.size_bytes is None]
     return Answer(
         headline=f"{fits}: {memory.refused or memory.not_checked or needs}.",
         limit="no batch fits" if memory.largest_batch == 0 else largest,
         watch_out=f"not counted: {listed(uncounted)}" if uncounted else "",
+        next="`paceline models list devices` names devices for cluster.device" if unnamed else "",
         met=None if memory.not_checked is not None else memory.refused is None,
     )

@@ -76,7 +76,8 @@ def _headline(plan: Plan) -> str:
         parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
     does = ", ".join(parts)
     if not plan.feasible:
-        return f"{_nothing(plan)} {goal_in_words(goal)}. Nearest: {name}, {does}."
+        sure = f" with {format_share(goal.confidence)} confidence" if best.confidence > 1 - goal.confidence else ""
+        return f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest: {name}, {does}."
     if (pair := plan.decisive) is not None:
         return f"{_rent_or_buy(pair)}: {name}, {does.replace('done in ', '')}."
     limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
@@ -95,12 +96,6 @@ def _rent_or_buy(pair: BreakEven) -> str:
     if pair.share_in_use > pair.pays_above:
         return f"{buy}, {used} of the time: {pays} above {format_share(pair.pays_above)}"
     return f"Rent ({pair.rented}), {buy.lower()} if used above {format_share(pair.pays_above)} (now {format_share(pair.share_in_use)})"
-
-
-def _nothing(plan: Plan) -> str:
-    """What no configuration does: it may well reach the goal, and not surely enough."""
-    sure = f"Nothing is {format_share(plan.goal.confidence)} sure to reach"
-    return sure if plan.chosen.confidence > 1 - plan.goal.confidence else "Nothing reaches"
 
 
 def _next(plan: Plan) -> str:
