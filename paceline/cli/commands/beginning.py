@@ -221,7 +221,7 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     if (epoch := alone("epoch")) is None:
         return None
     if "dataset_size" not in seen:
-        raise InputError("--")
+        raise InputError("--epoch needs --dataset-size without a scenario: the step time follows from the samples of an epoch")
     return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
 
 
