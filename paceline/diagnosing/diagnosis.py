@@ -56,7 +56,7 @@ _PERFECT = 1.05
 """Share of linear scaling above which the measurement of one device is questioned."""
 _STATES: Mapping[State, str] = {
     "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
-    "beyond": "outside the 90% interval, as one run in ten is",
+    "beyond": "outside the 90% interval, like one run in ten",
     "unclear": "too uncertain to judge",
 }  # fmt: skip
 
