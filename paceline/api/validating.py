@@ -81,7 +81,7 @@ def validate(
 
         Describe the measured training; workers, servers and batch come from the points.
     measured
-        Table of your own measurements, one line per run. Columns: ``workers`` and ``throughput``; where they differ ``servers``,
+        Table of your own measurements, one line per run. Columns: ``workers`` and ``throughput``; optional: ``servers``,
         ``batch`` and ``staleness`` (mean, in updates). Lines with the same setting are repeats, which show the noise.
     unit
         Unit of the throughput in that table.

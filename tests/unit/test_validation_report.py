@@ -70,7 +70,7 @@ def test_the_summary_says_how_good_and_how_sure(snapshot: SnapshotAssertion):
 def test_the_summary_of_little(snapshot: SnapshotAssertion):
     alone, fitted = summary(validation_of([row(measured=(100.0,))])), summary(validation_of([row(fitted=True)]))
     assert [alone, fitted] == snapshot
-    assert "8 workers, off by +3.0%" in alone[0]
+    assert "8 workers, error +3.0%" in alone[0]
     assert len(fitted) == 1
 
 

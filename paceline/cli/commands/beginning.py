@@ -135,7 +135,7 @@ def _counts(scenario: Scenario) -> list[int]:
     without=("out", "force", "epochs", "price", "workers"),
     common={
         "Measurements": ("step", "throughput", "run", "settings"),
-        "In place of a scenario": ("workload", "step_time", "parameters", "batch", "cluster", "devices", "bandwidth", "strategy"),
+        "Instead of a scenario": ("workload", "step_time", "parameters", "batch", "cluster", "devices", "bandwidth", "strategy"),
         "Output": ("details", "json"),
     },
     left_out={"strategy": "ring"},

@@ -44,7 +44,7 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
     },
     common={
         "What to measure": ("name", "batches", "budget", "layers", "step", "python"),
-        "In place of measuring": ("from_measurements", "profiles", "tf_config"),
+        "Instead of measuring": ("from_measurements", "profiles", "tf_config"),
         "Output": ("out", "force", "json"),
     },
 )  # fmt: skip

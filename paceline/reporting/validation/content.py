@@ -68,14 +68,14 @@ def answer_of_validation(validation: Validation) -> Answer:
 
 
 def summary(validation: Validation) -> list[str]:
-    """How good, and how sure: two or three sentences of each headline."""
+    """Return accuracy and coverage: two or three sentences for each headline."""
     return [sentence for paragraph in paragraphs(validation) for sentence in paragraph]
 
 
 def paragraphs(validation: Validation) -> list[list[str]]:
-    """The same sentences, headline by headline."""
+    """Return the same sentences by headline."""
     if not validation.headlines:
-        return [["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]]
+        return [["Every setting was used in the fit, so predictions of other settings are not validated."]]
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
     return [_in_words(score, what, where) for what, score in validation.headlines]
 
@@ -84,25 +84,25 @@ def _in_words(score: Score, what: str, where: str) -> list[str]:
     name, bias, worst = clean(score.worst_setting), written(score.median_error, "error"), written(score.worst_error, "error")
     if score.settings == 1:
         of = f" for {what}" if what else ""
-        first = f"One setting was predicted{where}{of}: {name}, off by {worst}."
+        first = f"One setting was predicted{where}{of}: {name}, error {worst}."
     else:
         first = (
-            f"Of {score.settings:,} settings{where}, predicted {what or 'throughput'} is off by "
-            f"{format_share(score.median_absolute_error)} in the median (bias {bias}), at worst by {worst} ({name})."
+            f"Predicted {what or 'throughput'} of {score.settings:,} settings{where}: median error "
+            f"{format_share(score.median_absolute_error)} (bias {bias}), worst {worst} ({name})."
         )
     ratio = score.width_over_noise
-    width = f"the median width of an interval is {format_share(score.median_relative_width)} of what was measured"
+    width = f"their median width is {format_share(score.median_relative_width)} of the measured value"
     noise = (
-        "nothing was repeated, so the noise of the measurements is not known"
+        "without repeats the noise of measurements is unknown"
         if score.noise_floor is None
         else f"repeats scatter by {format_share(score.noise_floor)}"
-        + ("" if ratio is None else f", so an interval is {format_number(ratio)} times that noise wide")
+        + ("" if ratio is None else f", so the width is {format_number(ratio)} times the noise")
     )
-    sentences = [first, f"The 90% intervals hold {format_share(score.inside)} of what was measured; {width}; {noise}."]
+    sentences = [first, f"90% intervals contain {format_share(score.inside)} of measurements; {width}; {noise}."]
     if score.median_absolute_staleness_error is not None:
         sentences.append(
-            f"Mean staleness is off by {written(score.median_absolute_staleness_error, 'updates')} updates in the median, "
-            f"at worst by {written(score.worst_staleness_error, 'difference')}."
+            f"Mean staleness: median error {written(score.median_absolute_staleness_error, 'updates')} updates, "
+            f"worst {written(score.worst_staleness_error, 'difference')}."
         )
     return sentences
 
