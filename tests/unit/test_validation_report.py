@@ -77,7 +77,7 @@ def test_the_summary_of_little(snapshot: SnapshotAssertion):
 def test_a_headline_is_told_of_its_own_group():
     rows = [row(group="as given", predicted=150.0), row(group="left out"), row("16 workers", group="left out")]
     told = summary(validation_of(rows, headline="left out"))[0]
-    assert re.match(r"Of 2 settings \(left out\),.* 3\.0%", told)
+    assert re.match(r"Predicted throughput of 2 settings \(left out\):.* 3\.0%", told)
 
 
 def test_tables_leave_out_what_nobody_measured():
