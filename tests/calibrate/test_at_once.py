@@ -90,13 +90,13 @@ def test_launches_beside_a_run_fill_the_workload(synthetic: Any, tmp_path: Path)
     low, high = workload.fit.intervals_90["run_to_run_shared"]
     assert low < workload.run_to_run_shared < high
     assert low < 0.8 < high
-    assert "12 launches of 2 processes at once" in workload.provenance["at_once"]
+    assert "12 launches of 2 simultaneous processes" in workload.provenance["at_once"]
     assert (workload.forward, workload.run_to_run_cv) == (lone.forward, lone.run_to_run_cv)
     # slower by 0.3 beside each other than alone, within what a level's own spread of 5% leaves to 12 launches of 2
     low, high = workload.fit.intervals_90["busy_core_slowdown"]
     assert low < workload.busy_core_slowdown < high
     assert workload.busy_core_slowdown == pytest.approx(0.3, abs=0.06)
-    assert "longer for each other busy core" in workload.provenance["at_once"]
+    assert "per other busy core" in workload.provenance["at_once"]
     assert workload.uncertainty.parameters[-1] == "busy_core_slowdown"
     assert np.mean([draw[-1] for draw in workload.uncertainty.draws]) == pytest.approx(workload.busy_core_slowdown, abs=0.03)
     assert lone.busy_core_slowdown == 0.0
@@ -108,11 +108,11 @@ def test_a_launch_that_was_stopped_is_left_out(synthetic: Any) -> None:
     files = _launched(synthetic, 0.9, 6, 2)
     files[0].write_text("".join(files[0].read_text().splitlines(keepends=True)[:-1]))  # has no end
     workload = fit_workload([synthetic.steps(), *files], "stopped")
-    assert "6 launches of 2 processes at once, 1 of them disturbed or stopped and left out" in workload.provenance["at_once"]
+    assert "6 launches of 2 simultaneous processes, 1 of them disturbed or stopped and left out" in workload.provenance["at_once"]
 
 
 def test_launches_alone_are_no_calibration(synthetic: Any) -> None:
-    with pytest.raises(CalibrationError, match="is one of several processes at once") as refusal:
+    with pytest.raises(CalibrationError, match="is one of several simultaneous processes") as refusal:
         fit_workload(_launched(synthetic, 0.5, 2, 2), "alone")
     assert refusal.value.exit_code == 2
 
@@ -120,7 +120,7 @@ def test_launches_alone_are_no_calibration(synthetic: Any) -> None:
 def test_what_cannot_be_measured_at_once_is_said() -> None:
     cores = len(os.sched_getaffinity(0))
     assert f"there are {cores}" in obstacle_to_at_once(cores + 1, "CPU")
-    assert "on CPUs alone" in obstacle_to_at_once(2, "GPU")
+    assert "only on CPUs" in obstacle_to_at_once(2, "GPU")
     assert obstacle_to_at_once(cores, "CPU") == ""
 
 

@@ -139,8 +139,8 @@ def test_processes_apart_belong_into_the_fit(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"workers": 1}, "it needs 2, not 1"),
-        ({"link": {"bandwidth": "1 Gbit/s"}}, "it has no link"),
+        ({"workers": 1}, "it needs at least 2 workers, not 1"),
+        ({"link": {"bandwidth": "1 Gbit/s"}}, "leave link out"),
         ({"compute": {"mean": "5 ms"}}, "real compute of processes"),
         ({"servers": 1}, "takes no servers"),
     ],

@@ -69,7 +69,7 @@ def test_a_calibration_has_one_source(way: dict[str, Any]) -> None:
     given = ("m.py:f",) if way else ()
     with pytest.raises(InputError, match="give one of `model`, `step` and `from_measurements`"):
         paceline.calibrate(*given, name="x", **way)
-    with pytest.raises(InputError, match="`at_once=2`: nothing is measured"):
+    with pytest.raises(InputError, match="`at_once=2`: has no effect"):
         paceline.calibrate(name="x", from_measurements=RUNS, at_once=2)
 
 
@@ -134,7 +134,7 @@ def test_profiles_are_read_once_and_fitted(tmp_path: Path) -> None:
     workload = paceline.calibrate_profile(profiled, name="net", variables=listed, out=tmp_path / "net.toml")
     assert workload.forward == paceline.calibrate_profile({10: [file]}, name="net", variables=listed).forward
     assert load_workload(tmp_path / "net.toml").backward == workload.backward
-    with pytest.raises(InputError, match="does not tell the sizes of the variables; add `model`, `checkpoint` or `variables`"):
+    with pytest.raises(InputError, match="do not contain the sizes of the variables; add `model`, `checkpoint` or `variables`"):
         paceline.calibrate_profile(profiled, name="net")
 
 

@@ -89,8 +89,8 @@ def test_bad_input_is_one_line_and_exit_code_2(paceline: Paceline, tmp_path: Pat
         ([], "--name is missing"),
         (["--name", "x", "--peer", "somewhere"], "--peer 'somewhere': must be HOST:PORT"),
         (["--serve", "here"], "--serve 'here': must be HOST:PORT"),
-        (["--serve", "127.0.0.1:1", "--peer", "127.0.0.1:2"], "two halves"),
-        (["--name", "x", "--sizes", "1024"], "--sizes must name at least two"),
+        (["--serve", "127.0.0.1:1", "--peer", "127.0.0.1:2"], "--serve and --peer exclude each other"),
+        (["--name", "x", "--sizes", "1024"], "--sizes must list at least two"),
         (["--name", "x", "--sizes", "1 KiB"], "--sizes '1 KiB': must be whole numbers"),
     ],
 )

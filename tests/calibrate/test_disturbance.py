@@ -96,13 +96,13 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
     # nobody saw what disturbed it: all its rounds took 1.75 times as long
     rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05), 1)
     files[1] = synthetic.lines([{**row, "seconds": 1.75 * row["seconds"]} if row["kind"] == "step" else row for row in rows], "two.ndjson")
-    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other runs") as refusal:
+    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as in the other runs") as refusal:
         fit_workload(files, "apart")
     assert "measure again" in str(refusal.value)
     accepted = fit_workload(files, "apart", accept_disturbed=True)
     assert "two.ndjson took 1.7" in accepted.provenance["disturbed"]
     assert accepted.run_to_run_cv > 0.2
-    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other run,"):
+    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as in the other run,"):
         fit_workload(files[:2], "apart")
     quick = [{**row, "seconds": 0.6 * row["seconds"]} if row["kind"] == "step" else row for row in rows]
     files[1] = synthetic.lines(quick, "two.ndjson")
@@ -195,7 +195,7 @@ def test_another_process_is_seen_and_this_one_is_not(load: ModuleType) -> None:
         assert seen["others_s"] > 0.2 * seen["wall_s"]
         assert seen["own_s"] > 0.02 * seen["wall_s"]
         assert seen["others_s"] + seen["own_s"] <= 1.1 * seen["wall_s"]
-        assert "of the processor's time" in load.Judge().round(seen, 1.0)
+        assert "of CPU time" in load.Judge().round(seen, 1.0)
     finally:
         os.sched_setaffinity(0, before)
 
@@ -220,7 +220,7 @@ from _paceline_probes import machine
 looks = itertools.count()
 
 def ticks(cores):
-    # a minute of the processor's time passes between two looks, whatever this process does
+    # a minute of CPU time passes between two looks, whatever this process does
     return 60.0 * next(looks), 0.0
 
 machine.ticks = ticks

@@ -161,7 +161,7 @@ def test_one_batch_is_too_few(synthetic: Any) -> None:
 
 
 def test_too_few_steps_are_named(synthetic: Any) -> None:
-    with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*raise `steps`"):
+    with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*more `steps`"):
         fit_workload(synthetic.steps(synthetic.Truth(rounds=2, steps_a_round=2)), "few")
 
 
@@ -176,7 +176,7 @@ def test_a_run_that_stopped_after_the_variables_is_used_and_said(synthetic: Any)
         record for record in synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1)) if record["kind"] not in ("end", "server")
     ]
     workload = fit_workload(synthetic.lines(records), "stopped")
-    assert "did not come to its end" in workload.provenance["incomplete"]
+    assert "did not finish" in workload.provenance["incomplete"]
     assert workload.server.per_byte_s == 0
 
 

@@ -116,7 +116,7 @@ def test_one_batch_size_leaves_fixed_and_per_sample_cost_undetermined() -> None:
 
 def test_a_batch_size_that_the_shapes_contradict_is_told() -> None:
     flagged = fit_profiles(read_steps([(DATA / "keras-64", 16)]), variables_of(listed=VARIABLES), "small")
-    assert "64 rows in the profile for which batch 16 was given" in flagged.provenance["batch"]
+    assert "64 rows in the profile, but batch 16 was given" in flagged.provenance["batch"]
     right = fit_profiles(read_steps([(DATA / "keras-64", 64)]), variables_of(listed=VARIABLES), "small")
     assert "batch" not in right.provenance
 
@@ -153,7 +153,7 @@ def test_communication_and_copies_are_counted_with_their_bytes(tmp_path: Path) -
     assert totals["MemcpyH2D"].size_bytes == 4096
     assert totals["MemcpyH2D"].calls == 1
     workload = fit_profiles(profiled, NET, "net")
-    assert "100 µs a step, while the device computed nothing, are taken out" in workload.provenance["communication"]
+    assert "100 µs per step without computing is subtracted" in workload.provenance["communication"]
     assert [variable.name for variable in workload.variables] == ["net/head/kernel", "net/first/kernel"]
     assert [variable.ready for variable in workload.variables] == pytest.approx([1 / 3, 1.0], abs=1e-5)
 
@@ -202,14 +202,14 @@ def test_tracing_steps_and_pauses_are_left_out(tmp_path: Path) -> None:
     flags = fit_profiles(Profiled({10: (found,)}), NET, "net").provenance
     assert flags["traced"].startswith("1 steps")
     assert flags["pauses"].startswith("1 pauses")
-    assert "too few for the law" in flags["jitter"]
+    assert "too few for a distribution" in flags["jitter"]
 
 
 def test_without_gradients_names_the_documented_split_is_taken(tmp_path: Path) -> None:
     workload = fit_profiles(Profiled({10: (made(host_sample(gradients=False), tmp_path),)}), NET, "net")
     assert workload.backward(10) / workload.compute_s(10) == pytest.approx(BACKWARD_SHARE)
     assert workload.apply_s == 0
-    assert "no step names the gradients' operations" in workload.provenance["split"]
+    assert "no step shows the gradients' operations" in workload.provenance["split"]
     assert "each counts as ready at the end" in workload.provenance["gradients"]
     assert {variable.ready for variable in workload.variables} == {1.0}
 

@@ -143,7 +143,7 @@ def test_cpu_time_bounds_what_the_clock_cannot_tell_apart(tmp_path: Path) -> Non
             assert predicted == pytest.approx(max(serial, parallel / its), rel=0.05)
         told += "weak" in found.provenance
         if len(at) == 1:
-            assert "only one number of calls" in found.provenance["weak"]
+            assert "only one measured number of calls" in found.provenance["weak"]
     assert 8 <= told < 24
 
 
@@ -281,9 +281,9 @@ def test_stages_share_threads_between_asynchronous_ones() -> None:
     [
         (
             lambda lines: [lines[0].replace('"input"', '"step"'), *lines[1:]],
-            "holds measurements of a training step, not of an input pipeline",
+            "has measurements of a training step, not of an input pipeline",
         ),
-        (lambda lines: lines[:3], "holds no batches"),
+        (lambda lines: lines[:3], "has no batches"),
         (lambda lines: [*lines[:3], lines[3].replace('"epoch": "first"', '"epoch": "other"')], "epoch"),
     ],
 )

@@ -207,7 +207,7 @@ def test_layers_that_are_cut_short_are_refused(tmp_path: Path) -> None:
 def test_a_step_of_ones_own_has_no_layers_to_be_seen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`layers=True`: needs `model`"):
         paceline.calibrate(step=f"{MODELS / 'cnn.py'}:build", name="x", layers=True)
-    with pytest.raises(InputError, match=r"`layers`: the layers of a training step of your own .* are not seen; give a model"):
+    with pytest.raises(InputError, match=r"`layers`: the layers of your own training step .* are not visible: give a model"):
         profile_step(f"{MODELS / 'cnn.py'}:build", "x", custom=True, layers=True, folder=tmp_path)
 
 

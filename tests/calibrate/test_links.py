@@ -42,7 +42,7 @@ def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tm
     assert largest.size_bytes == 8388608
     assert 0 <= cluster.inter_node.latency_s < largest.median_s
     assert told_s == near
-    assert "namespace of its own" in cluster.provenance["remark"]
+    assert "separate network namespace" in cluster.provenance["remark"]
     assert "a message" in cluster.provenance["all-reduce-2"]
 
 

@@ -119,8 +119,8 @@ def test_lists_stand_for_all_combinations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (FIT + FIT.replace("[[fit]]", "[[held_out]]"), "is fitted as well"),
-        (FIT + FIT.replace("[[fit]]", "[[held_out]]").replace("steps = 10", "steps = 11"), "is fitted as well"),
+        (FIT + FIT.replace("[[fit]]", "[[held_out]]"), "remove it from one of them"),
+        (FIT + FIT.replace("[[fit]]", "[[held_out]]").replace("steps = 10", "steps = 11"), "remove it from one of them"),
         (FIT + "[[held]]\n", "held: is not a key of a matrix"),
         (FIT.replace("workers = 1", "workers = 0"), r"m.toml: fit\[0\]: workers: 0 must be at least 1"),
         (FIT.replace("servers = 1", "servers = 0"), "takes at least one server"),

@@ -70,7 +70,7 @@ def test_an_interval_without_an_upper_end():
              if signal_seen(norms(0.004, 50.0, np.random.default_rng(seed)))]  # fmt: skip
     assert any(its.high is None for its in found)
     assert all(its.low > 1000 for its in found)
-    with pytest.raises(CalibrationError, match="nothing but noise"):
+    with pytest.raises(CalibrationError, match="only noise and no signal"):
         noise_scale_of([Norms(0, SMALL, BIG, np.full(4, 1.0), np.full(4, 0.01))], SMALL)
 
 

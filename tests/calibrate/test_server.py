@@ -84,7 +84,7 @@ def test_a_link_slower_than_the_hosts_leaves_bytes_to_practice(synthetic: Synthe
     assert draws_of(cluster).keys() == {TENSOR}
     assert cluster.fit_hosts is not None
     assert cluster.fit_hosts.pull.per_byte_s is None
-    assert "not known: it is taken from practice" in cluster.provenance["bytes"]
+    assert "is unknown: the measured default is used" in cluster.provenance["bytes"]
     write_fitted(cluster, tmp_path / "lab.toml")
     scenario = {"cluster.use": str(tmp_path / "lab.toml"), "run.replications": 2, "run.steps": 10}
     assumed = [its.value for its in paceline.simulate("async-ps", scenario).assumed]
@@ -94,7 +94,7 @@ def test_a_link_slower_than_the_hosts_leaves_bytes_to_practice(synthetic: Synthe
 
 def test_another_link_than_that_of_the_cluster_is_warned_about(synthetic: Synthetic) -> None:
     cluster = fit_server(synthetic.exchanges(140e-6, 4e-10, peer="h:1"), "lab", catalogue("ethernet-1g"))
-    assert "is the link between these two hosts that of 'ethernet-1g'?" in cluster.provenance["weak"]
+    assert "is the link between these two hosts the one of 'ethernet-1g'?" in cluster.provenance["weak"]
 
 
 def test_times_that_do_not_grow_are_refused(synthetic: Synthetic) -> None:
@@ -143,7 +143,7 @@ def test_what_a_measured_link_holds_of_the_hosts_is_taken_out(synthetic: Synthet
     assert low < cluster.inter_node.bandwidth_bytes_per_s < high
     assert cluster.calibrated is not None
     assert cluster.calibrated.bandwidth_bytes_per_s == (low, high)
-    assert "taken out here" in cluster.provenance["link"]
+    assert "subtracted here" in cluster.provenance["link"]
     assert cluster.provenance["link_command"] == "measure it"
 
 
@@ -176,7 +176,7 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
     link = fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
     write_fitted(link, tmp_path / "models" / "clusters" / "lab.toml")
     cluster = paceline.calibrate_server("lab", out="models/clusters/lab.toml")
-    assert "taken out here" in cluster.provenance["link"]
+    assert "subtracted here" in cluster.provenance["link"]
     assert cluster.provenance["command"] == "paceline.calibrate_server('lab')"
     assert load_cluster(tmp_path / "models" / "clusters" / "lab.toml").transport == cluster.transport
 
@@ -184,7 +184,7 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
 def test_a_fit_that_is_far_off_is_warned_about(synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
     file = synthetic.exchanges(140e-6, 4e-10, peer="h:1")
     monkeypatch.setattr("calibrate.profiling.profile_server", lambda *_, **__: file)
-    with pytest.warns(CalibrationWarning, match="off the fit by more than"):
+    with pytest.warns(CalibrationWarning, match="differ from the fit by more than"):
         paceline.calibrate_server("lab", cluster="ethernet-1g")
 
 
@@ -235,7 +235,7 @@ def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path
     cluster = fit_server(write_lines(tmp_path / "others.ndjson", others), "lab", catalogue("ethernet-100g"))
     assert 5e-6 < cluster.transport.cpu_per_message_s < 5e-3
     assert 1e-11 < cluster.transport.copy_per_byte_s < 2e-8
-    assert "namespace of its own" in cluster.provenance["remark"]
+    assert "separate network namespace" in cluster.provenance["remark"]
 
     write_fitted(cluster, tmp_path / "lab.toml")
     tensors, size = left_out

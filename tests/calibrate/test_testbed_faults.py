@@ -236,7 +236,7 @@ def test_a_task_that_stands_still(testbed: Callable[..., Testbed], tmp_path: Pat
     run.until(lambda: _received(other) >= (run.setting.warm_up + run.setting.steps) * run.setting.parameter_bytes)
     over.touch()
     assert run.end() == 3
-    assert re.match(r"(worker 0, )?worker 1 did not get to 'reported' within 300 s \(`timeout_s`\); last lines of ", _failure(run.out))
+    assert re.match(r"(worker 0, )?worker 1 did not reach 'reported' within 300 s \(`timeout_s`\); last lines of ", _failure(run.out))
     assert len(read_run(run.out).runs) == 1
 
 
@@ -247,7 +247,7 @@ def test_the_last_lines_of_a_hung_task(testbed: Callable[..., Testbed], tmp_path
     setting = _setting(link=None, model=f"{tmp_path}/slow.py:build", variables=_setting().variables, compute={"kind": "real"})
     run = testbed(setting, repeats=1, over=f"len(glob.glob({str(tmp_path / 'hangs-*')!r})) == 2")
     assert run.end() == 3
-    assert re.match(r"worker 0 did not get to 'initialised' within 300 s .*last lines of worker 0: opening the data set", _failure(run.out))
+    assert re.match(r"worker 0 did not reach 'initialised' within 300 s .*last lines of worker 0: opening the data set", _failure(run.out))
 
 
 @pytest.mark.usefixtures("shaped")
@@ -256,7 +256,7 @@ def test_a_rate_that_no_machine_reaches(testbed: Callable[..., Testbed]) -> None
     assert run.end() == 3
     message = _failure(run.out)
     found = re.fullmatch(
-        r"link.bandwidth: asked for 400000 Mbit/s, but this machine moves (\d+) Mbit/s between two hosts; ask for less", message
+        r"link.bandwidth: 400000 Mbit/s requested, but this machine moves (\d+) Mbit/s between two hosts: give less", message
     )
     assert found, message
     (check,) = read_measurements(run.out).of(LinkCheck)
