@@ -148,12 +148,13 @@ class Watched(Short):
         ]
         if not math.isnan(self.mean_s):
             figures.insert(0, Figure("step, measured", format_seconds(self.mean_s)))
+        causes = "`paceline why --run` with a file for each worker lists possible causes" if self.state == "slower" else ""
         return Answer(
             headline=f"{self.sentence[:1].upper()}{self.sentence[1:]}.",
             figures=tuple(figures),
             limit="; ".join(reason.text for reason in reasons),
             watch_out="; ".join(remarks),
-            next="; ".join(dict.fromkeys(reason.remedy for reason in reasons)),
+            next="; ".join(dict.fromkeys(reason.remedy for reason in reasons)) or causes,
         )
 
     def to_dict(self) -> dict[str, Any]:
