@@ -143,7 +143,7 @@ def goal_in_words(goal: Goal) -> str:
 def _total_in_words(total: float) -> str:
     """A number of samples as people type it: ``1e9``, ``1.28e6``, ``50,000``."""
     mantissa, _, power = f"{total:.3g}".partition("e")
-    return f"{mantissa}e{int(power)}" if power and float(f"{mantissa}e{power}") == total else format_count(total)
+    return f"{mantissa}e{int(power)}" if power and total >= 1e6 and float(f"{mantissa}e{power}") == total else format_count(total)
 
 
 def staleness_in_words(result: Result) -> str:

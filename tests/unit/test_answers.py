@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from paceline.answers import MOST_FIGURES, Answer, answer_of, answer_of_memory, figure, watch_out
+from paceline.planning.goal import Goal
 from paceline.reporting.content import content_of
+from paceline.sentences import goal_in_words
 from simulator import load_scenario, simulate
 from simulator.memory import memory
 from simulator.results.results import Result
@@ -71,11 +73,15 @@ def test_more_workers_pay_up_to_where_they_work_half_as_well() -> None:
 
 def test_doubts_come_before_advice_and_the_rest_is_counted() -> None:
     codes = ["one-bucket", "no-effect", "assumed-network", "computed"]
-    warnings = [Warned.of(code, "x", "A sentence.", "strategy.kind") for code in codes]
-    said = watch_out(warnings)
+    warnings = tuple(Warned.of(code, "x", "A sentence.", "strategy.kind") for code in codes)
+    result = of("ring")
+    said = watch_out(result.model_copy(update={"warnings": warnings}))
     assert said == "the network is assumed, not measured; times are computed, not measured; 2 more: --details"
-    assert watch_out(warnings[:1]) == WARNINGS["one-bucket"].title[0].lower() + WARNINGS["one-bucket"].title[1:]
-    assert watch_out([]) == ""
+    assert (
+        watch_out(result.model_copy(update={"warnings": warnings[:1]}))
+        == WARNINGS["one-bucket"].title[0].lower() + WARNINGS["one-bucket"].title[1:]
+    )
+    assert watch_out(result.model_copy(update={"warnings": ()})) == ""
 
 
 def test_a_number_of_workers_outside_what_was_validated_is_said_with_the_range() -> None:
@@ -87,3 +93,14 @@ def test_an_interval_without_width_is_left_out() -> None:
     assert figure("time", Estimate(mean=2.0, low=2.0, high=2.0), "seconds").interval == ""
     row = figure("throughput", Estimate(mean=21_409.0, low=14_112.0, high=31_571.0), "throughput", "samples/s")
     assert (row.mean, row.interval) == ("21,400", "14,100 to 31,600 samples/s")
+
+
+def test_links_outside_what_was_validated_are_said_with_both_rates() -> None:
+    text = "links have 25 Gbit/s; predictions were validated on real runs, with links of 400 Mbit/s to 800 Mbit/s"
+    told = Warned.of("outside-calibration", 4.0, text, "strategy.workers")
+    assert told.brief == "links of 25 Gbit/s: outside what was validated (400 Mbit/s to 800 Mbit/s)"
+
+
+@pytest.mark.parametrize(("samples", "said"), [(1e9, "1e9 samples in 12 h"), (1.28e6, "1.28e6 samples in 12 h"), (50_000, "50,000 ")])
+def test_a_goal_names_its_samples_as_people_type_them(samples: float, said: str) -> None:
+    assert goal_in_words(Goal(samples=samples, deadline_s=12 * 3600.0)).startswith(said)
