@@ -37,7 +37,7 @@ def _with(synthetic: Any, line: str) -> Path:
         ('{"kind": "step", "batch": 0, "round": 0, "seconds": 0.1}', "batch: 0 must"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": "fast"}', "seconds: 'fast' must be a number; delete"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0.1, "x": 1}', "x is not a field"),
-        ('{"kind": "nonsense"}', "no record with a known kind"),
+        ('{"kind": "nonsense"}', "not a record of a known kind"),
         ("[1, 2]", ":6: must be an object in braces with a kind; delete"),
         ("not JSON at all", "is not JSON ('not JSON at all')"),
         ("\x1b[31m\x00 \ufffd \u202e", "is not JSON ('\\x1b[31m\\x00 \ufffd \\u202e'); delete the line"),

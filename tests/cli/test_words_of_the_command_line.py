@@ -78,7 +78,7 @@ def test_arguments_become_options_of_the_command_that_runs(
         pytest.param(
             lambda: library.load("p3.2xlarge", {}),
             ("simulate", "rign"),
-            "no file and no scenario", "no file and no scenario",
+            "there is no such file", "no file and no scenario",
             id="a scenario that is none",
         ),
         pytest.param(

@@ -102,8 +102,8 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
         ({"thresholds": "2%"}, "`thresholds`: '2%' must be"),
         ({"out": "mine"}, "`out`: 'mine': exists already"),
-        ({"out": "points.csv"}, "`out`: 'points.csv': is the file"),
-        ({"out": "x", "rows": "x"}, "`out` and `rows`: both are 'x'"),
+        ({"out": "points.csv"}, "`out`: 'points.csv': is the input file"),
+        ({"out": "x", "rows": "x"}, "`out` and `rows` are both 'x'"),
         ({"markdown": "mine/x"}, "`markdown`: 'mine/x': cannot be written"),
     ],
 )

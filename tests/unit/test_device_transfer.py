@@ -349,7 +349,7 @@ def test_the_same_scenario_gives_the_same_result_and_is_not_moved_twice():
     assert resolve(once) is once
     assert scenario_from_table(once.model_dump(mode="json"), "printed") == once
     assert simulate(once).throughput_samples_per_s == simulate(first).throughput_samples_per_s
-    with pytest.raises(ScenarioError, match=r"'CPU' to 'GPU' .*'TPU'"):
+    with pytest.raises(ScenarioError, match=r"from 'CPU' to 'GPU', .*'TPU'"):
         scenario_from_table(apply_settings(once.model_dump(mode="json"), [("cluster.device", "TPU")]), "printed")
 
 

@@ -178,7 +178,7 @@ def test_the_column_says_the_unit(tmp_path: Path, column: str, values: str, samp
         ("step,step_tme_s\n1,2\n", r"'step_tme_s' .*step_time_s"),
         ("step_time_s,step_time_ms\n1,2\n", r"step_time_s and step_time_ms"),
         ("step,step,step_time_s\n1,1,2\n", r"the column step twice"),
-        ("throughput\n12\n", r"samples of a step"),
+        ("throughput\n12\n", r"samples per step"),
         ("epoch,loss,accuracy\n0,1,1\n", r"CSVLogger has no times; add paceline.keras_callback.RecordSteps"),
         ("epoch,step,train_loss\n0,1,1\n", r"Lightning's CSVLogger has no times here"),
         ("workers,batch,throughput\n1,2,3\n", r"paceline validate --measured"),
@@ -288,7 +288,7 @@ def test_a_pattern_that_cannot_tell_steps_is_refused(pattern: str, said: str) ->
     [
         ("hello\nworld\n", {}, r"none of its 2 lines .*pattern"),
         ("took x s\n", {"pattern": "took (?P<time_s>.*) s"}, r"log.txt:1: time_s: 'x'"),
-        ("1\timages/sec: 64.0 +/- 0.0\n", {}, r"samples of a step"),
+        ("1\timages/sec: 64.0 +/- 0.0\n", {}, r"samples per step"),
         ("a\0b", {}, r"is not text"),
     ],
 )
@@ -356,7 +356,7 @@ def test_ranks_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     ranks = [cnn(32, TWO_RANKS, 46.4), cnn(32, TWO_RANKS, 47.8)]
     path.write_text("".join(f"{line}\n" for pair in zip(*ranks, strict=True) for line in pair))
-    with pytest.raises(InputError, match=r"tells steps such as 10 several times in turn, as where several processes"):
+    with pytest.raises(InputError, match=r"repeats steps such as 10 several times in turn, as if several processes"):
         read_recorded([path])
     path.write_text("".join(f"step {at} took 1 s\n" for at in (1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 7, 8, 8)))
     with pytest.raises(InputError, match="as where several processes"):
@@ -366,7 +366,7 @@ def test_ranks_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
 def test_runs_one_after_the_other_are_told_apart_and_chosen(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("\n".join(line for turn in range(12) for line in cnn(32 if turn % 2 else 64, ONE_GPU, 64.0)) + "\n")
-    with pytest.raises(InputError, match=r"holds 12 runs; .*log.txt#12: run 1: 40 steps, global batch 64, resnet50; run 2: 40 steps, .*32"):
+    with pytest.raises(InputError, match=r"has 12 runs: .*log.txt#12: run 1: 40 steps, global batch 64, resnet50; run 2: 40 steps, .*32"):
         read_recorded([path])
     second = one(Path(f"{path}#2"))
     assert (second.source, second.facts.batch) == (f"{path}#2", 32)
@@ -399,7 +399,7 @@ def test_a_training_that_goes_on_from_a_checkpoint_is_one_run(tmp_path: Path) ->
     assert [(mark.what, mark.row) for mark in run.marks] == [("restart", 3), ("restart", 5)]
     assert (run.facts.global_batch, run.facts.devices_in_all, run.facts.precision) == (64, 8, "bfloat16")
     path.write_text(starts[0] + starts[0])
-    with pytest.raises(InputError, match="holds 2 runs"):
+    with pytest.raises(InputError, match="has 2 runs"):
         read_recorded([path])
 
 
@@ -578,18 +578,18 @@ def test_formats_of_programs(tmp_path: Path, program: str) -> None:
 
 
 NO_TIMES = {
-    "Keras before": (" - 3s - loss: 0.5\n", r"no number of steps; add paceline.keras_callback.RecordSteps"),
+    "Keras before": (" - 3s - loss: 0.5\n", r"without the number of steps; add paceline.keras_callback.RecordSteps"),
     "Keras, samples": ("Train on 600 samples\n600/600 [===] - 3s 50us/step - loss: 0.5\n", r"counts samples, not steps; .*RecordSteps"),
     "MLPerf": (mllog(2, "block_start") + mllog(9, "block_stop"), r"MLPerf's blocks .*global_batch_size"),
     "Hugging Face": ("{'loss': 0.5, 'epoch': 0.5}\n", r"no times before its last line \(train_runtime\)"),
-    "trainer_state.json": ('{"log_history": [{"loss": 1}]}', r"no times before the training ends \(train_runtime\)"),
-    "a trace without steps": ('{"traceEvents": [{"ph": "X", "name": "a"}]}', r"nothing in it marks steps; .*ProfilerStep#N"),
+    "trainer_state.json": ('{"log_history": [{"loss": 1}]}', r"no times before training ends \(train_runtime\)"),
+    "a trace without steps": ('{"traceEvents": [{"ph": "X", "name": "a"}]}', r"without marked steps; .*ProfilerStep#N"),
     "a damaged trace": ('{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1"}]}', r"is damaged"),
-    "cut off": ('{"traceEvents": [{"ph": ', r"begins as JSON, and is none"),
-    "any JSON": ('{"a": 1}', r"is JSON, but no record of steps; known are .*RecordSteps"),
-    "a list": ('[\n{"a": 1}\n]', r"is JSON, but no record of steps"),
+    "cut off": ('{"traceEvents": [{"ph": ', r"begins like JSON but is not valid JSON"),
+    "any JSON": ('{"a": 1}', r"is JSON but not a record of steps; known are .*RecordSteps"),
+    "a list": ('[\n{"a": 1}\n]', r"is JSON but not a record of steps"),
     "Keras' model": ('{\n"class_name": "Sequential", "config": {}}', r"is the configuration of a Keras model"),
-    "package.json": ('{\n"name": "x", "scripts": {"a": "b"}}', r"is JSON, but no record of steps"),
+    "package.json": ('{\n"name": "x", "scripts": {"a": "b"}}', r"is JSON but not a record of steps"),
     "results": ('{"scenario_hash": "0"}\n', r"is a results file"),
 }
 
@@ -609,7 +609,7 @@ def test_a_compressed_trace(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(TIMES["PyTorch's profiler"][0].encode()))
     assert (one(path).worker, one(path).kind, len(one(path))) == ("1", "profile", 2)
     path.write_bytes(b"\x1f\x8bno")
-    with pytest.raises(InputError, match="no compressed text"):
+    with pytest.raises(InputError, match="neither text nor compressed text"):
         read_recorded([path])
 
 
@@ -634,7 +634,7 @@ def test_rates_of_epochs_are_means_of_epochs(tmp_path: Path) -> None:
 def test_wall_times_where_nothing_else_tells(tmp_path: Path) -> None:
     run = one(events(tmp_path, "batch_loss", [(10.0, 1, 3.0), (10.5, 2, 2.0), (12.5, 6, 2.0), (11.5, 7, 2.0)]))
     assert (run.steps.tolist(), run.counts.tolist(), run.duration_s.tolist()) == ([2, 6, 7], [1, 4, 1], [0.5, 0.5, -1.0])
-    assert "no scalar tells steps/s" in run.remarks[0]
+    assert "no scalar gives steps/s" in run.remarks[0]
 
 
 def test_losses_of_epochs_tell_no_steps(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ def test_event_files_are_read_as_they_grow_and_damage_is_told(tmp_path: Path) ->
     broken = bytearray(content)
     broken[100] ^= 1
     copy.write_bytes(bytes(broken))
-    with pytest.raises(InputError, match="check sum"):
+    with pytest.raises(InputError, match="checksum"):
         read_recorded([copy])
 
 
@@ -666,7 +666,7 @@ def test_folders_without_steps_and_missing_files(tmp_path: Path) -> None:
         read_recorded([tmp_path])
     with pytest.raises(InputError, match="no such file"):
         read_recorded([tmp_path / "none.csv"])
-    with pytest.raises(InputError, match=r"`pattern`: .* no log"):
+    with pytest.raises(InputError, match=r"`pattern`: .* is not a log"):
         read_recorded([tmp_path], pattern="(?P<rate>x)")
 
 

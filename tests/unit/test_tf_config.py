@@ -57,7 +57,7 @@ def test_servers_on_the_workers_hosts_are_colocated() -> None:
     found, remarks = scenario({"worker": ["a:1", "b:1"], "ps": ["a:2", "c:2"]})
     assert found.strategy.server_placement == "dedicated"
     assert "are on 1 host;" in remarks
-    assert "on 4 nodes; the addresses name 3 hosts" in remarks
+    assert "has 4 nodes; the addresses name 3 hosts" in remarks
     assert found.cluster.nodes is None
 
 

@@ -86,7 +86,7 @@ def test_a_part_that_would_be_faster_than_it_can_be_is_told(changes, told, tmp_p
     settings = tuple(measured(table, changes, (1, 2, 4, 8)))
     case = PointsCase(table, "s.toml", None, tmp_path / "points.csv", settings, "samples/s")
     done = refit_to_points(case, lambda scenarios: [simulate(scenario) for scenario in scenarios])
-    beyond = [note for note in done.validation.notes if "more than" in note and "stands for something else" in note]
+    beyond = [note for note in done.validation.notes if "more than" in note and "The cause is something else" in note]
     assert [note.startswith(told) for note in beyond] == [True] * bool(told)
     section = done.table["workload" if told.startswith("compute") else "cluster"]
     assert all(note in str(section["provenance"]) for note in beyond)
@@ -116,7 +116,7 @@ def test_two_quantities_that_the_points_cannot_tell_apart():
     settings = measured(table, {"cluster.inter_node.bandwidth": "100 MB/s"}, (4,))
     found = refit(settings, at(table, settings))
     told = " ".join(found.fitted.held.values())
-    assert "the points cannot tell it from" in told
+    assert "the points cannot distinguish it from" in told
     assert "correlation" in told
 
 

@@ -174,7 +174,7 @@ RING = {"kind": "multi-worker-mirrored", "workers": 4}
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
-        ({}, "because strategy.bucket_size is left out, TensorFlow's default (bytes_per_pack = 0): communication that"),
+        ({}, "because strategy.bucket_size is left out, TensorFlow's default (bytes_per_pack = 0): exposed communication"),
         ({"bucket_size": "25 MB"}, "because they fit into one bucket (23.8 MiB): exposed communication takes"),
         ({"bucket_size": "4 MB"}, "because they fit into one bucket (3.81 MiB): "),
         ({"bucket_size": "3 MB"}, ""),  # the fourth follows in a bucket of its own
