@@ -83,17 +83,6 @@ function showLegends(view) {
   });
 }
 
-function copyLink(note) {
-  const byHand = () => {
-    const attributes = { "aria-label": "Link to this view" },
-      field = element("input", { type: "text", value: window.location.href, readOnly: true, attributes });
-    note.replaceChildren(field);
-    field.select();
-  };
-  const said = () => note.replaceChildren("Copied.");
-  return navigator.clipboard ? navigator.clipboard.writeText(window.location.href).then(said, byHand) : byHand();
-}
-
 // pass on what is chosen: change(state) alters the state
 function listen(update) {
   inputs("[data-group]").forEach((box) =>
@@ -105,6 +94,6 @@ function listen(update) {
   Object.entries(FIELDS).forEach(([id, { write }]) =>
     inputs("#" + id).forEach((field) => field.addEventListener("change", () => update((state) => write(state, field.value)))),
   );
-  inputs("#copy-link").forEach((button) => button.addEventListener("click", () => copyLink(document.getElementById("copied"))));
+  inputs("#copy-link").forEach((button) => button.addEventListener("click", () => copyAddress(document.getElementById("copied"))));
   inputs("#reset").forEach((button) => button.addEventListener("click", () => update((state) => Object.assign(state, initialState()))));
 }

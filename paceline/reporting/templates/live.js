@@ -488,8 +488,7 @@ byId("save-report").addEventListener("click", async () => {
 });
 byId("link-here").addEventListener("click", async () => {
   await keepLink();
-  const copied = await navigator.clipboard?.writeText(window.location.href).then(() => true, () => false);
-  said(copied ? "Copied the link: it holds the scenario, and opens where this page is served." : "Copy the address above: it holds the scenario.");
+  copyAddress(byId("done-so"));
 });
 
 let planning = null;

@@ -39,6 +39,11 @@ function saveAs(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
+async function copyAddress(note) {
+  const copied = await navigator.clipboard?.writeText(window.location.href).then(() => true, () => false);
+  note.textContent = copied ? "Copied the link." : "Copy the address of this page.";
+}
+
 function plotElement(name) {
   return document.getElementById("figure-" + name);
 }
