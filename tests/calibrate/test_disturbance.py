@@ -106,7 +106,7 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
         fit_workload(files[:2], "apart")
     quick = [{**row, "seconds": 0.6 * row["seconds"]} if row["kind"] == "step" else row for row in rows]
     files[1] = synthetic.lines(quick, "two.ndjson")
-    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 0\.[56]\d times as long as those of the other runs"):
+    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 0\.[56]\d times as long as in the other runs"):
         fit_workload(files, "apart")
 
 

@@ -41,7 +41,7 @@ def job(mode: str, **fields: Any) -> TestbedSetting:
 @pytest.mark.parametrize(
     ("mode", "fields", "said"),
     [
-        ("between-graph", {"servers": 1}, 'checkpoint_every is of mode = "async" and "ring"'),
+        ("between-graph", {"servers": 1}, 'checkpoint_every applies to mode = "async" and "ring"'),
         ("async", {"faults": [KILLED | {"number": 2}]}, "faults.0.number is 2, but of workers there are 2 (0 to 1)"),
         ("ring", {"faults": [KILLED | {"of": "server", "number": 0}]}, "but of servers there are none"),
         ("async", {"link": {"bandwidth": "400 Mbit/s"}}, 'needs link = "loopback"'),

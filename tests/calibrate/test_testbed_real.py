@@ -173,7 +173,7 @@ def test_a_workload_has_no_code() -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        ("still", r"its variables are 6 \(12x5, 5, 5, 5, \.\.\.\), but the setting has 4 \(256x256, .*; describe the model anew"),
+        ("still", r"its variables are 6 \(12x5, 5, 5, 5, \.\.\.\), but the setting has 4 \(256x256, .*: describe the model again"),
         ("raises", r"worker [01]: .*cannot be computed on pulled values \(ValueError: no weights for this model\); choose emulated"),
     ],
 )
