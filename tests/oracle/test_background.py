@@ -280,7 +280,7 @@ def test_use_counts_our_bytes_alone():
     carried = 2 * 3 / 4 * 80 * MEGABYTE
     assert result.utilisation.busiest_link == pytest.approx(carried / 1e9 / step_s, rel=1e-3)
     assert result.bottleneck.name == "network"
-    assert "others leave 50%" in result.bottleneck.text
+    assert "background traffic leaves 50%" in result.bottleneck.text
     assert result.utilisation.busiest_link < 0.5
 
 

@@ -392,7 +392,7 @@ def test_buckets_are_of_what_a_device_has() -> None:
 
 
 def test_layers_on_hosts_are_not_gathered_on_devices() -> None:
-    with pytest.raises(ScenarioError, match=r"strategy\.on_host keeps layers whole on each host"):
+    with pytest.raises(ScenarioError, match=r"strategy\.on_host keeps layers whole on hosts"):
         built({"workers": 8, "shard": "parameters", "on_host": ["layer 0"]}, cluster={"host_link": LINK})
 
 

@@ -238,7 +238,7 @@ def test_what_waits_is_told_what_helps() -> None:
         (serial(20e-3), {}, "the serial part of the pipeline"),
         ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {}, "more calls (input.parallel_calls)"),
         ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {"host_cores": 1}, "more cores (cluster.host_cores)"),
-        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage, which gives all pipelines"),
+        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage, which delivers 800 Mbit/s to all pipelines"),
     ):
         calls = 2 if "host_cores" in cluster else 1
         table = scenario_table(input=pipeline(own, parallel_calls=calls), cluster=cluster)

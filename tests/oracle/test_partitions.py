@@ -289,7 +289,7 @@ def test_what_several_groups_do_is_not_computed_at_once() -> None:
     built = scenario(8)
     program = program_of(built, partitions_of([("all-reduce", "ring", 4e6)], []), [[1e-3, (0, False)]] * 8)
     streams = Streams(built.run.seed, 0)
-    with pytest.raises(SimulationError, match=r'6 groups of ranks .* is not computed at once; set run.detail = "messages"$'):
+    with pytest.raises(SimulationError, match=r'6 groups of ranks .* only simulated with run.detail = "messages": set it$'):
         Run(built, streams, replace(program, exchanges=()), Draws(resolve(built), streams), None, None)
 
 

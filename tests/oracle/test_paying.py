@@ -423,7 +423,7 @@ def test_offers_need_a_price_and_servers_none_of_their_own_preemption() -> None:
     bare["cluster"].pop("price")
     with pytest.raises(ScenarioError, match=r"offers.*price"):
         scenario_from_table(bare, "test")
-    with pytest.raises(ScenarioError, match=r"server_price\.preemption: price\.preemption"):
+    with pytest.raises(ScenarioError, match=r"server_price\.preemption: leave it out; price\.preemption"):
         scenario_from_table(table(DEMAND, server_price={**SPOT, "name": "servers"}), "test")
 
 

@@ -238,11 +238,11 @@ def test_rates_that_are_not_known_widen_the_interval():
     [
         ({"replacement": "0 s"}, "neither mtbf nor available"),
         ({"mtbf": "1 h", "replacement": "0 s", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "both mtbf and"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 4}]}, "available needs two points or more"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 4}]}, "available needs at least two points"),
         ({"replacement": "0 s", "available": [{"at": "2 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "the first at 0 s"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 0}, {"at": "1 h", "nodes": 4}]}, "no node at any time"),
-        ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "follows no law"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "3 nodes at most, and 4 of the"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 0}, {"at": "1 h", "nodes": 4}]}, "never has a node"),
+        ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "a trace replaces the distribution"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "at most 3 nodes, but the strategy needs 4"),
     ],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused(preemption, says):
@@ -257,12 +257,12 @@ def test_a_trace_has_the_nodes_that_a_job_goes_on_with():
         return {"available": [{"at": "0 s", "nodes": nodes}, {"at": "1 h", "nodes": 0}], "replacement": "0 s", **more}
 
     scenario(4, preemption=trace(2), elastic=True, min_workers=2)
-    with pytest.raises(ScenarioError, match="1 node at most, and 2 of the"):
+    with pytest.raises(ScenarioError, match="at most 1 node, but the strategy needs 2"):
         scenario(4, preemption=trace(1), elastic=True, min_workers=2)
     with_servers("dedicated", trace(1, of="worker-nodes"))
     with_servers("dedicated", trace(3))
     with_servers("colocated", trace(1))
-    with pytest.raises(ScenarioError, match="2 nodes at most, and 3 of the"):
+    with pytest.raises(ScenarioError, match="at most 2 nodes, but the strategy needs 3"):
         with_servers("dedicated", trace(2))
 
 

@@ -532,7 +532,7 @@ BEST = [("job.samples", 1e8), ("job.checkpoint", {"interval": "best", "duration"
 
 def test_the_best_interval_where_nothing_fails_is_a_whole_sentence():
     with pytest.raises(
-        ScenarioError, match=r"nothing fails here: give job.faults, or an interval, such as job.checkpoint.every = .30 min.$"
+        ScenarioError, match=r"nothing fails here: give job.faults, or an interval such as job.checkpoint.every = .30 min.$"
     ):
         load_scenario("ring", BEST)
 
