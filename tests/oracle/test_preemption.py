@@ -241,8 +241,9 @@ def test_rates_that_are_not_known_widen_the_interval():
         ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 4}]}, "available needs at least two points"),
         ({"replacement": "0 s", "available": [{"at": "2 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "the first at 0 s"),
         ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 0}, {"at": "1 h", "nodes": 4}]}, "never has a node"),
-        ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "a trace replaces the distribution"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "at most 3 nodes, but the strategy needs 4"),
+        ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]},
+         "trace replaces the dist"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "3 nodes, but the strategy needs 4"),
     ],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused(preemption, says):
