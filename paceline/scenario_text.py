@@ -157,12 +157,13 @@ def quantity_of(quantity: str | float, dimension: Dimension, argument: str) -> f
     InputError
         The text is not such a quantity.
     """
+    where = f"`{argument}`" if "=" in argument else f"`{argument}`: {quoted(quantity)}"
     try:
         value = parse_quantity(quantity, dimension) if isinstance(quantity, str) else float(quantity)
     except UnitError as error:
-        raise InputError(f"`{argument}`: {quoted(quantity)} {str(error).removeprefix(f'{quantity!r} ')}") from None
+        raise InputError(f"{where} {str(error).removeprefix(f'{quantity!r} ')}") from None
     if not value > 0:
-        raise InputError(f"`{argument}`: {quoted(quantity)} must be above 0, such as {_EXAMPLES[dimension]}")
+        raise InputError(f"{where} must be above 0, such as {_EXAMPLES[dimension]}")
     return value
 
 

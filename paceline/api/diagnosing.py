@@ -215,7 +215,7 @@ def positive(name: str, count: Any, value: Any) -> float:
     except UnitError as error:
         raise InputError(f"`{argument}`: {error}") from None
     if not 0.0 < rate < 1e15:
-        raise InputError(f"`{argument}`: {value!r} must be above 0, such as 1500 (samples/s of all workers together)")
+        raise InputError(f"`{argument}` must be above 0, such as 1500 (samples/s of all workers together)")
     return rate
 
 

@@ -72,7 +72,7 @@ def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
     refused(paceline("why", "ring", "--step", "1=9ms", *QUICK), "1 device")
     refused(paceline("why", "ring", "--step", "eight=9ms", *QUICK), "--step", "eight")
     refused(paceline("why", "ring", "--step", "1=9ms,1=10ms", *QUICK), "--step 1")
-    refused(paceline("why", "ring", "--step", "8=9 parsecs", *QUICK), "step 8", "parsecs")
+    refused(paceline("why", "ring", "--step", "8=9 parsecs", *QUICK), "--step '8=9 parsecs'", "time with its unit")
     refused(paceline("why", "ring", "--step", "4=0ms", *QUICK), "step 4", "above 0")
     refused(paceline("why", "ring", "--throughput", "4=fast", *QUICK), "throughput 4", "fast")
     refused(paceline("why", "--parameters", "1e6", "--throughput", "1=fast,4=9"), "throughput 1", "fast")

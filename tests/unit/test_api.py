@@ -340,7 +340,7 @@ def test_calibrate_says_what_it_cannot_do(options, says, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "there is no goal"),
+        ({}, "the goal is missing"),
         ({"target_throughput": "fast"}, "'fast'"),
         ({"target_throughput": 100, "clusters": ["nonsense"]}, "nonsense"),
         ({"target_throughput": 100, "over": {"run.seed": 3}}, "`over`: {'run.seed': 3}"),

@@ -361,7 +361,7 @@ def test_chances_are_told_whole() -> None:
     doubtful = [cause for cause in answer.causes if cause.probability < 0.6]
     assert len(doubtful) > 1
     rest = {"causes": (doubtful[0].model_copy(update={"probability": 0.45}),), "own_error": 0.5, "unknown": 0.02}
-    told = [text for text in sentences_of(answer.model_copy(update=rest)) if "tell these apart" in text]
+    told = [text for text in sentences_of(answer.model_copy(update=rest)) if "distinguish these" in text]
     assert told == [f"The runs cannot distinguish these: {doubtful[0].title} (45%) or model error (50%)."]
     alone = [text for text in sentences_of(answer.model_copy(update={**rest, "own_error": 0.0})) if doubtful[0].title in text.lower()]
     assert f"Possibly {doubtful[0].title} (45%)." in alone

@@ -748,7 +748,7 @@ def test_a_bug_is_no_failure(scenario: Build, monkeypatch: pytest.MonkeyPatch, t
 
 def test_runners_refuse_what_does_not_fit() -> None:
     for options, message in (
-        ({"scheduler": "tcp://a:1"}, "say which kind with `backend='dask'`"),
+        ({"scheduler": "tcp://a:1"}, "give `backend='dask'`"),
         ({"backend": "dask"}, "address of its scheduler"),
         ({"backend": "dask", "scheduler": "http://a:1"}, "address of its scheduler"),
         ({"backend": "ray", "scheduler": "tcp://a:1"}, "ray://host:port"),
