@@ -134,10 +134,10 @@ def test_what_is_measured_changes_nothing_of_the_training(tmp_path):
 @pytest.mark.parametrize(
     ("function", "batch", "text"),
     [
-        ("sgd", 97, "have 192 samples, and the noise scale needs two batches of 97 at least; give a smaller batch"),
+        ("sgd", 97, "have 192 samples, but the noise scale needs at least two batches of 97: give a smaller batch"),
         ("no_data", 8, r"must return \(model, \(x, y\), \(x, y\)\)"),
         ("not_compiled", 2, "not compiled with both"),
-        ("diverging", 8, "no finite numbers after .* steps at batch 8"),
+        ("diverging", 8, "gradients are not finite after .* steps at batch 8"),
         ("missing", 8, "has no function 'missing'"),
     ],
 )
