@@ -111,7 +111,7 @@ def test_results_without_the_package_say_what_is_missing(beside: Path, tmp_path:
     results.write_text(result.to_json() + "\n")
     shutil.rmtree(beside / "growing-1.dist-info")
     _forget()
-    with pytest.raises(InputError, match=r"scenario.strategy.kind: there is no 'growing' here; install the package"):
+    with pytest.raises(InputError, match=r"scenario.strategy.kind: 'growing' is unknown; install the package"):
         paceline.read_results(results)
 
 
