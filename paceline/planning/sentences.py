@@ -359,11 +359,11 @@ def _most_helpful(plan: Plan) -> str:
     if not clear:
         return ""
     best, effect = max(clear, key=lambda pair: helpfulness(pair[0].name, pair[1].mean - 1))
-    name = _IN_WORDS.get(best.name, best.name)
+    name = IN_WORDS.get(best.name, best.name)
     return f"{name}{beyond_in_brackets(best, plan)}: {written(effect.mean - 1, 'change')}{_price_of(best, plan)}"
 
 
-_IN_WORDS = {"2x device": CHANGES["compute"].words, "half latency": WITHIN["latency"].words, "2x network": "a network twice as fast"}
+IN_WORDS = {"2x device": CHANGES["compute"].words, "half latency": WITHIN["latency"].words, "2x network": "a network twice as fast"}
 """Improvements as other answers name them."""
 
 

@@ -280,9 +280,9 @@ def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path
                 assert sorted({row[held[table.name]] for row in table.rows}) == expected, table.name
     at = coordinates_of(results)
     (key,) = at.keys
-    assert (key.path, key.name, key.values) == ("ranks", "Ranks", (4, 8))
+    assert (key.path, key.name, key.values) == ("ranks", "Workers", (4, 8))
     page = columns_of(results, at)
-    assert page["keys"][0]["told"] == ["4 ranks", "8 ranks"]
+    assert page["keys"][0]["told"] == ["4 workers", "8 workers"]
     shown = {name: (page["columns"][name]["heading"], page["columns"][name]["values"]) for name in ("replicas", "key.ranks")}
     assert shown == {"replicas": ("Replicas", [2, 4]), "key.ranks": ("Ranks", [4, 8])}
 
@@ -346,7 +346,7 @@ def test_both_engines_draw_the_same_busiest_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "refused"), [(8, None), (4, "with 3 of 4 workers the job cannot go on: strategy.expert (4) must divide the 3")]
+    ("workers", "refused"), [(8, None), (4, "the job cannot continue with 3 of 4 workers: strategy.expert (4) must divide the 3")]
 )
 def test_elastic_experts_go_on_with_whole_groups_or_say_why_not(workers: int, refused: str | None):
     layer = {"experts": {"count": 8, "used": 1, "work": 0.5, "variables": [], "bytes_per_sample": 1.0}}

@@ -104,7 +104,7 @@ def test_a_cluster_without_a_price_and_one_that_cannot_be_say_so(machines: dict[
     all_ = {**machines, "odd": str(tmp_path / "odd.toml")}
     found = by_name(planned(all_, goal_of(samples=1e6, budget="50 USD"), workers=[1, 2], settings=measured))
     assert found["bare"].best is None or not found["bare"].best.meets
-    assert "no price" in found["bare"].text
+    assert "price is unknown" in found["bare"].text
     assert found["odd"].best is None
     assert found["odd"].text.startswith("not possible: ")
     assert "'Abacus'" in found["odd"].text
