@@ -284,7 +284,7 @@ def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path
     page = columns_of(results, at)
     assert page["keys"][0]["told"] == ["4 workers", "8 workers"]
     shown = {name: (page["columns"][name]["heading"], page["columns"][name]["values"]) for name in ("replicas", "key.ranks")}
-    assert shown == {"replicas": ("Replicas", [2, 4]), "key.ranks": ("Ranks", [4, 8])}
+    assert shown == {"replicas": ("Replicas", [2, 4]), "key.ranks": ("Workers", [4, 8])}
 
 
 def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
