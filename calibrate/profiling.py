@@ -235,7 +235,7 @@ def _asked_for(target: str, options: StepOptions, runs: int, budget_s: float) ->
     """In words, what is to be measured, before anything is known of the steps."""
     sizes, rounds = options.get("batches", (16, 32, 64)), min(options.get("rounds", 10), options.get("steps", 50) // 2)
     asked = f"{counted(len(sizes), 'batch size')}, {counted(runs, 'run')} of {counted(rounds, 'round')}"
-    return f"measuring {target} for up to {format_rough_seconds(budget_s)} (`budget`): {asked}"
+    return f"measuring {target} for up to {format_rough_seconds(budget_s)}: {asked}"
 
 
 class Remarks:

@@ -20,7 +20,7 @@ from simulator.base.errors import InputError, ResultsError
 from simulator.base.files import mistaken
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Kind, Short, counted, format_interval, format_number, format_seconds, format_usd, listed, written
+from simulator.base.text import Kind, Short, clean, counted, format_interval, format_number, format_seconds, format_usd, listed, written
 from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
@@ -293,7 +293,9 @@ class Learned(Short, Spec):
             headline=f"{self.headline}{f' in {format_seconds(first.time_s.median)}' if first and first.time_s and not alike else ''}.",
             figures=tuple(figures),
             confidence=confidence,
-            watch_out="; ".join([*(text.rstrip(".") for text in self.warnings[:2]), *_others(self.warnings)]),
+            watch_out="; ".join(
+                [*(clean(text.partition(". ")[0].rstrip("."), 120) for text in self.warnings[:2]), *_others(self.warnings)]
+            ),
             next=rates[0].rstrip(".") if rates else "",
         )
 
@@ -374,6 +376,10 @@ class Learned(Short, Spec):
 
 def _figure(what: str, known: Range, kind: Kind, note: str) -> Figure:
     return Figure(what, written(known.median, kind), format_interval(known.low, known.high, kind), note)
+
+
+def _first_sentence(text: str) -> str:
+    return clean(text.partition(". ")[0].rstrip("."), 120)
 
 
 def _others(warnings: Sequence[str]) -> list[str]:

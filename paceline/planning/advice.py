@@ -330,12 +330,13 @@ def answer_of_advice(advice: Advice) -> Answer:
         headline = f"Use {_on_machines(best)}: {rate}, {format_number(_ratio(best, alone).mean, 2)} times one machine."
     differs = _differs(best)
     doubts = [f"{differs}, so it may need more samples"] if differs else []
+    doubts += (clause(text)[:-1] for text in _doubtful(advice.rows, best, alone))
     figures = (replace(shown, note="") if shown.what == "efficiency" and alone is not None else shown for shown in figures_of(best.result))
     return Answer(
         headline=headline,
         figures=tuple(figures),
         limit=limit_of(best.result),
-        confidence="; ".join([*(clause(text)[:-1] for text in _doubtful(advice.rows, best, alone)), confidence_of(best.result)]),
+        confidence=confidence_of(best.result),
         watch_out="; ".join(filter(None, [*doubts, watch_out(best.result)])),
         next=next_of(best.result),
     )

@@ -162,7 +162,7 @@ def test_later_processes_have_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_
         ("180.0", "3", "False"),
         ("110.0", "1", "True"),
     ]
-    assert said[0] == f"measuring {TARGET} for up to 3 min (`budget`): 3 batch sizes, 3 runs of 10 rounds"
+    assert said[0] == f"measuring {TARGET} for up to 3 min: 3 batch sizes, 3 runs of 10 rounds"
     assert len(said) == 2
     assert said[1].startswith("round 1 is disturbed: other load took 48% of CPU time; stop other programs here")
 

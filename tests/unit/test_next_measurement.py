@@ -115,7 +115,7 @@ def test_shares_that_few_runs_cannot_tell_are_called_so() -> None:
 def test_a_report_has_what_the_width_is_made_of(tmp_path: Path) -> None:
     result = simulated("ring")
     page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables", jobs=1).path.read_text(encoding="utf-8")
-    assert "<h2>What the width is made of</h2>" in page
+    assert "<h2>Sources of the interval’s width</h2>" in page
     assert "<bdi>model: compute</bdi>" in page
     assert page.count(width_of(result).measure_next[0].command) >= 2  # beside how sure it is, and in the table
     written = (tmp_path / "tables" / "measurements.csv").read_text(encoding="utf-8")

@@ -264,7 +264,7 @@ def test_sections_stand_in_order() -> None:
         "What would change it",
         "Some steps in time",
         "Measured against predicted",
-        "What the width is made of",
+        "Sources of the interval’s width",
         "Assumptions and warnings",
         "What the words mean, and what the figures rest on",
         "Calibration",
