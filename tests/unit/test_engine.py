@@ -40,7 +40,9 @@ def test_a_delay_must_be_finite_and_not_negative(delay):
 def test_a_dead_lock_is_an_error():
     clock = Clock()
     clock.timeout(1.5)
-    with pytest.raises(DeadlockError, match=r"^dead-lock at 1.5 s: everybody waits for what never comes, and the run has not ended$"):
+    with pytest.raises(
+        DeadlockError, match=r"^deadlock at 1.5 s: every process waits for an event that never happens, and the run has not ended$"
+    ):
         clock.run_until(clock.event())
 
 

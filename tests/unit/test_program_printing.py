@@ -99,7 +99,7 @@ def test_messages_of_collectives_are_printed(mode):
             for one, base, slope, onward in zip(needs.lane[some], needs.base[some], needs.slope[some], needs.onward[some], strict=True)
         ]
         assert (row["meets"] is not None) == tables.meeting[lane] == (mode == "halving")
-    its = listing(printed, "Messages")
+    its = listing(printed, "Single messages")
     counts = zip(column(its, "lanes"), column(its, "messages of each"), strict=True)
     assert sum(int(lanes) * int(messages) for lanes, messages in counts) == tables.messages.sum()
 
@@ -143,12 +143,10 @@ def test_pipelines_are_told():
     capacity = {row["name"]: row.get("capacity", row.get("capacity_bytes_per_s")) for row in rows["port"]}
     assert (capacity["node 0 cores"], capacity["storage"]) == (4.0, 1e9)
     assert any(
-        "prepared in 10.0 ms, by itself beside the steps before, up to 2 batches ahead" in row[-1]
+        "prepared in 10.0 ms without contention during earlier steps, up to 2 batches ahead" in row[-1]
         for row in listing(printed, "Routine").rows
     )
-    assert "Each rank has a pipeline, which prepares batches one after the other, until 2 stand ready." in set(
-        sentences_of(printed.program)
-    )
+    assert "Each rank has a pipeline, which prepares batches in sequence, until 2 are ready." in set(sentences_of(printed.program))
 
 
 def test_servers_on_cores_are_told():
@@ -198,7 +196,7 @@ def test_a_long_routine_is_summed_up():
     assert total(its) == len(printed.program.routines[0].operations)
     (pulls,) = (row for row in its.rows if row[its.columns.index("name")] == "pull *")
     assert pulls[its.columns.index("count")] == "100"
-    assert pulls[-1] == "100 MiB in all, 1 MiB each; slots 0 to 3"
+    assert pulls[-1] == "100 MiB in total, 1 MiB each; slots 0 to 3"
     assert "backward" in next(row for row in its.rows if row[its.columns.index("name")] == "push *")[its.columns.index("after")]
 
 
@@ -234,9 +232,9 @@ def test_no_rule_is_forgotten():
 @pytest.mark.parametrize(
     ("updates", "words"),
     [
-        (Asynchronous((3, 2)), "2 to 3 of a step on each of 2 servers"),
+        (Asynchronous((3, 2)), "2 to 3 per step on each of 2 servers"),
         (Synchronous(3, False, (0, 1), (1e-3, 2e-3)), "3 of 4 ranks"),
-        (Synchronous(3, False, (0, 1), (1e-3, 2e-3)), "finishes its step, for nothing"),
+        (Synchronous(3, False, (0, 1), (1e-3, 2e-3)), "finishes its step in vain"),
         (Synchronous(3, True, (0, 1), (1e-3, 2e-3)), "stops computing"),
         (Synchronous(4, False, (0, 1), (1e-3, 2e-3)), "3.00 ms for 2 tensors on 2 servers"),
     ],
@@ -249,8 +247,8 @@ def test_updates_are_told_with_their_numbers(updates, words):
     ("reduction", "words"),
     [
         (Reduction(cycle_s=5e-3, most_bytes=2**26), "Every 5.00 ms"),
-        (Reduction(by_need=True), "that the next forward pass needs first"),
-        (Reduction(copies=HostCopies(3e-6, 1e-10)), "80 Gbit/s of a rank in each direction, 3.00 µs"),
+        (Reduction(by_need=True), "in which the next forward pass needs them"),
+        (Reduction(copies=HostCopies(3e-6, 1e-10)), "80 Gbit/s per rank in each direction, 3.00 µs"),
     ],
 )
 def test_reductions_are_told_with_their_numbers(reduction, words):

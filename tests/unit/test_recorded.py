@@ -359,7 +359,7 @@ def test_ranks_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"repeats steps such as 10 several times in turn, as if several processes"):
         read_recorded([path])
     path.write_text("".join(f"step {at} took 1 s\n" for at in (1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 7, 8, 8)))
-    with pytest.raises(InputError, match="as where several processes"):
+    with pytest.raises(InputError, match="as if several processes"):
         read_recorded([path], pattern=r"step (?P<step>\d+) took (?P<time_s>\d+) s")
 
 
@@ -371,15 +371,15 @@ def test_runs_one_after_the_other_are_told_apart_and_chosen(tmp_path: Path) -> N
     second = one(Path(f"{path}#2"))
     assert (second.source, second.facts.batch) == (f"{path}#2", 32)
     assert np.allclose(second.duration_s, 0.5)
-    with pytest.raises(InputError, match=r"log.txt#13: there is no such run; it holds 12 runs"):
+    with pytest.raises(InputError, match=r"log.txt#13: no such run; the file has 12 runs"):
         read_recorded([f"{path}#13"])
     with pytest.raises(InputError, match="no such file"):
         read_recorded([tmp_path / "other.txt#1"])
     (tmp_path / "x.csv").write_text("step_time_s\n1\n")
-    with pytest.raises(InputError, match="only a log holds several"):
+    with pytest.raises(InputError, match="only a log can have several"):
         read_recorded([tmp_path / "x.csv#1"])
     path.rename(tmp_path / "log#2")
-    with pytest.raises(InputError, match="log#2: holds 12 runs"):
+    with pytest.raises(InputError, match="log#2: has 12 runs"):
         read_recorded([tmp_path / "log#2"])
 
 

@@ -137,7 +137,7 @@ def test_a_block_must_end_where_the_window_does():
 
 
 def test_a_run_that_ends_in_its_warm_up_is_refused():
-    with pytest.raises(SimulationError, match="before the warm-up of all was over"):
+    with pytest.raises(SimulationError, match="before all workers finished the warm-up"):
         Recorder(2, 5, 10, apart=True).close(1.0, {}, 0)
 
 
