@@ -98,7 +98,7 @@ def test_a_job_and_its_steps_play_no_part():
 
 
 def test_a_pipeline_that_is_never_flushed_is_refused():
-    with pytest.raises(InputError, match=r"never flushed.*schedule = '1f1b'"):
+    with pytest.raises(InputError, match=r"without flushes.*schedule = '1f1b'"):
         schedule("pipedream")
 
 
