@@ -66,7 +66,7 @@ def test_a_dead_lock_is_told_alike(monkeypatch: pytest.MonkeyPatch, way: str, ob
     monkeypatch.setattr("simulator.engine.production.tables.may_overlap", lambda *_: False)
     textbook, compiled = (run(scenario_of(way), engine, observer=observer) for engine in ("simpy", "compiled"))
     for failed in (textbook.failed, compiled.failed):
-        assert re.match(rf"{DeadlockError.__name__}: dead-lock at .* s: everybody waits for what never comes", failed)
+        assert re.match(rf"{DeadlockError.__name__}: deadlock at .* s: every process waits for an event that never happens", failed)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
