@@ -83,6 +83,6 @@ def test_rules(change, said):
 
 
 def test_a_device_is_not_shared_by_a_team():
-    with pytest.raises(ScenarioError, match="needs a device for each replica"):
+    with pytest.raises(ScenarioError, match="needs one replica per device"):
         scenario({**TEAMS, "replicas_per_worker": 2}, cluster={**CLUSTER, "replicas_per_device": 2})
     assert np.isfinite(simulate(scenario({**TEAMS, "replicas_per_worker": 2, "workers": 6})).throughput_samples_per_s.mean)

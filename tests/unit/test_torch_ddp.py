@@ -76,7 +76,7 @@ def test_buckets_are_a_second_copy_of_all_gradients_unless_these_are_views(views
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ScenarioError, match="first_bucket_size is of the first of several"):
+    with pytest.raises(ScenarioError, match="first_bucket_size needs several buckets"):
         resolve(scenario([1, 30], bucket_size_bytes=None, first_bucket_size="1 MiB"))
     with pytest.raises(ScenarioError, match="replicas_per_worker \\(3\\) must divide the 8"):
         scenario_from_table(
