@@ -69,7 +69,7 @@ def test_a_way_that_was_held_against_nothing_is_not_advised_for_that() -> None:
     assert top.strategy == "gossip"
     assert found.rows[found.best].strategy == "ring"
     assert any("was never validated" in text for text in found.sentences)
-    assert found.to_frame().set_index(["strategy", "nodes"])["differs"]["gossip", 4].startswith("each worker averages with 2 others")
+    assert found.to_frame().set_index(["strategy", "nodes"])["differs"]["gossip", 4].startswith("each worker averages with only 2 others")
     (low, high), *_ = re.findall(r"times \(([\d.]+) to ([\d.]+)\)", found.sentences[1])
     assert float(low) < float(high) <= 4, "four machines do no more than four times as much as one"
 

@@ -205,9 +205,9 @@ def test_a_sweep_does_not_replace_its_scenario(tmp_path):
     mine, out = tmp_path / "mine.toml", tmp_path / "new" / "folder" / "r.ndjson"
     mine.write_bytes((ROOT / "models" / "scenarios" / "ring.toml").read_bytes())
     before = mine.read_bytes()
-    with pytest.raises(InputError, match=r"mine\.toml.* is the file that is read"):
+    with pytest.raises(InputError, match=r"mine\.toml.* is the input file"):
         paceline.sweep(mine, {"run.seed": [1]}, settings=SHORT, out=mine, force=True, jobs=1)
-    with pytest.raises(InputError, match=r"mine\.toml.* is the file that is read"):
+    with pytest.raises(InputError, match=r"mine\.toml.* is the input file"):
         paceline.plan(str(mine), target_throughput=100, settings=SHORT, out=mine, force=True, jobs=1)
     assert mine.read_bytes() == before
     assert len(paceline.sweep(mine, {"run.seed": [1]}, settings=SHORT, out=out, jobs=1)) == 1

@@ -131,7 +131,7 @@ def test_what_breaks_only_when_it_compiles_is_told_once_and_not_tried_again(engi
         assert choose("auto", 1e9) == "simpy"
     (text,) = {str(one.message) for one in told}
     why = f"the compiled engine cannot run here: its machine code cannot be made or loaded ({said})"
-    assert text == f"{why}; SimPy runs in its place, which takes longer"
+    assert text == f"{why}; SimPy runs instead, which takes longer"
     for refuse in (lambda: choose("compiled", 1.0), lambda: choosing.check("compiled")):
         with pytest.raises(InputError, match=r"^run.engine: \"compiled\" cannot run here: its machine code cannot be made") as refused:
             refuse()

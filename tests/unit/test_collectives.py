@@ -359,7 +359,7 @@ def of_group(algorithm: str, ranks: int, operation: str = "all-reduce", **more):
 def test_what_makes_no_sense_is_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         of_group(ranks=4, **arguments)
-    with pytest.raises(ValueError, match="each once"):
+    with pytest.raises(ValueError, match="each rank once"):
         Group((0, 0), (0, 0))
 
 

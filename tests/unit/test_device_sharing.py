@@ -17,7 +17,7 @@ from simulator.base.errors import ScenarioError
         ("cluster.device_memory_limit", "-1 GB", "cluster.device_memory_limit: '-1 GB' must be above 0"),
         ("cluster.intra_device.sort", "pcie", 'intra_device.sort ("pcie") must be left out'),
         ("workload.device_work", {"base": "-1 ms", "per_sample": "0 s"}, "workload.device_work.base: '-1 ms' must be at least 0"),
-        ("strategy.replicas", 8, "strategy.replicas (8) must be at most the 4 that one node takes"),
+        ("strategy.replicas", 8, "strategy.replicas (8) must be at most 4, the replicas of one node"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(path, value, said):

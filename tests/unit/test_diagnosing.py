@@ -204,7 +204,7 @@ def test_a_record_of_another_batch_is_read_with_its_own(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_times_of_epochs_are_told_from_those_of_steps() -> None:
     told = small(strategy={"kind": "multi-worker-mirrored", "workers": 6}, cluster={"devices_per_node": 3})
-    with pytest.raises(InputError, match=r"--step 1: no step .* 21\.0 h: is it the time of an epoch\? Then give --epoch"):
+    with pytest.raises(InputError, match=r"--step 1: 21\.0 h is too long for a step: is it the time of an epoch\? Then give --epoch"):
         why(told, step={1: "21h", 4: "9h", 6: "22h"}, jobs=1)
     for size in (None, 1.28e6):
         answer = why(told, epoch={1: "21h", 4: "9h", 6: "22h"}, dataset_size=size, jobs=1)
@@ -340,7 +340,7 @@ def test_a_cure_that_a_number_contradicts_is_not_named() -> None:
 @pytest.mark.slow
 def test_steps_a_second_are_not_taken_for_samples() -> None:
     told = small(workload={"batch_per_replica": 64})
-    with pytest.raises(InputError, match=r"--throughput 1: .* has 64 samples: are they steps/s\? Then give --steps-per-s"):
+    with pytest.raises(InputError, match=r"--throughput 1: .* of 64 samples takes .*: are they steps/s\? Then give --steps-per-s"):
         why(told, throughput={1: 43.0, 2: 42.0, 4: 40.0}, jobs=1)
     answer = why(told, steps_per_s={1: 43.0, 4: 40.0}, jobs=1)
     assert answer.run.step_s == pytest.approx(1 / 40.0)
