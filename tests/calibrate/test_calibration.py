@@ -49,7 +49,7 @@ def test_what_was_accepted_though_disturbed_is_warned_about(synthetic: Any, tmp_
 def test_processes_at_once_are_left_out_with_a_warning_where_they_cannot_be(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = synthetic.steps()
     monkeypatch.setattr("calibrate.calibration.profile_runs", lambda *_, **__: [run])
-    with pytest.warns(PacelineWarning, match=r"`at_once=5000` is left out: 5000 processes at once need as many cores"):
+    with pytest.warns(PacelineWarning, match=r"`at_once=5000` is left out: 5000 simultaneous processes need as many cores"):
         workload = paceline.calibrate("model.py:build", name="x", at_once=5000)
     assert workload.run_to_run_shared is None
 
@@ -89,7 +89,7 @@ def test_a_link_is_measured_fitted_and_written(synthetic: Any, tmp_path: Path, m
         (lambda: paceline.calibrate("m.py:f", name="../x"), "`name`: '../x' must be letters, digits"),
         (lambda: paceline.calibrate("m.py:f", name="x", at_once=0), "`at_once`: 0 must be a whole number from 1 on"),
         (lambda: paceline.calibrate_link("x", peer="nowhere"), "`peer`: 'nowhere': must be HOST:PORT"),
-        (lambda: paceline.calibrate_link("x", sizes=[1024]), "`sizes` must name at least two different sizes"),
+        (lambda: paceline.calibrate_link("x", sizes=[1024]), "`sizes` must list at least two different sizes"),
         (lambda: paceline.calibrate_link("x", rounds=1), "`rounds`: 1 must be a whole number from 2 on"),
         (lambda: paceline.serve_link("here"), "`address`: 'here': must be HOST:PORT"),
         (lambda: paceline.read_profiles("logs"), "`profiles`: 'logs' must be log directories by the samples of a step"),

@@ -58,7 +58,7 @@ def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path, mon
     [
         (["nowhere.py:build", "--name", "x"], "nowhere.py: there is no such file"),
         (["no-colon", "--name", "x"], "must be a file and a function in it"),
-        (["MODEL", "--name", "x", "--batch", "16"], "--batch 16: must name at least two"),
+        (["MODEL", "--name", "x", "--batch", "16"], "--batch 16: must list at least two"),
         (["MODEL", "--name", "x", "--batch", "16,many"], "--batch '16,many': must be whole numbers"),
         (["MODEL", "--name", "x", "--batch", "0,16"], "--batch 0: must be at least 1"),
         (["MODEL", "--name", "x", "--steps", "2"], "--steps 2: must be at least 5"),
@@ -66,7 +66,7 @@ def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path, mon
         (["MODEL", "--name", "../x"], "--name '../x' must be letters"),
         (["MODEL", "--name", "x", "--out", "/proc/nothing/x.toml"], "cannot be written"),
         (["MODEL", "--name", "x", "--out", "."], "is a folder"),
-        (["MODEL", "--name", "x", "--measurements", "/proc/nothing"], "measurements cannot be kept there"),
+        (["MODEL", "--name", "x", "--measurements", "/proc/nothing"], "measurements cannot be stored there"),
         (["MODEL", "--name", "x", "--python", "/no/python"], "--python '/no/python' cannot be run"),
         (["MODEL", "--step", "MODEL", "--name", "x"], "give either"),
         (["--name", "x"], "give either"),

@@ -225,11 +225,11 @@ def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left
         return as_measured(where, setting, seed=4)
 
     monkeypatch.setattr(running, "measure_setting", measure)
-    with pytest.warns(PacelineWarning, match="failed and is run once more: worker 1 ended"):
+    with pytest.warns(PacelineWarning, match="failed and runs once more: worker 1 ended"):
         shown, _ = validate_matrix(matrix, folder, replications=19)
     assert tries == [once.label] * 2 + [never.label] * 2
     assert shown.rows == tuple(row for row in whole.rows if row.name != never.label)
-    assert shown.notes[0].startswith(f"1 of 4 settings could not be measured and is in no score: {never.label}.")
+    assert shown.notes[0].startswith(f"1 of 4 settings could not be measured and is not scored: {never.label}.")
     (table,) = (table for table in shown.tables if table.name == "unmeasured")
     assert [row[:2] for row in table.rows] == [("servers", never.label)]
     assert "RecvFromRemoteAsync" in as_data(shown)["unmeasured"][never.label]
