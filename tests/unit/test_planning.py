@@ -13,7 +13,7 @@ from support.scenarios import scenario_table
 
 from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.goal import Goal, required_rate
-from paceline.planning.sentences import answer_of_plan
+from paceline.planning.sentences import IN_WORDS, answer_of_plan
 from paceline.planning.space import Space
 from paceline.planning.tables import plan_tables
 from paceline.sentences import servers_note, workers_note
@@ -269,7 +269,7 @@ def test_what_a_change_brings_is_told_by_one_number(bandwidth: str) -> None:
     limit, text = answer.chosen.result.bottleneck, answer_of_plan(answer).limit
     assert limit.tried, "a short trial told the limit"
     assert text.startswith(limit.in_words)
-    gained = [one for one in answer.improvements if f"{one.name}: " in text]
+    gained = [one for one in answer.improvements if f"{IN_WORDS.get(one.name, one.name)}: " in text]
     assert gained or bandwidth != "4 Gbit/s"
     changes = re.findall(r"([+−]\d[\d.]*%)", text)
     assert changes == [written(one.gain, "change") for one in gained] or not gained
@@ -464,9 +464,9 @@ def test_what_breaks_a_rule_is_refused_by_name_and_counted() -> None:
     assert {one.configurations for one in space.refused} == {1, 2}
     assert space.considered == 4 + 2
     texts = " ".join(one.text for one in space.refused)
-    assert "must be at most the workload's 1 variables" in texts
-    assert "strategy.replicas (2) must be at most the 1 " in texts
-    with pytest.raises(ScenarioError, match="at most the workload's 1 variables"):
+    assert "must be at most 1, the number of the workload's variables" in texts
+    assert "strategy.replicas (2) must be at most 1, " in texts
+    with pytest.raises(ScenarioError, match="at most 1, the number of the workload's variables"):
         space_of(table(ASYNC), servers=[2], workers=[1])
 
 

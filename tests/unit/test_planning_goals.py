@@ -39,7 +39,7 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "there is no goal"),
+        ({}, "the goal is missing"),
         ({"target_throughput": "1 samples/s", "deadline": "1h"}, "`target_throughput` and `deadline`"),
         ({"target_throughput": "1 samples/s", "samples": 5.0}, "`target_throughput` and `samples`"),
         ({"deadline": "12h"}, "`deadline` needs `samples`"),
@@ -57,10 +57,10 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
         ({"samples": 1e6, "budget": "500 EUR"}, "`budget` '500 EUR' must be"),
         ({"samples": 1e6, "budget": "1.000 USD"}, "`budget` '1.000 USD' may be 1 or 1,000"),
         ({"samples": 1e6, "budget": "$12.500"}, "`budget` '$12.500' may be 12.5 or 12,500"),
-        ({"samples": 1e6, "budget": "1,000 USD"}, "nothing between thousands"),
-        ({"samples": 1e6, "budget": "1.000.000 USD"}, "nothing between thousands"),
-        ({"samples": 1e6, "deadline": "1,5 h"}, "nothing between thousands"),
-        ({"target_throughput": "20,000 samples/s"}, "nothing between thousands"),
+        ({"samples": 1e6, "budget": "1,000 USD"}, "no separator of thousands"),
+        ({"samples": 1e6, "budget": "1.000.000 USD"}, "no separator of thousands"),
+        ({"samples": 1e6, "deadline": "1,5 h"}, "no separator of thousands"),
+        ({"target_throughput": "20,000 samples/s"}, "no separator of thousands"),
         ({"samples": 1e6, "budget": "-5 USD"}, "`budget` '-5 USD' must be"),
         ({"samples": 0.0, "deadline": "1h"}, "`samples` 0.0 must be"),
         ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "`epochs` -1.0 must be"),
@@ -75,7 +75,7 @@ def test_goals_that_cannot_be_are_refused_in_one_line(given: dict[str, Any], tol
 
 
 def test_a_rate_that_may_mean_thousands_is_read_with_a_word() -> None:
-    with pytest.warns(ReadingWarning, match=r"'20.000 samples/s' is read as 20 samples/s, .*20000 samples/s$"):
+    with pytest.warns(ReadingWarning, match=r"'20.000 samples/s' means 20 samples/s, .*20000 samples/s$"):
         assert goal_of(target_throughput="20.000 samples/s").target_throughput_samples_per_s == 20.0
 
 

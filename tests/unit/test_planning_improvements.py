@@ -94,7 +94,7 @@ def test_what_a_rule_forbids_or_cannot_be_gained_carries_the_reason() -> None:
     found = improved(ASYNC, workload={"precision": "mixed_float16"})
     assert found["one more PS"].gain is None
     assert found["one more PS"].text.startswith("not possible: ")
-    assert "must be at most the workload's 1 variables" in found["one more PS"].text
+    assert "must be at most 1, the number of the workload's variables" in found["one more PS"].text
     assert found["half latency"].text == "nothing to gain: the cluster's latency between nodes is 0"
     assert found["mixed precision"].text == "nothing to gain: the workload was measured in mixed_float16"
     alone = improved({"kind": "single"})

@@ -156,7 +156,7 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         prices={"ethernet-1g": 1.0},
     )
     text = next(its.text for its in found.clusters if its.cluster == "ethernet-25g")
-    assert "no price" in text
+    assert "price is unknown" in text
     assert not any("prices=" in text or "--" in text for text in (*found.notes, *(its.text for its in found.clusters)))
 
 
