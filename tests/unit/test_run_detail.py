@@ -50,7 +50,7 @@ def test_at_once_is_refused_where_hosts_share_cores():
     cluster = {"shared_cores": 2.0, "transport": {"copy_per_byte_s": 1e-10}}
     table = scenario_table(strategy=RING, cluster=cluster)
     assert scenario_from_table(table, "test").rank_messages
-    with pytest.raises(ScenarioError, match=r'run\.detail = "at-once" evaluates an all-reduce without its single messages'):
+    with pytest.raises(ScenarioError, match=r'run\.detail = "at-once" does not simulate single messages'):
         scenario_from_table(apply_settings(table, [("run.detail", "at-once")]), "test")
 
 
