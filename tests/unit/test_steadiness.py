@@ -50,7 +50,7 @@ def test_the_first_steps_are_set_apart() -> None:
     assert found.steady is not None
     assert found.steady.rows == 197
     assert found.mean_s(found.steady) == pytest.approx(times[3:].mean())
-    assert found.remarks[0].startswith("3 steps of the beginning")
+    assert found.remarks[0].startswith("3 steps at the beginning")
     assert "(5.90 s " in found.remarks[0]
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_drifts_has_no_steady_part() -> None:
 def test_a_short_run_that_drifts_has_none_either() -> None:
     found = steadiness_of(run_of(0.05 * 1.3 ** np.arange(40.0)))
     assert found.steady is None
-    assert "longer all along" in found.why_not
+    assert "longer throughout" in found.why_not
 
 
 def test_a_short_run_has_no_steady_part() -> None:
@@ -146,7 +146,7 @@ def test_a_rare_kind_of_steps_is_told_apart_with_its_cost() -> None:
     assert found.rare is not None
     assert found.rare.extra_s == pytest.approx(15.34)
     assert found.rare.per_step_s == found.rare_per_step_s(level) == pytest.approx(3 * 15.34 / 11)
-    assert found.rare.text.startswith("3 steps of 11 (2, 5 and 11) take 15.3 s longer than those around them, all about as long")
+    assert found.rare.text.startswith("3 steps of 11 (2, 5 and 11) take 15.3 s longer than their neighbours, all about equally long")
     assert f"{found.rare.text}: told apart" in found.remarks
 
 
@@ -154,7 +154,7 @@ def test_a_rare_kind_of_steps_is_told_apart_with_its_cost() -> None:
     ("places", "extras_s", "looks"),
     [
         ([3, 9, 14], [2.0, 1.0, 0.5], "at the beginning"),
-        ([33, 91, 140, 163], [2.0, 2.0, 2.01, 1.99], "all about as long"),
+        ([33, 91, 140, 163], [2.0, 2.0, 2.01, 1.99], "all about equally long"),
         ([33, 91, 140, 163], [2.0, 0.5, 4.0, 1.0], "of different lengths"),
     ],
 )
@@ -217,8 +217,8 @@ def test_clocks_that_jump_are_marked() -> None:
     assert found.steady is not None
     assert found.mean_s(found.steady) == pytest.approx(0.1, rel=0.05)
     said = " ".join(found.remarks)
-    assert "2 steps whose time is none" in said
-    assert "1 step that stood still" in said
+    assert "2 steps without a time" in said
+    assert "1 step that paused" in said
 
 
 def test_a_run_without_any_time_says_so() -> None:
