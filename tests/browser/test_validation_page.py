@@ -156,5 +156,5 @@ def test_the_largest_validation_is_drawn_with_all_its_rows(page: Page, largest: 
     assert page.run(OVERLAPPING_LABELS) == []
     assert page.run("return document.querySelectorAll('#rows details.panel tbody tr').length") > 1_500
     assert page.complaints() == []
-    page.run("document.querySelector('.contents a[href=\"#rows\"]').click()")
+    page.run("document.querySelector('#rows > summary').click()")
     page.until("return document.getElementById('rows').open")

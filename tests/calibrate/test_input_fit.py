@@ -178,7 +178,7 @@ def test_without_parallel_calls_all_is_serial_and_nothing_is_in_doubt(tmp_path: 
 def test_a_serial_part_that_no_setting_shows_is_said_to_be_from_the_account(tmp_path: Path) -> None:
     found = fit_input(measurements(tmp_path / "x.ndjson", at=(1, 2)), "x")
     assert found.work.serial(32) == pytest.approx(parts(32)[0], rel=0.02)
-    assert "not by the clock" in found.provenance["work_serial"]
+    assert "not from the clock" in found.provenance["work_serial"]
 
 
 @pytest.mark.usefixtures("all_draws")
