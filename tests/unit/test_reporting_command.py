@@ -260,7 +260,7 @@ def test_it_opens_the_page_it_wrote(results: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("webbrowser.open", lambda _: False)
     done = run.invoke(app, [str(results), "--no-simulate", "--open"])
     assert done.exit_code == 0
-    assert "no browser" in done.stderr
+    assert "No browser found" in done.stderr
 
 
 def test_formats_are_read_in_any_order() -> None:
