@@ -147,7 +147,7 @@ def test_a_rare_kind_of_steps_is_told_apart_with_its_cost() -> None:
     assert found.rare.extra_s == pytest.approx(15.34)
     assert found.rare.per_step_s == found.rare_per_step_s(level) == pytest.approx(3 * 15.34 / 11)
     assert found.rare.text.startswith("3 steps of 11 (2, 5 and 11) take 15.3 s longer than their neighbours, all about equally long")
-    assert f"{found.rare.text}: told apart" in found.remarks
+    assert f"{found.rare.text}: listed separately" in found.remarks
 
 
 @pytest.mark.parametrize(
