@@ -230,11 +230,11 @@ def answer_of_memory(memory: Memory) -> Answer:
     largest = "" if not memory.largest_batch else f"the largest batch of a replica that fits is {memory.largest_batch:,}"
     unnamed = memory.not_checked is not None and memory.not_checked.endswith("names no device")
     uncounted = [f"{PARTS[part.name]} ({part.text})" for part in device.parts if part.size_bytes is None]
-    doubts = [memory.refused] * (memory.refused is not None) + [f"not counted: {listed(uncounted)}"] * bool(uncounted)
+    doubts = [memory.refused or "", f"not counted: {listed(uncounted)}" if uncounted else ""]
     return Answer(
         headline=f"{fits}: {memory.not_checked or needs}.",
         limit="no batch fits" if memory.largest_batch == 0 else largest,
-        watch_out="; ".join(doubts),
+        watch_out="; ".join(filter(None, doubts)),
         next="`paceline models list devices` names devices for cluster.device" if unnamed else "",
         met=None if memory.not_checked is not None else memory.refused is None,
     )
