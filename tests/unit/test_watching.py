@@ -185,7 +185,7 @@ def test_a_source_that_says_otherwise_is_doubted(result: Result, predicted: Pred
         growing.add(row + 1, float(time_s))
     doubts = verdict_of(growing.run(), result, predicted).doubts
     assert len(doubts) == 3
-    assert re.search(r" 8 workers,.* 2; .*strategy\.workers=8", doubts[0])
+    assert re.search(r" 8 workers,.* 2: .*strategy\.workers=8", doubts[0])
     assert re.search(r" 64 samples .* 10\b", doubts[1])
     assert re.search(r" 1,000,000 parameters,.* 250,000 ", doubts[2])
 
@@ -360,7 +360,7 @@ def test_few_steps_of_two_kinds_cannot_be_judged(result: Result, predicted: Pred
     update = looked(result, path)
     assert (update.state, update.left) == ("unclear", False)
     assert update.mean_s == pytest.approx(0.656 / 0.711 * predicted.mean_s, rel=0.01)
-    assert "8 steps, and 10 are needed" in update.sentence
+    assert "8 steps, but 10 are needed" in update.sentence
     assert any("(2, 5 and 11)" in remark for remark in update.verdicts[0].steadiness.remarks)
 
 
