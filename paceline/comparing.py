@@ -143,6 +143,50 @@ def has_effect(ratio: Estimate) -> bool:
     return not ratio.low < 1.0 < ratio.high and abs(ratio.mean - 1.0) >= NOTHING
 
 
+@dataclass(frozen=True)
+class Change:
+    """One change to the configuration that the report answers with.
+
+    Attributes
+    ----------
+    name
+        Such as ``2x network``.
+    text
+        What was changed, in a sentence.
+    gain
+        Throughput over that without the change, run by run, less 1: the mean; none where it is not known.
+    low, high
+        Ends of its 90% prediction interval.
+    reason
+        What limits it then; or why it is not known.
+    row
+        What is changed, such as ``network``: a change up and one down share a row of the tornado.
+    run
+        How long was simulated, with and without the change, where that is less than the result itself rests on.
+    """
+
+    name: str
+    text: str
+    gain: float | None
+    low: float | None
+    high: float | None
+    reason: str
+    row: str
+    run: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the throughput changes on average, as far as anybody reads."""
+        return self.gain is not None and abs(self.gain) >= NOTHING
+
+    @property
+    def seen(self) -> bool:
+        """Return whether the runs show an effect: the interval of the gain leaves out nought."""
+        if self.gain is None or self.low is None or self.high is None:
+            return False
+        return has_effect(Estimate(mean=1 + self.gain, low=1 + self.low, high=1 + self.high))
+
+
 def never_validated(result: Result) -> bool:
     """Return whether no result of this kind was compared with real runs, so that its relative error is unknown."""
     scenario, applied = result.scenario, result.discrepancy

@@ -23,7 +23,7 @@ from simulator.spec.figures import Epoch, JobOutcome, JobParts, Measurement, Sha
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
-    from paceline.reporting.content import Change
+    from paceline.comparing import Change
     from paceline.reporting.coordinates import Coordinates
     from paceline.reporting.measured import Beside, Overlay
     from paceline.reporting.timeline import Timeline

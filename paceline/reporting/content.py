@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.answers import Answer as Said
 from paceline.answers import thing_counted
-from paceline.comparing import LITTLE, NOTHING, has_effect, rank
+from paceline.comparing import LITTLE, Change, rank
 from paceline.planning.sentences import answer_of_plan
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.deciding import answer_of_several, decided, global_batches
@@ -22,7 +22,7 @@ from simulator.base.errors import ResultsError
 from simulator.base.text import clean, counted, written
 from simulator.results.cost import usd_per_hour, why_no_cost
 from simulator.results.results import Failure, Result
-from simulator.spec.figures import WARNINGS, Estimate, Warned
+from simulator.spec.figures import WARNINGS, Warned
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
@@ -329,50 +329,6 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, Result]], of: int
         affected=tuple((name, tuple(sorted(counted))) for name, counted in numbers.items()),
         all_results=len({result.scenario_hash for *_, result in held}) == of,
     )
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change to the configuration that the report answers with.
-
-    Attributes
-    ----------
-    name
-        Such as ``2x network``.
-    text
-        What was changed, in a sentence.
-    gain
-        Throughput over that without the change, run by run, less 1: the mean; none where it is not known.
-    low, high
-        Ends of its 90% prediction interval.
-    reason
-        What limits it then; or why it is not known.
-    row
-        What is changed, such as ``network``: a change up and one down share a row of the tornado.
-    run
-        How long was simulated, with and without the change, where that is less than the result itself rests on.
-    """
-
-    name: str
-    text: str
-    gain: float | None
-    low: float | None
-    high: float | None
-    reason: str
-    row: str
-    run: str = ""
-
-    @property
-    def moves(self) -> bool:
-        """Return whether the throughput changes on average, as far as anybody reads."""
-        return self.gain is not None and abs(self.gain) >= NOTHING
-
-    @property
-    def seen(self) -> bool:
-        """Return whether the runs show an effect: the interval of the gain leaves out nought."""
-        if self.gain is None or self.low is None or self.high is None:
-            return False
-        return has_effect(Estimate(mean=1 + self.gain, low=1 + self.low, high=1 + self.high))
 
 
 def helpful(changes: Sequence[Change]) -> list[Change]:

@@ -55,9 +55,9 @@ from simulator.spec.figures import Epoch, Estimate, JobOutcome, Stage
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
+    from paceline.comparing import Change
     from paceline.learning.learned import Learned, LearnedWay
     from paceline.planning.answer import Candidate, Plan
-    from paceline.reporting.content import Change
     from paceline.reporting.timeline import Bar, Kind, Timeline
 
 _MARGIN_PX = 66

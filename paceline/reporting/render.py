@@ -21,12 +21,12 @@ import jinja2
 from markupsafe import Markup, escape
 
 from paceline.answers import answer_of_memory, size_in_words
-from paceline.comparing import LITTLE
+from paceline.comparing import LITTLE, Change
 from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import alternatives_table, brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, Figure, marker_symbol, part_colour
 from paceline.reporting.columns import PARTS, columns_of, map_of
-from paceline.reporting.content import Change, Content, content_of, helpful
+from paceline.reporting.content import Content, content_of, helpful
 from paceline.reporting.figures import (
     KIND_LABELS,
     MEMORY_COLOURS,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from paceline.comparing import compare
+from paceline.comparing import Change, compare
 from paceline.planning.improvements import Variation, improved, worsened
 from paceline.reporting.columns import differ_in_layout
-from paceline.reporting.content import Change, Content
+from paceline.reporting.content import Content
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.timeline import Timeline, laid_out
 from paceline.sweeping import Outcome, Runner, Simulations

@@ -13,8 +13,8 @@ import pytest
 from support.once import once
 from support.results import sweep
 
+from paceline.comparing import Change
 from paceline.reporting import write_report
-from paceline.reporting.content import Change
 from paceline.reporting.exporting import check_images, export_figures
 from paceline.reporting.render import figure_names
 from paceline.reporting.timeline import Bar, Timeline

@@ -7,8 +7,8 @@ import pytest
 from support.runs import FAST
 from support.scenarios import scenario_table
 
+from paceline.comparing import Change
 from paceline.planning.improvements import worsened
-from paceline.reporting.content import Change
 from paceline.reporting.figures import sensitivity_figure
 from paceline.reporting.simulated import changes_of
 from simulator import Scenario, scenario_from_table, simulate

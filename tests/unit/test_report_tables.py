@@ -11,9 +11,10 @@ import pytest
 from support.results import STRATEGIES, hostile_sweep, plausible, scenario_of
 from support.scenarios import scenario_table
 
+from paceline.comparing import Change
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
-from paceline.reporting.content import Change, content_of
+from paceline.reporting.content import content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.report import tables_of
 from paceline.reporting.simulated import timeline_of

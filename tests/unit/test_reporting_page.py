@@ -13,7 +13,8 @@ import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 from syrupy.assertion import SnapshotAssertion
 
-from paceline.reporting.content import Change, content_of
+from paceline.comparing import Change
+from paceline.reporting.content import content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.timeline import Bar, Timeline
