@@ -293,9 +293,7 @@ class Learned(Short, Spec):
             headline=f"{self.headline}{f' in {format_seconds(first.time_s.median)}' if first and first.time_s and not alike else ''}.",
             figures=tuple(figures),
             confidence=confidence,
-            watch_out="; ".join(
-                [*(clean(text.partition(". ")[0].rstrip("."), 120) for text in self.warnings[:2]), *_others(self.warnings)]
-            ),
+            watch_out="; ".join([*map(_first_sentence, self.warnings[:2]), *_others(self.warnings)]),
             next=rates[0].rstrip(".") if rates else "",
         )
 

@@ -270,6 +270,7 @@ def _beyond_budget(chosen: Configuration, goal: Goal) -> str:
         return "It has no price"
     if committed is None:
         return f"The minimum charge exceeds the budget of {format_usd(goal.budget_usd)}"
+    committed *= sets_of(chosen.result, goal)
     return f"Its machines cost {format_usd(committed)} {for_what(chosen.scenario)}, and the budget is {format_usd(goal.budget_usd)}"
 
 

@@ -261,7 +261,7 @@ def bound_of_step(path: CriticalPath) -> str:
         spent[phrase] += segment.end_s - segment.start_s
         kinds[phrase] = segment.kind
     if not spent:
-        return f"{took}; no single cause."
+        return f"{took}: no operation in it takes time."
     order = sorted(spent, key=lambda phrase: -round(spent[phrase] / duration_s, 9))
     named = [phrase for phrase in order if spent[phrase] >= _SMALLEST_SHARE * duration_s][:_MOST_NAMED]
     shares = [f"{format_share(spent[phrase] / duration_s)} {phrase}" for phrase in named]

@@ -220,7 +220,7 @@ def test_work_that_takes_no_time_is_passed_over():
         Step(3, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
     assert shown(critical_path(recording, recording.steps[0])) == [("compute", "worker 3", 1000)]
-    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 3 took 0 s; no single cause."
+    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 3 took 0 s: no operation in it takes time."
 
 
 def test_a_message_that_stood_behind_another_counts_from_its_begin():
