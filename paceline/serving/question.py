@@ -164,7 +164,7 @@ def table_of_text(text: str) -> dict[str, Any]:
     except ScenarioError:
         raise
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"is no valid TOML: {' '.join(str(error).split())}") from None
+        raise ScenarioError(f"is not valid TOML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise ScenarioError("is nested too deeply") from None
     except ValueError as error:  # a number with thousands of digits

@@ -43,7 +43,7 @@ def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tm
     assert 0 <= cluster.inter_node.latency_s < largest.median_s
     assert told_s == near
     assert "separate network namespace" in cluster.provenance["remark"]
-    assert "a message" in cluster.provenance["all-reduce-2"]
+    assert "per message" in cluster.provenance["all-reduce-2"]
 
 
 def _listening() -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def paceline(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """Runs ``paceline`` in this process."""
+    """Runs ``paceline`` in this process, without the progress that only a slow machine shows."""
+    monkeypatch.setattr("paceline.cli.terminal._SOON_S", math.inf)
 
     def run(*arguments: str) -> Answer:
         monkeypatch.setattr(sys, "argv", ["paceline", *arguments])

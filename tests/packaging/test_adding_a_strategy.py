@@ -78,8 +78,8 @@ def test_a_strategy_of_another_package_is_as_any_other(beside: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"slowest": 900}, r"strategy.kind 'growing', as it is simulated: strategy.sync_every \(900\) must be at most"),
-        ({"bucket_size": "5MB"}, "strategy.sync_every averages whole variables after a step: bucket_size"),
+        ({"slowest": 900}, r"strategy.kind 'growing', as simulated: strategy.sync_every \(900\) must be at most"),
+        ({"bucket_size": "5MB"}, "strategy.sync_every averages whole variables after a step, so bucket_size"),
     ],
 )
 def test_what_is_filled_in_is_checked_too(beside: Path, keys: dict[str, object], words: str) -> None:
@@ -100,7 +100,7 @@ def test_a_plan_and_an_advice_take_another_package_s_strategy_where_it_is_named(
     assert "growing" in {row.strategy for row in advice.rows}
     with pytest.raises(InputError, match=r"`strategies`: 'missing' of nowhere:Nothing cannot be loaded: .*ModuleNotFoundError"):
         paceline.plan(table, strategies=["missing"], **asked)
-    with pytest.raises(InputError, match=r"`strategies` 'growin': is no strategy .*; did you mean growing"):
+    with pytest.raises(InputError, match=r"`strategies` 'growin': is not the name of a strategy; did you mean growing"):
         paceline.advise(table, strategies=["growin"])
 
 
@@ -119,7 +119,7 @@ def test_results_without_the_package_say_what_is_missing(beside: Path, tmp_path:
     ("table", "words"),
     [
         ({"kind": "growing", "progress": 2}, "strategy.progress: 2 must be at most 1"),
-        ({"kind": "growing", "progres": 0.5}, "'progres' is no key of kind = 'growing'; did you mean progress"),
+        ({"kind": "growing", "progres": 0.5}, "'progres' is not a key of kind = 'growing'; did you mean progress"),
         ({"kind": "growing", "workers": 4, "sync_every": 3}, r"strategy.sync_every \(3\) follows from progress and slowest"),
         ({"kind": "missing"}, "'missing' of nowhere:Nothing cannot be loaded: fails: ModuleNotFoundError"),
         ({"kind": "none"}, "'none' of growing:Setup must be a subclass"),
@@ -143,12 +143,12 @@ _SEND, _SERVE = (f'Operation(kind="{kind}", name="x", after=(1,), {key})' for ki
 _WRONG = [
     ("raise SystemExit(3)\n", "Gossip", "", "cannot be loaded: fails: SystemExit: 3"),
     ("1 / 0\n", "Gossip", "", r"cannot be loaded: fails: ZeroDivisionError: division by zero"),
-    ("", "Strategy", "", "is not finished: it lacks layout and program"),
+    ("", "Strategy", "", "is incomplete: it lacks layout and program"),
     ("", "Strategy", f"{_LAYOUT}\n    def program(self, setup, streams): ...", "must have a key 'workers'"),
     ("", "Gossip", "def program(self, setup): ...", r"must define program\(self, setup: Setup, streams: Streams\) -> Program"),
     ("", "Gossip", "def title(self): return ''", "must define title"),
     ("", "Gossip", "def pace(self): return Pace()", "must define pace as a property"),
-    ("", "Gossip", "def with_count(self, count): ...", "must not define with_count, which follows from its other answers"),
+    ("", "Gossip", "def with_count(self, count): ...", "must not define with_count, which follows from its other methods"),
     ("", "Gossip", "def layout(self, cluster): return 3", "layout of Wrong fails: Input should be .* Layout, not int 3"),
     ("", "Gossip", "def layout(self, cluster): return Layout(2.5, 1, 1)", "fails: replicas: Input should be a valid integer"),
     ("", "Gossip", "def layout(self, cluster): return cluster.racks", r"fails \(.*wrong.py, line \d+\): AttributeError"),
@@ -165,10 +165,10 @@ _WRONG = [
     ("", "Gossip", _PROGRAM.format("routines=()"), "routines of ranks are numbered 0 to 0, but there are 0"),
     ("", "Gossip", _ROUTINE.format("()"), "routine 0 does not begin with the gate"),
     ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_COMPUTE})"), "has the gates turn, not input and turn"),
-    ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_COMPUTE}, {_INPUT})"), "is after 1: it can only wait for operations before it"),
+    ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_COMPUTE}, {_INPUT})"), "comes after 1, but can only wait for earlier operations"),
     ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_INPUT}, {_COMPUTE}, {_COMPUTE})"), "shares of forward that add up to 2, not 1"),
     ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_INPUT}, {_COMPUTE}, {_SEND})"), "sent by slot 9"),
-    ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_INPUT}, {_COMPUTE}, {_SERVE})"), "by server 0"),
+    ("", "Gossip", _ROUTINE.format(f"({_TURN}, {_INPUT}, {_COMPUTE}, {_SERVE})"), "on server 0"),
     ("", "Gossip", "def program(self, setup, streams): p = super().program(setup, streams); p.ranks.path[:] = 999; return p",
      "paths of ranks are numbered 999 to 999, but there are"),
 ]  # fmt: skip

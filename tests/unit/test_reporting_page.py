@@ -318,7 +318,7 @@ def test_weak_or_strong_is_named_in_every_table() -> None:
     tables = re.findall(
         r'<table data-csv="([a-z-]+).*?(<caption.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
     )
-    elsewhere = {"plan-refused", "measured-only", "timeline", "calibration-", "width", "measurements"}
+    elsewhere = {"plan-alternatives", "plan-refused", "measured-only", "timeline", "calibration-", "width", "measurements"}
     named = {name for name, head in tables if ">Scaling<" in head or " scaling</caption>" in head}
     assert {name for name, _ in tables} - named == elsewhere
     assert len(named) == 9

@@ -47,7 +47,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(scenario, strategy, cluster, 
 def test_several_devices_of_a_host_may_be_its_cores(scenario):
     """Without shared cores a host has one CPU to share."""
     assert scenario(strategy=ASYNC, cluster={**CORES, "devices_per_node": 2}).replicas == 4
-    with pytest.raises(ScenarioError, match="a host has one CPU to share"):
+    with pytest.raises(ScenarioError, match="a host has one CPU "):
         scenario(strategy=ASYNC, cluster={"device_is_host": True, "devices_per_node": 2})
 
 
