@@ -37,7 +37,7 @@ HELD_OUT = [
     (setting("async", 4, FAST), 'mode = "async" with 1 worker', lambda one: one.mode == "async" and one.workers == 1),
     (setting("between-graph", 4, FAST), "a session's work", lambda one: one.mode in ("between-graph", "sync")),
     (setting("sync", 4, FAST), "SyncReplicasOptimizer", lambda one: one.mode == "sync"),
-    (setting("async", 4), "the cost of bytes over loopback", lambda one: one.link is None and one.servers > 0 and one.compute.kind != "real"),
+    (setting("async", 4), "the cost of bytes over loopback", lambda one: one.link is None and one.servers and one.compute.kind != "real"),
     (setting("ring", 4, FAST), "the cost of a ring's messages on a shaped link", lambda one: one.mode == "ring" and one.link is not None),
     (setting("ring", 4), "the cost of a ring's bytes over loopback", lambda one: one.mode == "ring" and one.link is None),
     (setting("mirrored", 4), "the slowdown between MirroredStrategy's replicas", lambda one: one.mode == "mirrored"),
