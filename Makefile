@@ -6,7 +6,7 @@
 #   make torture      an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
 #   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
 #   make size        how large the product is: code, modules, the largest ten files
-#   make quotes      what README and docs quote of commands, run and written anew: after what commands print has changed
+#   make quotes      what README and docs quote of commands, brought up to date: after what commands print has changed
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
 PYTHON ?= python3
@@ -58,12 +58,12 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 
-# whatever Sphinx warns of, such as a dead link or a page that no list names, is an error; made anew, since pages follow from the code
+# whatever Sphinx warns of, such as a dead link or a page that no list names, is an error; built from scratch, since pages follow from the code
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
 	@echo "The site is in build/docs: open build/docs/index.html"
 
-# says which pages have changed, and what in them has to be mended by hand
+# prints which pages have changed, and lines that must be changed by hand
 quotes: $(VENV)/.ready-dev
 	$(BIN)/python docs/quotes.py
 

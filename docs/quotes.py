@@ -148,8 +148,8 @@ def _span(shown: list[str], printed: list[str], last_likeness: Callable[[str], s
     return first, next((place for place in range(span[1], len(printed) - 1) if not printed[place + 1].startswith(" ")), len(printed) - 1)
 
 
-def anew(quote: Quote, printed: str) -> tuple[str, list[str]]:
-    """What the page shows of this answer, and what was shown that has no like in it."""
+def rewritten(quote: Quote, printed: str) -> tuple[str, list[str]]:
+    """Return what the page shows of this answer, and the shown lines that have no counterpart in it."""
     if quote.in_sentences:
         sentences = [part for line in printed.splitlines() for part in _sentences(line)]
         span = _span(_sentences(quote.shown), sentences, _first_words)
@@ -171,12 +171,12 @@ def _sentences(text: str) -> list[str]:
     return re.split(r"(?<=\.) (?=[A-Z])", text)
 
 
-def write_anew(pages: Iterable[Path]) -> Iterator[str]:
-    """Write each page whose quotes have changed, and say which; and what in it has to be mended by hand."""
+def rewritten_pages(pages: Iterable[Path]) -> Iterator[str]:
+    """Write each page whose quotes have changed; yield its name, and lines that must be changed by hand."""
     for page in pages:
         before = after = page.read_text(encoding="utf-8")
         for quote in reversed(quotes_of(page)):
-            text, lost = anew(quote, answer(quote))
+            text, lost = rewritten(quote, answer(quote))
             after = after[: quote.start] + text + after[quote.start + len(quote.shown) :]
             yield from (f"{page.relative_to(ROOT)}: `{quote.command}` prints nothing like: {line}" for line in lost)
         if after != before:
@@ -188,6 +188,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("pages", nargs="*", type=Path, help="pages to bring up to date, such as docs/plan.md; left out: all of them")
     chosen = [path.resolve() for path in parser.parse_args().pages] or PAGES
-    for said in write_anew(track(chosen, "What commands print", console=Console(stderr=True))):
+    for said in rewritten_pages(track(chosen, "What commands print", console=Console(stderr=True))):
         sys.stdout.write(f"{said}\n")
     sys.stdout.write("All other quotes are what their commands print.\n")

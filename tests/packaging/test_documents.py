@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 from pydantic import BaseModel
-from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of, shown_of
+from quotes import PAGES, ROOT, Quote, answer, quotes_of, rewritten, shown_of
 
 import paceline
 from paceline.cli.app import app
@@ -157,7 +157,7 @@ def test_quoted_commands_answer_in_the_shape_that_pages_show(quote):
     printed = answer(quote, *of_few_runs(quote))
     lines = [] if quote.in_sentences else [f"{line}\n" for line in quote.shown.splitlines() if line.strip(" .")]
     parts = [quote._replace(shown=line) for line in lines] or [quote]
-    lost = [part.shown for part in parts if anew(part, printed)[1]]
+    lost = [part.shown for part in parts if rewritten(part, printed)[1]]
     assert len(lost) <= len(parts) // 4, lost
 
 
@@ -165,7 +165,7 @@ def test_quoted_commands_answer_in_the_shape_that_pages_show(quote):
 @pytest.mark.timeout(3600)  # whole plans
 @EVERY_QUOTE
 def test_pages_quote_what_their_commands_print(quote):
-    assert anew(quote, answer(quote)) == (quote.shown, []), "make quotes"
+    assert rewritten(quote, answer(quote)) == (quote.shown, []), "make quotes"
 
 
 def test_many_answers_are_quoted():
@@ -175,18 +175,18 @@ def test_many_answers_are_quoted():
 def test_a_quote_follows_the_answer():
     lines = Quote(EXTEND, "paceline simulate ring", "a title\nrate      12 a second\n...\nlimit  The devices\n       wait\n...\ngone\n", 0)
     printed = "a title\nmore\nrate        15 a second\nleft out\nlimit  Communication\n       takes\n       longer\nand so on\n"
-    assert anew(lines, printed) == (
+    assert rewritten(lines, printed) == (
         "a title\nmore\nrate        15 a second\n...\nlimit  Communication\n       takes\n       longer\n...\ngone\n",
         ["gone"],
     )
     tables = lines._replace(shown="One\nrow\n  1  0.5\nTwo\nrow\n  1  0.6\n")
-    assert anew(tables, "One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n") == ("One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n", [])
+    assert rewritten(tables, "One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n") == ("One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n", [])
     sentences = Quote(EXTEND, "paceline plan ring", "It trains 12 samples. It costs $3.", 0)
-    assert anew(sentences, "Table 1\nIt trains 15 samples. More.\nIt costs $4. So.") == (
+    assert rewritten(sentences, "Table 1\nIt trains 15 samples. More.\nIt costs $4. So.") == (
         "It trains 15 samples. More. It costs $4.",
         [],
     )
-    assert anew(sentences, "Nothing.") == (sentences.shown, ["It trains 12 samples."])
+    assert rewritten(sentences, "Nothing.") == (sentences.shown, ["It trains 12 samples."])
 
 
 def strays(page: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
@@ -135,7 +136,7 @@ def test_what_is_misread_is_found(key: str, text: str, meant: float | None, held
 def test_some_trials_of_each_attack_find_nothing(tmp_path: Path, trials: int) -> None:
     """The first trials are one of each attack."""
     done = subprocess.run(
-        [sys.executable, "-m", "torture", "--trials", str(trials), "--seed", "7", "--jobs", "1", "--markdown", "table.md"],
+        [sys.executable, "-m", "torture", "--trials", str(trials), "--seed", "7", "--jobs", "1", "--csv", "table.csv"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{HOME}{os.pathsep}{HOME / 'tests'}", "TMPDIR": str(tmp_path)},
         capture_output=True,
@@ -143,7 +144,7 @@ def test_some_trials_of_each_attack_find_nothing(tmp_path: Path, trials: int) ->
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split(" | ") for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
-    assert {row[0].removeprefix("| ") for row in rows[:-1]} == set(ATTACKS)
-    assert rows[-1][2] == str(trials)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.md"]
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+    assert {row["attack"] for row in rows[:-1]} == set(ATTACKS)
+    assert rows[-1]["trials"] == str(trials)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv"]

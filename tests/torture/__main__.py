@@ -13,6 +13,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from csv import writer
+from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +41,7 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help=f"Only these attacks: {', '.join(_ATTACKS)}.")] = None,
     trials: Annotated[int | None, typer.Option(help="Stop after so many trials.")] = None,
     trial: Annotated[str | None, typer.Option(help="Do one trial again, such as mutants:17, and keep its folder.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write the table here, as evidence/tables/torture.csv.")] = None,
 ) -> None:
     """Try to make Paceline lose something, leave something, end in a traceback or misread without a word.
 
@@ -66,8 +68,8 @@ def main(
         print(f"\n{one.what}: {one.where}\n  {one.said}")
     table = _table(done)
     Console(width=150).print(table)
-    if markdown is not None:
-        markdown.write_text(_as_markdown(table))
+    if csv is not None:
+        csv.write_text(_as_csv(table))
     if found:
         print(f"{len(found)} findings; folders of their trials are in {ground.folder}")
     elif trial is None:
@@ -150,10 +152,11 @@ def _table(done: list[Trial]) -> Table:
     return table
 
 
-def _as_markdown(table: Table) -> str:
+def _as_csv(table: Table) -> str:
     cells = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
-    lines = [[str(column.header) for column in table.columns], ["---", "---", "---:", "---:", "---"], *map(list, cells)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    text = StringIO()
+    writer(text, lineterminator="\n").writerows([[column.header for column in table.columns], *cells])
+    return text.getvalue()
 
 
 if __name__ == "__main__":
