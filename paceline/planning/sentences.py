@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, watch_out
 from paceline.comparing import LITTLE, has_effect, never_validated
-from paceline.planning.answer import BreakEven, Candidate, Improvement, Payment, Plan, Refused
+from paceline.planning.answer import BreakEven, Candidate, Improvement, Payment, Plan, Refused, configuration_name
 from paceline.planning.configurations import Configuration, behind
 from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
@@ -66,25 +66,32 @@ def answer_of_plan(plan: Plan) -> Answer:
 _FIRST = {"cheapest": "Cheapest", "fastest": "Fastest", "fewest-devices": "Fewest devices"}
 
 
+_MOST_WORDS = 20
+
+
 def _headline(plan: Plan) -> str:
     goal, best = plan.goal, plan.chosen
-    name = f"{best.what} on {counted(best.nodes, 'node')} of {best.result.scenario.cluster.name}"
     parts = [format_usd(best.cost_usd.mean)] if best.cost_usd is not None else []
     if best.time_s is not None:
         parts.append(f"done in {format_seconds(best.time_s.mean)}")
     else:
         parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
-    does = ", ".join(parts)
+    does, limited = ", ".join(parts), ""
     if not plan.feasible:
         sure = f" with {format_share(goal.confidence)} confidence" if best.confidence > 1 - goal.confidence else ""
-        return f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest: {name}, {does}."
-    if (pair := plan.decisive) is not None:
-        return f"{_rent_or_buy(pair)}: {name}, {does.replace('done in ', '')}."
-    limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"budget {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    if goal.target_throughput_samples_per_s is not None:
-        limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
-    return f"{_FIRST[goal.prefer]}: {name}, {does}{f' ({listed(limits)})' if limits else ''}."
+        first = f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest"
+    elif (pair := plan.decisive) is not None:
+        first, does = _rent_or_buy(pair), does.replace("done in ", "")
+    else:
+        limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
+        limits += [f"budget {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
+        if goal.target_throughput_samples_per_s is not None:
+            limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
+        first, limited = _FIRST[goal.prefer], f" ({listed(limits)})" if limits else ""
+    name = f"{first}: {configuration_name(best.what, others=best.others)} on {counted(best.nodes, 'node')}"
+    cluster = f" of {best.result.scenario.cluster.name}"
+    full = (f"{name}{cluster}, {does}{limited}.", f"{name}{cluster}, {does}.", f"{name}, {does}.")
+    return next((text for text in full if len(text.split()) <= _MOST_WORDS), full[-1])
 
 
 def _rent_or_buy(pair: BreakEven) -> str:
