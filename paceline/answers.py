@@ -43,11 +43,11 @@ class Figure:
     what
         Such as ``throughput``.
     mean
-        Its mean over runs, as a reader sees it; of what was measured its value.
+        Mean over runs, or the measured value, as text.
     interval
-        Its 90% prediction interval, with the unit.
+        90% prediction interval, with the unit.
     note
-        What it is made of, in few words.
+        A remark of a few words, such as how a cost is made up.
     """
 
     what: str
@@ -71,7 +71,7 @@ class Answer:
     confidence
         How sure the answer is.
     watch_out
-        What may make it wrong; empty where nothing is known.
+        What may make it wrong; empty if nothing is known.
     next
         What to do next, if possible a command.
     met
@@ -106,7 +106,7 @@ def figure(what: str, estimate: Estimate, kind: Kind, unit: str = "", note: str 
 
 
 def rounded(value: float, kind: Kind) -> str:
-    """Return a mean to three digits, without those that its interval makes meaningless."""
+    """Return a mean to three significant digits."""
     return format_number(value) if kind == "throughput" else written(value, kind)
 
 
@@ -179,7 +179,7 @@ def limit_of(result: Result, *, tried: bool = True) -> str:
 
 
 def confidence_of(result: Result) -> str:
-    """How often such intervals were right, or that nobody knows."""
+    """Return how often such intervals contained what was measured, or that this is unknown."""
     if result.discrepancy is None:
         return "run-to-run variation and fits only; the model's own error is not in the interval"
     return result.discrepancy.coverage_in_words

@@ -80,7 +80,7 @@ def _batches_in_words(results: Sequence[Result], at: Coordinates, index: int) ->
 
 
 def _suffices(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
-    """Of one key with numbers, besides that of workers, the most modest value that loses little against the best, with the most workers."""
+    """Return the most modest value of the only swept key that loses little against the best value, at the most workers."""
     key = _only_key(at)
     if key is None or is_condition(key.path) or len(at.curves) > 1 or any(result.job is not None for result in results):
         return None
@@ -108,7 +108,7 @@ def _only_key(at: Coordinates) -> Key | None:
 
 
 def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
-    """Of results that differ in their number of workers alone: up to where more of them pay."""
+    """Return up to how many workers pay, where results differ in nothing else."""
     line = sorted(range(len(results)), key=lambda index: results[index].ranks)
     if len(at.keys[0].values) < len(results) or len(at.curves) > 1 or len(results) == 1:
         return None
@@ -133,7 +133,7 @@ def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
 
 
 def _cheapest(results: Sequence[Result], line: Sequence[int]) -> tuple[int, str] | None:
-    """Of whole jobs that differ in their number of workers alone: the cheapest, and the shortest."""
+    """Return the cheapest and the shortest of whole jobs that differ only in their number of workers."""
     jobs = {index: job for index in line if (job := results[index].job) is not None}
     costs = {index: job.cost_usd.mean for index, job in jobs.items() if job.cost_usd is not None}
     shortest = min(jobs, key=lambda index: jobs[index].time_s.mean)
