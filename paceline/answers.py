@@ -95,6 +95,11 @@ class Answer:
         lines = ("Limit", self.limit), ("Confidence", self.confidence), ("Watch out", self.watch_out), ("Next", self.next)
         return tuple((label, text) for label, text in lines if text)
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The headline and the labelled lines."""
+        return (self.headline, *(f"{label}: {text}" for label, text in self.lines))
+
 
 def figure(what: str, estimate: Estimate, kind: Kind, unit: str = "", note: str = "") -> Figure:
     """Return a row of the small table, to three digits; the interval is left out where its ends cannot be told apart from the mean."""

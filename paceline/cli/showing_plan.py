@@ -68,9 +68,11 @@ def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
     if not details:
         yield from _alternatives(plan)
         return
-    for text in filter(None, (*plan.sentences, plan.why, plan.best_way)):
+    for text in filter(None, (*plan.sentences, plan.why)):
         yield from (text, "")
     yield from _candidates(plan, "answer and runners-up" if plan.feasible else "nearest and runners-up", (plan.chosen, *plan.runners_up))
+    if sizes := [candidate for candidate in (plan.fewest, plan.most) if candidate is not None]:
+        yield from _candidates(plan, "the fewest devices that may suffice, and the most that pay", sizes, compared=False)
     yield from _details(plan)
     yield from _payments(plan)
     yield from _refused(refused_once(plan.refused), None)
@@ -100,7 +102,7 @@ def show_advice(advice: Advice, *, details: bool = False) -> None:
     if details:
         table = advice.table()
         rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
-        display("", *advice.sentences, "", *_shown(replace(table, rows=rows), _ADVICE))
+        display("", *_shown(replace(table, rows=rows), _ADVICE))
         display(*_refused(advice.refused, None), *_warnings(advice.rows[advice.best].result))
 
 

@@ -30,7 +30,7 @@ from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted, format_bytes, format_change, format_interval, format_seconds, format_share, listed, sentence
+from simulator.base.text import Short, counted, format_bytes, format_change, format_seconds, format_share, listed, sentence
 from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
@@ -112,7 +112,7 @@ class Diagnosis(Short, Spec):
         description="the measurement that distinguishes the two most probable explanations; null: there is only one"
     )
     remarks: tuple[str, ...] = Field(default=(), description="remarks")
-    sentences: tuple[str, ...] = Field(description="the answer in sentences")
+    sentences: tuple[str, ...] = Field(default=(), description="the answer: its headline and labelled lines")
 
     def _in_short(self) -> Iterator[str]:
         yield from self.sentences
@@ -129,8 +129,23 @@ class Diagnosis(Short, Spec):
             Column("gain", "change", "Gain without", by=lambda cause: cause.gain.mean - 1.0),
             Column("known", "text", "Known", by=lambda cause: cause.known_as),
             Column("text", "text", "How"),
+            Column("remedy", "text", "Remedy"),
         )
         return Table.reading(f"Where the time of {self.run.name} goes", columns, self.causes, "causes")
+
+    @property
+    def runs_table(self) -> Table:
+        """Return a row for each run of more than one device."""
+        columns = (
+            Column("name", "text", "Run"),
+            Column("step_s", "seconds", "Step"),
+            Column("efficiency", "share", "Efficiency"),
+            Column("told_s", "seconds", "Predicted", of="told_s.mean"),
+            Column("told_low_s", "seconds", "90% from", of="told_s.low"),
+            Column("told_high_s", "seconds", "to", of="told_s.high"),
+            Column("state", "text", "Compared", by=lambda run: _STATES[run.state]),
+        )
+        return Table.reading("Measured and predicted", columns, self.runs, "runs")
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table for pandas."""
@@ -156,12 +171,15 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
     costly = next((cause for cause in sure if cause.cost_s.mean > WORTH * seen.step_s), None)
     fitted = costly is not None and costly.known != "told"
     if doubtful and not fitted:
-        limit = f"undecided: {listed([f'{cause.title} ({format_share(cause.probability)})' for cause in doubtful[:_MOST_SAID]], 'or')}"
+        possible = [(cause.title, cause.probability) for cause in doubtful[:_MOST_SAID]]
+        possible += [(name, chance) for name, chance in (("model error", diagnosis.own_error), ("an unknown cause", diagnosis.unknown))]
+        limit = f"undecided: {listed([f'{name} ({format_share(chance)})' for name, chance in possible if chance >= LIKELY], 'or')}"
     elif costly is not None:
         limit = f"{costly.title}: {format_seconds(costly.cost_s.mean)} of each step; {costly.remedy}"
     else:
         limit = "no known cause costs 2% of a step"
-    doubts = [f"{scale}: more than linear; was one device measured with the same batch?"] if last.efficiency > _PERFECT else []
+    most = max(diagnosis.runs, key=lambda run: run.efficiency)
+    linear = f"more than linear scaling ({most.name}): was one device measured with the same batch?"
     best = next((change for change in diagnosis.changes if change.gain is not None and change.gain > WORTH), None)
     change = "" if best is None else f"{best.name} would bring {format_change(best.gain or 0.0)}"
     return Answer(
@@ -169,73 +187,25 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
         figures=tuple(figures),
         limit=limit,
         confidence=_how_sure(diagnosis, sure if fitted else ()),
-        watch_out="; ".join([*doubts, *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
+        watch_out="; ".join([*([linear] if most.efficiency > _PERFECT else []), *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
         next=diagnosis.measure or change,
         heading="value",
     )
 
 
 def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause]) -> str:
-    """Return the probability of the named cause, or of model error or an unknown cause."""
+    """Return the probability of the named cause, or of model error or an unknown cause, and what the causes leave unexplained."""
     if diagnosis.own_error >= EVEN:
         return f"model error explains all runs with probability {format_share(diagnosis.own_error)}"
+    text = "these runs cannot distinguish the causes"
     if diagnosis.unknown >= EVEN:
-        return f"an unknown cause is more probable than any known one ({format_share(diagnosis.unknown)})"
-    if sure:
-        return f"{format_share(sure[0].probability)} that this cause is present"
-    return "these runs cannot distinguish the causes"
-
-
-def sentences_of(answer: Diagnosis) -> Iterator[str]:
-    """Return the answer in sentences, the verdict first."""
-    seen, last = answer.run, answer.runs[-1]
-    told = f"{format_seconds(last.told_s.mean)} (90%: {format_interval(last.told_s.low, last.told_s.high, 'seconds')})"
-    yield sentence(
-        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(answer.one_device_s)} on one device: "
-        f"{format_share(last.efficiency)} of linear scaling. The scenario predicts {told}: {_STATES[last.state]}"
-    )
-    for run in answer.runs[:-1]:
-        yield sentence(
-            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of linear scaling; predicted "
-            f"{format_seconds(run.told_s.mean)} ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
-        )
-    if (most := max(answer.runs, key=lambda run: run.efficiency)).efficiency > _PERFECT:
-        yield (
-            f"More than linear scaling ({most.name}): was one device measured with the same batch, and are these times of steps? Times of "
-            "epochs go to --epoch, samples/s of all workers to --throughput."
-        )
-    if answer.as_told:
-        yield "It runs as predicted."
-    elif answer.own_error >= EVEN:
-        yield sentence(f"model error explains that better than any cause (probability {format_share(answer.own_error)})")
-    elif answer.unknown >= EVEN:
-        yield sentence(f"no known cause explains it (probability {format_share(answer.unknown)} of another)")
-    sure = [cause for cause in answer.causes if cause.probability >= _NAMED and cause.cost_s.mean > WORTH * seen.step_s]
-    for cause in sure[:_MOST_SAID]:
-        chance = "" if cause.probability >= SURE else f" (probability {format_share(cause.probability)})"
-        costs = f"{format_seconds(cause.cost_s.mean)} ({format_interval(cause.cost_s.low, cause.cost_s.high, 'seconds')})"
-        yield sentence(f"{cause.title}{chance}: {costs} of each step; {cause.text}. To reduce it: {cause.remedy}")
-    doubtful = sorted((cause for cause in answer.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
-    if doubtful:
-        each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
-        each += [
-            f"{words} ({format_share(chance)})"
-            for words, chance in (("model error", answer.own_error), ("an unknown cause", answer.unknown))
-            if chance >= LIKELY
-        ]
-        yield sentence(f"the runs cannot distinguish these: {listed(each, 'or')}" if len(each) > 1 else f"possibly {each[0]}")
-    decided = any(cause.known == "found" for cause in sure)
-    if (decided or answer.unknown >= EVEN) and abs(answer.unexplained_s) > LEFT * seen.step_s:
-        how = "more" if answer.unexplained_s > 0 else "less"
-        yield sentence(f"unexplained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
-    if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > WORTH:
-        low, high = best.gain_low or 0.0, best.gain_high or 0.0
-        yield sentence(
-            f"the best single change is {best.name}: {format_change(best.gain)} "
-            f"({format_change(low)} to {format_change(high)}); {best.text}"
-        )
-    if answer.measure is not None:
-        yield sentence(f"measure next: {answer.measure}")
+        text = f"an unknown cause is more probable than any known one ({format_share(diagnosis.unknown)})"
+    elif sure:
+        text = f"{format_share(sure[0].probability)} that this cause is present"
+    left_s = diagnosis.unexplained_s
+    if abs(left_s) <= LEFT * diagnosis.run.step_s:
+        return text
+    return f"{text}; {format_seconds(abs(left_s))} of a step {'more' if left_s > 0 else 'less'} than the causes explain"
 
 
 _TRIED = {"steps": 20, "replications": 2}
@@ -365,9 +335,8 @@ class _Answer:
             changes=changes,
             measure=measure,
             remarks=tuple(self._remarks),
-            sentences=(),
         )
-        return answer.replaced({"sentences": tuple(sentences_of(answer))})
+        return answer.replaced({"sentences": answer_of_diagnosis(answer).sentences})
 
     def _changes(self, base: Result) -> Iterator[Improvement]:
         """Return gains of changes to a scenario that reproduces the run."""

@@ -10,6 +10,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -20,7 +21,7 @@ from simulator.base.errors import InputError, ResultsError
 from simulator.base.files import mistaken
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Kind, Short, clean, counted, format_interval, format_number, format_seconds, format_usd, listed, written
+from simulator.base.text import Kind, Short, clean, counted, format_interval, format_number, format_seconds, listed, written
 from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
@@ -182,15 +183,6 @@ class LearnedWay(Spec):
         """Return whether all runs reached the target, and none diverged before."""
         return self.reached == len(self.runs) and not self.diverged
 
-    @property
-    def time_in_words(self) -> str:
-        """Time to the target of runs that reached it: median, range, and range with the uncertainty of throughput."""
-        assert self.time_s is not None
-        spread = f"{format_seconds(self.time_s.low)} to {format_seconds(self.time_s.high)} in {len(self.runs)} runs"
-        if self.time_low_s is not None and self.time_high_s is not None:
-            spread += f"; {format_seconds(self.time_low_s)} to {format_seconds(self.time_high_s)} with the uncertainty of throughput"
-        return f"{format_seconds(self.time_s.median)} ({spread})"
-
 
 MARK = '{"schema_version":1,"problem":'
 """Beginning of the file of an answer."""
@@ -247,28 +239,13 @@ class Learned(Short, Spec):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer in sentences."""
-        return tuple(self._sentences())
+        """The answer in sentences, then the remarks."""
+        return (*self.answer.sentences, *self.remarks)
 
-    def _sentences(self) -> Iterator[str]:
-        runs, first = len(self.ways[0].runs), self.first
-        if first is None:
-            most = max(self.ways, key=lambda way: way.reached)
-            some = f"; {most.name} did in {most.reached} of {runs} runs" if most.reached else ""
-            yield f"{self.headline} within {self._epochs}{some}."
-        else:
-            if alike := self.beside(first):
-                names = listed([f"{way.name} ({format_seconds(way.time_s.median)})" for way in alike if way.time_s is not None])
-                yield f"{self.headline} ({counted(runs, 'run')} of each)."
-                yield f"The smallest median is that of {first.name}: {first.time_in_words}. Not clearly slower: {names}."
-            else:
-                yield f"{self.headline}: after {first.time_in_words}."
-            yield from self._cheapest(first)
-        for way in self.ways:
-            yield from self._of_way(way, first)
-            yield from self._of_rates(way)
-        if any(0 < way.reached < len(way.runs) for way in self.ways):
-            yield "Times, costs and samples are those of the runs that reached the target."
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences on ways that miss the target or diverge, and on their rates."""
+        return tuple(text for way in self.ways for text in (*self._of_way(way), *self._of_rates(way)))
 
     @property
     def answer(self) -> Answer:
@@ -277,6 +254,9 @@ class Learned(Short, Spec):
         figures = []
         if first is not None and first.time_s is not None:
             figures.append(_figure("time", first.time_s, "seconds", first.name))
+            if first.time_low_s is not None and first.time_high_s is not None:
+                interval = format_interval(first.time_low_s, first.time_high_s, "seconds")
+                figures[-1] = replace(figures[-1], note=f"{first.name}; {interval} with the uncertainty of throughput")
         if cheapest is not None and cheapest.cost_usd is not None:
             figures.append(_figure("cost", cheapest.cost_usd, "usd", cheapest.name))
         if first is not None and first.samples is not None:
@@ -297,26 +277,15 @@ class Learned(Short, Spec):
             next=rates[0].rstrip(".") if rates else "",
         )
 
-    def _cheapest(self, first: LearnedWay) -> Iterator[str]:
-        cheapest = self.cheapest
-        if cheapest is None:
-            return
-        assert cheapest.cost_usd is not None
-        costs = f"{format_usd(cheapest.cost_usd.median)} ({format_usd(cheapest.cost_usd.low)} to {format_usd(cheapest.cost_usd.high)})"
-        same = f"{_capital(first.name)} is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
-        alike = self.beside(cheapest, "cost_usd")
-        others = f" Not clearly more expensive: {listed([way.name for way in alike])}." if alike else ""
-        yield f"{same}{' by its median' if alike else ''}: {costs}.{others}"
-
-    def _of_way(self, way: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
+    def _of_way(self, way: LearnedWay) -> Iterator[str]:
         runs, last = len(way.runs), ""
         if way.diverged:
             yield f"{_capital(way.name)} diverges in {way.diverged} of {runs} runs: its loss becomes infinite or NaN."
-        if way is first or way.always or way.diverged == runs:
+        if way.always or way.diverged == runs:
             return
         if way.last is not None:
             last = f"; it ends at {format_number(way.last.median)} ({format_number(way.last.low)} to {format_number(way.last.high)})"
-        epochs = f"{way.epochs:.3g} epochs" if way.epochs is not None else self._epochs
+        epochs = f"{way.epochs if way.epochs is not None else self.epochs:.3g} epochs"
         text = f"{_capital(way.name)} reaches the target in {way.reached} of {runs} runs within {epochs}{last}."
         if not way.reached and way.staleness >= 1.0:
             least = min(tried.rate for tried in way.tried)
@@ -338,10 +307,6 @@ class Learned(Short, Spec):
         if way.at_edge:
             most, other = ("smallest", "smaller") if way.rate == min(tried.rate for tried in way.tried) else ("largest", "larger")
             yield f"The best rate of {way.name}, x {way.rate:g}, is the {most} of {len(way.tried)} tried; a {other} one may be better."
-
-    @property
-    def _epochs(self) -> str:
-        return f"{self.epochs:g} epochs"
 
     def table(self) -> Table:
         """Return a row for each way at its best rate, followed by its other rates."""
@@ -366,7 +331,7 @@ class Learned(Short, Spec):
 
     def _in_short(self) -> Iterator[str]:
         yield f"{self.problem} to {self.target.in_words}, {counted(len(self.ways), 'way')} of training"
-        yield self.sentences[0]
+        yield self.answer.headline
 
     def _caption(self) -> str:
         return f"{self.problem} to {self.target.in_words}"

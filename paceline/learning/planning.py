@@ -27,7 +27,7 @@ from paceline.sweeping import sweep
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import Short, counted, format_number, format_seconds, format_usd, listed
+from simulator.base.text import Short, counted, format_number, format_seconds, format_usd
 from simulator.results.cost import usd_per_hour
 from simulator.results.intervals import combined
 from simulator.results.results import Failure, Result
@@ -176,24 +176,8 @@ class TargetPlan(Short, Spec):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer and its basis, in sentences."""
-        return tuple(self._sentences())
-
-    def _sentences(self) -> Iterator[str]:
-        fastest, cheapest = self.fastest, self.cheapest
-        if fastest is None:
-            yield f"No replayed configuration always reaches {self.target.in_words} within the limits."
-        else:
-            yield f"Fastest to {self.target.in_words}: {self._said(fastest)}."
-            if cheapest is fastest:
-                yield "It is also the cheapest."
-            elif cheapest is not None:
-                yield f"Cheapest: {self._said(cheapest)}."
-            elif all(each.usd_per_hour is None for each in self.considered):
-                yield "Costs are unknown without prices."
-            if alike := [way.name for way in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
-                yield f"Not clearly slower in these runs: {listed(alike)}."
-        yield from self._rests_on()
+        """The answer, and its basis."""
+        return (*self.answer.sentences, *self.basis)
 
     @property
     def answer(self) -> Answer:
@@ -213,11 +197,10 @@ class TargetPlan(Short, Spec):
             met=True,
         )
 
-    @staticmethod
-    def _said(best: Considered) -> str:
-        assert best.learned is not None
-        cost = f" for {format_usd(best.costs_usd)}" if best.costs_usd is not None else ""
-        return f"{best.name}, after {best.learned.time_in_words}{cost}"
+    @property
+    def basis(self) -> tuple[str, ...]:
+        """What was simulated, measured and assumed, in sentences."""
+        return tuple(self._rests_on())
 
     def _rests_on(self) -> Iterator[str]:
         noise, replayed, every = self.noise_scale, len(self.replayed), len(self.considered)
@@ -266,7 +249,7 @@ class TargetPlan(Short, Spec):
 
     def _in_short(self) -> Iterator[str]:
         yield f"to {self.target.in_words}, {counted(len(self.considered), 'configuration')}"
-        yield self.sentences[0]
+        yield self.answer.headline
 
     def _caption(self) -> str:
         return f"Plan to {self.target.in_words}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from paceline.answers import Answer, confidence_of, figures_of, limit_of, next_of, outcome_in_words, watch_out
+from paceline.answers import MOST_FIGURES, Answer, confidence_of, figure, figures_of, limit_of, next_of, outcome_in_words, watch_out
 from paceline.comparing import compare, never_validated, of_more_devices, pays_until
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.search import best_bucket, bucket_in_words, can_fuse
@@ -26,7 +26,7 @@ from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table
-from simulator.base.text import Short, clause, counted, estimated, format_hourly, format_number, format_usd, sentence
+from simulator.base.text import Short, counted, format_number
 from simulator.catalogue.loading import Source
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
@@ -35,7 +35,7 @@ from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of
-from simulator.strategies.strategy import SOFTWARE, TRAINS, outside_fit, trained_by
+from simulator.strategies.strategy import SOFTWARE, TRAINS, trained_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class Advice(Short, Spec):
     rows: tuple[Advised, ...] = Field(description="by strategy, then by number of machines")
     best: int = Field(description="the fastest row that certainly beats one machine, or the best on one machine")
     one_machine: int | None = Field(description="the fastest row on one machine; null if none fits")
-    sentences: tuple[str, ...] = Field(description="the advice in sentences")
+    sentences: tuple[str, ...] = Field(default=(), description="the answer: its headline and labelled lines")
     refused: tuple[Refused, ...] = Field(default=(), description="impossible configurations, each with the reason")
 
     def _in_short(self) -> Iterator[str]:
@@ -229,13 +229,9 @@ def advise(
     best = _preferred(faster) if faster else alone
     assert best is not None
     places = {id(row): place for place, row in enumerate(rows)}
-    return Advice(
-        rows=rows,
-        best=places[id(best)],
-        one_machine=None if alone is None else places[id(alone)],
-        sentences=tuple(_sentences(rows, best, alone)),
-        refused=tuple(refused_once(refused)),
-    )
+    one_machine = None if alone is None else places[id(alone)]
+    advice = Advice(rows=rows, best=places[id(best)], one_machine=one_machine, refused=tuple(refused_once(refused)))
+    return advice.replaced({"sentences": answer_of_advice(advice).sentences})
 
 
 def _promising(lines: Sequence[Line]) -> list[tuple[Line, int]]:
@@ -302,16 +298,6 @@ def _ratio(ours: Advised, theirs: Advised) -> Estimate:
     return of_more_devices(ratio, ours.result.ranks / before)
 
 
-def _over(ours: Advised, theirs: Advised) -> str:
-    ratio = _ratio(ours, theirs)
-    return f"{format_number(ratio.mean, 2)} times ({format_number(ratio.low, 2)} to {format_number(ratio.high, 2)})"
-
-
-def _does(row: Advised) -> str:
-    rate = row.result.throughput_samples_per_s
-    return estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
-
-
 def _on_machines(row: Advised) -> str:
     on, cluster = f" on {counted(row.nodes, 'machine')}", row.result.scenario.cluster.name
     return row.name.replace(f" on {cluster}", f"{on} of {cluster}", 1) if f" on {cluster}" in row.name else f"{row.name}{on}"
@@ -328,89 +314,33 @@ def answer_of_advice(advice: Advice) -> Answer:
         headline = f"Use {_on_machines(best)}: {rate}."
     else:
         headline = f"Use {_on_machines(best)}: {rate}, {format_number(_ratio(best, alone).mean, 2)} times one machine."
-    differs = _differs(best)
-    doubts = [f"{differs}, so it may need more samples"] if differs else []
-    doubts += (clause(text)[:-1] for text in _doubtful(advice.rows, best, alone))
-    figures = (replace(shown, note="") if shown.what == "efficiency" and alone is not None else shown for shown in figures_of(best.result))
+    more_samples = f"{differs}, so it may need more samples" if (differs := _differs(best)) else ""
+    figures, pays = figures_of(best.result), ""
+    if alone is not None:
+        figures = tuple(replace(shown, note="") if shown.what == "efficiency" else shown for shown in figures)
+    if alone is not None and best is not alone:
+        figures = (figure("speedup", _ratio(best, alone), "number", "times one machine"), *figures)[:MOST_FIGURES]
+        last = _last_that_pays(advice.rows, best, alone)
+        pays = f"; adding machines pays up to {last.nodes:,}" if last.nodes > 1 else "; adding machines does not pay"
     return Answer(
         headline=headline,
-        figures=tuple(figures),
-        limit=limit_of(best.result),
+        figures=figures,
+        limit=f"{limit_of(best.result)}{pays}",
         confidence=confidence_of(best.result),
-        watch_out="; ".join(filter(None, [*doubts, watch_out(best.result)])),
+        watch_out="; ".join(filter(None, [more_samples, _doubtful(advice.rows, best, alone), watch_out(best.result)])),
         next=next_of(best.result),
     )
 
 
-def _sentences(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
-    if best is alone:
-        yield f"Use one machine: {best.name} trains {_does(best)}."
-        yield _several(rows, alone)
-    else:
-        yield f"Use {_on_machines(best)}: {_does(best)}."
-        if alone is not None:
-            yield f"That is {_over(best, alone)} the throughput of one machine ({alone.name})."
-        yield from _doubtful(rows, best, alone)
-        last = _last_that_pays(rows, best, alone)
-        if last.nodes == 1:
-            yield "Adding machines does not pay: each added machine is less than half as effective."
-        elif last is not best:
-            yield f"Adding machines pays up to {last.nodes:,}, where each is at least half as effective: {last.name} trains {_does(last)}."
-    scenario = best.result.scenario
-    if text := outside_fit(scenario.strategy, scenario.workload):
-        # what ``fit`` of the Keras 3 that was measured does not run
-        yield sentence(text)
-        within = _preferred(row for row in rows if "keras" in row.result.scenario.strategy.software)
-        if within is not None:
-            yield f"Best with Keras 3 fit(): {within.name} on one machine, {_does(within)}."
-    yield from _learning(rows, best)
-    if best.result.discrepancy is not None:
-        yield sentence(best.result.discrepancy.coverage_in_words)
-    yield f"Limit: {best.result.bottleneck.text}"
-    priced = [row for row in rows if row.usd_per_million_samples is not None]
-    if priced:
-        cheapest = min(priced, key=lambda row: row.usd_per_million_samples or 0.0)
-        hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
-        cost = format_usd(cheapest.usd_per_million_samples or 0.0)
-        yield f"Cheapest per sample: {_on_machines(cheapest)}, {cost} for a million{hourly}."
-
-
-def _several(rows: Sequence[Advised], alone: Advised) -> str:
-    """Explain the advice to use one machine: what several machines would achieve."""
-    several = [row for row in rows if row.nodes > 1]
-    if not several:
-        return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
-    best = max(several, key=_rate)
-    makes = f"{_on_machines(best)}, {_over(best, alone)} one machine"
-    if _rate(best) > _rate(alone):
-        return f"Several machines are not certainly faster; the fastest is {makes}."
-    return f"Several machines are slower; the best is {makes}."
-
-
-def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> Iterator[str]:
-    """Name a configuration with a higher mean that is not advised, with the reason."""
+def _doubtful(rows: Sequence[Advised], best: Advised, alone: Advised | None) -> str:
+    """Name a configuration with a higher mean that is not advised, with the reason; empty where there is none."""
     top = max(rows, key=_rate)
     if _rate(top) <= _rate(best):
-        return
+        return ""
     makes = f"{_on_machines(top)} may reach {outcome_in_words(top.result)}"
     if alone is not None and not _is_faster(top, alone):
-        yield sentence(f"{makes}, but is not certainly faster than one machine")
-        return
-    why = "was never validated" if never_validated(top.result) else "was measured under another backend"
-    yield sentence(f"{makes}, but {why}")
-
-
-def _learning(rows: Sequence[Advised], best: Advised) -> Iterator[str]:
-    """Return sentences on strategies that may need more samples than one device: the advice, and all others."""
-    if differs := _differs(best):
-        yield f"{sentence(differs)} It may need more samples than one device."
-        alike = _preferred(row for row in rows if not _differs(row))
-        if alike is not None:
-            yield f"Best with the updates of one device: {_on_machines(alike)}, {_does(alike)}."
-    others = {row.strategy: _differs(row) for row in rows if row.strategy != best.strategy and _differs(row)}  # with the most machines
-    if others:
-        said = "; ".join(f"{name}, since {differs}" for name, differs in others.items())
-        yield f"These may need more samples too: {said}."
+        return f"{makes}, but is not certainly faster than one machine"
+    return f"{makes}, but was {'never validated' if never_validated(top.result) else 'measured under another backend'}"
 
 
 def _software(row: Advised) -> str | None:

@@ -311,7 +311,7 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     return once
 
 
-class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", "payments", "break_even")):
+class Plan(Short, Checksummed, Terse, only=("ways", "for_each_way", "payments", "break_even")):
     """The answer to a goal: the best configuration, its alternatives, and variants of it."""
 
     see: ClassVar[str] = ".sentences explains it, to_frame() has every candidate; paceline.report(plan) draws it"
@@ -335,7 +335,6 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
     clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each requested cluster, in order")
     strategies: tuple[StrategyAnswer, ...] = Field(default=(), description="each requested strategy, if several, in order")
     ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, if several; best first")
-    best_way: str = Field(default="", description="the best way of training and the reason, in a sentence; empty if only one was tried")
     for_each_cluster: int = Field(default=0, description="candidates simulated only to find the best on each cluster")
     for_each_strategy: int = Field(default=0, description="candidates simulated only to find the best of each strategy")
     for_tuning: int = Field(default=0, description="candidates simulated to choose bucket sizes")
@@ -357,7 +356,9 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
     passed_over: int = Field(default=0, description="configurations that the search did not need to simulate")
     refused: tuple[Refused, ...] = Field(default=(), description="impossible configurations, each with the reason")
     simulated: int = Field(description="number of simulated scenarios, including those for workers, servers and improvements")
-    sentences: tuple[str, ...] = Field(default=(), description="summary: the answer, its confidence, its limit")
+    sentences: tuple[str, ...] = Field(
+        default=(), description="what the answer misses, its layout and software, its price, and nodes that it does not need"
+    )
     notes: tuple[str, ...] = Field(default=(), description="further remarks, in sentences")
 
     @property
@@ -389,7 +390,7 @@ class Plan(Short, Checksummed, Terse, only=("ways", "best_way", "for_each_way", 
         columns = Candidate.shown_columns(rows)
         shown = [{name: row.get(name) for name in columns} for row in rows[:_MOST_SHOWN]]
         more = f"and {len(rows) - _MOST_SHOWN:,} more" if len(rows) > _MOST_SHOWN else ""
-        return Table.of(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more=more).to_html()
+        return Table.of(shown, " ".join((f"{self.chosen.name}.", *self.sentences, self.why)), more=more).to_html()
 
     def rows(self) -> list[Row]:
         """Return a row for each candidate, as :meth:`to_frame` describes."""

@@ -180,7 +180,6 @@ def plan(
         refused=groups.refused,
         clusters=tuple(groups.clusters(space.clusters)),
         ways=of_ways,
-        best_way=_best_way(of_ways, feasible=bool(meeting)),
         strategies=tuple(groups.strategies(space.strategies)),
         for_each_cluster=for_each[0],
         for_each_strategy=for_each[1],
@@ -348,15 +347,15 @@ def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 # -- the best of each cluster, strategy and way of training --------------------------------
 
-_IN_WORDS: Mapping[str, tuple[str, str]] = {
-    "data parallel": ("data parallelism", "reducing gradients"),
-    "pipeline": ("a pipeline", "passing activations and reducing gradients"),
-    "tensor": ("splitting tensors", "exchanging partial results in every layer and reducing gradients"),
-    "expert": ("spreading experts", "sending tokens to experts and reducing gradients"),
-    "sharded": ("sharded data parallelism", "gathering and reducing sharded parameters"),
-    "hybrid": ("a hybrid of several ways", "communication of its parts"),
+_EXCHANGES: Mapping[str, str] = {
+    "data parallel": "reducing gradients",
+    "pipeline": "passing activations and reducing gradients",
+    "tensor": "exchanging partial results in every layer and reducing gradients",
+    "expert": "sending tokens to experts and reducing gradients",
+    "sharded": "gathering and reducing sharded parameters",
+    "hybrid": "communication of its parts",
 }
-"""Ways of training, each with its communication."""
+"""Communication of each way of training."""
 
 
 @dataclass
@@ -477,7 +476,7 @@ def _limit(way: Way, result: Result) -> str:
         texts.append((waiting, f"{waits} for {written(waiting, 'share')} of a step"))
     if exchange >= _LITTLE:
         over = " between nodes" if result.scenario.nodes_needed > 1 else ""
-        texts.append((exchange, f"{_IN_WORDS[way][1]}{over} takes {written(exchange, 'share')} of a step that nothing hides"))
+        texts.append((exchange, f"{_EXCHANGES[way]}{over} takes {written(exchange, 'share')} of a step that nothing hides"))
     said = [text for _, text in sorted(texts, reverse=True)]
     if training.recompute != "none":
         said.append(f"it fits with {training.recompute} recomputation only")
@@ -496,23 +495,3 @@ def _memory_bytes(scenario: Resolved) -> float | None:
     devices = memory_of(scenario)
     known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
     return max(device.need_bytes for device in devices) if known else None
-
-
-def _best_way(ways: Sequence[WayAnswer], *, feasible: bool) -> str:
-    """Return the best way of training for this model on this cluster, and the limits of the others."""
-    if not ways or ways[0].best is None:
-        return ""
-    first, *others = ways
-    assert first.best is not None
-    scenario = first.best.result.scenario
-    degrees = f" ({scenario.strategy.in_words})" if first.way != "data parallel" and scenario.strategy.in_words else ""
-    stands = "is the best way to train" if feasible else "comes nearest to the goal for"
-    reasons = [f"{_begun(answer.way)}: {answer.text}" for answer in others]
-    begins = f"{_begun(first.way)}{degrees} {stands} {scenario.workload.name} on {scenario.cluster.name}."
-    return f"{begins} {' / '.join(reasons)}." if reasons else begins
-
-
-def _begun(way: str) -> str:
-    """Return a way of training as the beginning of a sentence."""
-    name, _ = _IN_WORDS[way]
-    return f"{name[0].upper()}{name[1:]}"

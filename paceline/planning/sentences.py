@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, watch_out
 from paceline.comparing import LITTLE, has_effect, never_validated
-from paceline.planning.answer import BreakEven, Candidate, Improvement, Payment, Plan, Refused, configuration_name
+from paceline.planning.answer import BreakEven, Candidate, Improvement, Plan, Refused, configuration_name
 from paceline.planning.configurations import Configuration, behind
 from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
@@ -23,7 +23,6 @@ from paceline.sentences import (
     stake_in_words,
     standing_in_words,
 )
-from paceline.tables import PART_LABELS
 from simulator.base.text import (
     counted,
     format_bytes,
@@ -40,7 +39,6 @@ from simulator.base.text import (
 from simulator.memory import memory_of
 from simulator.results.cost import bills_exactly, committed_usd, is_paid_in_advance, paid_for
 from simulator.results.what_if import CHANGES, WITHIN
-from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
 
 _NEXT_TO_NOTHING = 0.001
@@ -126,6 +124,8 @@ def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
         yield figure(f"{of_job}cost", candidate.cost_usd, "usd", note=_product(candidate, goal))
     elif candidate.usd_per_hour is not None:
         yield Figure("cost", f"{format_hourly(candidate.usd_per_hour)} an hour")
+    if (job := job_of(result, goal)) is not None:
+        yield figure("goodput", job.goodput, "share", note="time in kept steps")
     if result.ranks > 1:
         yield figure("efficiency", result.scaling_efficiency, "share")
     if result.staleness.max:
@@ -147,71 +147,14 @@ def _product(candidate: Candidate, goal: Goal) -> str:
 
 
 def sentences_of(plan: Plan, chosen: Configuration) -> tuple[str, ...]:
-    """Return further sentences on the answer: layout and software, other sizes, parts of a job, ways to pay."""
-    job = job_of(plan.chosen.result, plan.goal)
+    """Return further sentences on the answer: what it misses, its layout and software, its price, and nodes that it does not need."""
     said = (
         "" if plan.feasible else _missed(plan, chosen),
         _layout(chosen),
         sentence(text) if (text := purchase_in_words(plan.chosen, plan.goal)) else "",
         _taken_whole(plan),
-        _sizes(plan),
-        "" if job is None else _job(plan, job),
-        _payments(plan) if plan.payments else "",
     )
     return tuple(filter(None, said))
-
-
-def _sizes(plan: Plan) -> str:
-    """Return sentences on the fewest devices that may suffice, and the most that pay; empty if the answer is both."""
-    sizes = []
-    if plan.fewest is not None:
-        sizes.append(f"Fewer devices may suffice: {_size(plan.fewest, plan.chosen)}.")
-    if plan.most is not None:
-        pays = "More pay" if plan.most.result.ranks > plan.chosen.result.ranks else "Fewer pay better"
-        sizes.append(f"{pays}: {_size(plan.most, plan.chosen)}; each doubling up to there brings at least 50% more.")
-    return " ".join(sizes)
-
-
-def _size(candidate: Candidate, answer: Candidate) -> str:
-    """Return a candidate's devices, time, cost, and probability of reaching the goal."""
-    takes = [] if candidate.time_s is None else [format_seconds(candidate.time_s.mean)]
-    if candidate.cost_usd is not None:
-        takes.append(format_usd(candidate.cost_usd.mean))
-    elif candidate.usd_per_hour is not None:
-        takes.append(f"{format_hourly(candidate.usd_per_hour)} an hour")
-    alike = (candidate.what, candidate.others) == (answer.what, answer.others)
-    name = counted(candidate.result.scenario.workers, "worker") if alike else candidate.name
-    taken = f" ({', '.join(takes)})" if takes else ""
-    return f"{name} on {counted(candidate.nodes, 'node')}{taken}, with probability {_probability(candidate.confidence)}"
-
-
-def _payments(plan: Plan) -> str:
-    """Return the answer's cost with each way to pay, the cheapest, and when advance payment pays off."""
-    compared = [(payment, payment.best) for payment in plan.payments if payment.best is not None]
-    costs = [f"{payment.name} {_cost_of(payment, best)}{'' if best.meets else ' (misses the goal)'}" for payment, best in compared]
-    first = next((f"{payment.name} is the cheapest" for payment, _ in compared if payment.cheapest), "none")
-    text = f"{len(plan.payments)} ways to pay were compared; {first} that reaches the goal: {listed(costs)}."
-    if plan.break_even:
-        costs_of = {pair.rented: pair.rented_usd_per_month.mean for pair in plan.break_even}
-        rented = min(costs_of, key=lambda name: costs_of[name])
-        pays = [
-            f"{pair.own} {months_in_words(pair.months, pair.months_low, pair.months_high, pair.lasts_in_words)}"
-            for pair in plan.break_even
-            if pair.rented == rented
-        ]
-        text += f" Compared with {rented}, {listed(pays)}."
-    left = [sentence(f"{payment.name} is not compared: {payment.text}") for payment in plan.payments if payment.best is None]
-    return " ".join([text, *left])
-
-
-def _cost_of(payment: Payment, best: Candidate) -> str:
-    """Return the cost of a training, or of an hour, and the advance payment."""
-    advance = f"{format_usd(payment.capital_usd)} in advance" if payment.capital_usd else ""
-    if best.cost_usd is None:
-        return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
-    cost = best.cost_usd
-    runs = f"90% of runs: {format_usd(cost.low)} to {format_usd(cost.high)}"
-    return f"{format_usd(cost.mean)} ({'; '.join(filter(None, (runs, advance)))})"
 
 
 def months_in_words(months: float | None, soonest: float | None, latest: float | None, within: str = "") -> str:
@@ -223,32 +166,6 @@ def months_in_words(months: float | None, soonest: float | None, latest: float |
     shown = [format_number(number) if number is not None else "never" for number in (months, soonest, latest)]
     text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
     return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
-
-
-def _job(plan: Plan, job: JobOutcome) -> str:
-    """Return the goodput of a job, its largest parts outside steps, and the effect of more workers."""
-    beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
-    text = (
-        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)} (share of time "
-        "in kept steps)."
-    )
-    if beside:
-        most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]
-        text += f" The rest is mostly {listed(most)}."
-    own = plan.chosen.result.scenario.workers
-    here = next((count for count in plan.workers if count.workers == own), None)
-    more = next((count for count in plan.workers if count.workers > own), None)
-    if here is not None and more is not None and here.job is not None and more.job is not None:
-        steps = more.throughput_samples_per_s.mean / here.throughput_samples_per_s.mean - 1
-        change = more.job.time_s.mean / here.job.time_s.mean - 1
-        changes = [f"the throughput of its steps by {written(steps, 'change')}", f"its time by {written(change, 'change')}"]
-        if here.job.cost_usd is not None and more.job.cost_usd is not None and here.job.cost_usd.mean:
-            changes.append(f"its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'change')}")
-        text += f" {more.workers:,} workers{beyond_in_brackets(more, plan)} change {listed(changes)}."
-    return text
-
-
-_MOST_SAID = 3
 
 
 def _layout(chosen: Configuration) -> str:

@@ -1,4 +1,4 @@
-"""A plan as its reader sees it: its sentences, the tables on the terminal, ``--json``, and the page of the report, each read back."""
+"""A plan as its reader sees it: its answer, the tables on the terminal, ``--json``, and the page of the report, each read back."""
 
 from __future__ import annotations
 
@@ -56,11 +56,6 @@ class Answered:
         """The small table of the answer."""
         return {figure.what: figure for figure in self.answer.figures}
 
-    @property
-    def payments(self) -> str:
-        """The sentence on ways to pay; empty where there is one at most."""
-        return next((text for text in self.plan.sentences if " ways to pay were compared" in text), "")
-
     @cached_property
     def said(self) -> list[str]:
         """Lines of the terminal with ``--details``, one a sentence."""
@@ -83,10 +78,6 @@ class Answered:
             page = Page()
             page.feed(path.read_text(encoding="utf-8"))
         return page
-
-    def sentence(self, begins: str) -> str:
-        """The sentence of the plan that begins so; empty where there is none."""
-        return next((text for text in self.plan.sentences if text.startswith(begins)), "")
 
 
 HEADINGS = (

@@ -36,10 +36,7 @@ def test_on_a_slow_network_one_machine_is_the_answer() -> None:
     assert found.sentences[0].startswith("Use one machine: single device ")
     assert found.best == found.one_machine
     assert {its.strategy for its in found.rows} == {"single", "ring", "sync-ps", "async-ps", "ssp", "gossip", "backup"}
-    assert found.sentences[1].startswith("Several machines are slower; the best is ")
-    assert re.search(r" machines of .*, 0\.\d+ times ", found.sentences[1]), "by how much"
-    assert any("; gossip, since each worker averages with " in text for text in found.sentences)
-    assert answer_of_advice(found).headline.startswith("Use one machine: ")
+    assert found.sentences == answer_of_advice(found).sentences
 
 
 @pytest.mark.slow
@@ -70,8 +67,10 @@ def test_a_way_that_was_held_against_nothing_is_not_advised_for_that() -> None:
     assert found.rows[found.best].strategy == "ring"
     assert any("was never validated" in text for text in found.sentences)
     assert found.to_frame().set_index(["strategy", "nodes"])["differs"]["gossip", 4].startswith("each worker averages with only 2 others")
-    (low, high), *_ = re.findall(r"times \(([\d.]+) to ([\d.]+)\)", found.sentences[1])
-    assert float(low) < float(high) <= 4, "four machines do no more than four times as much as one"
+    speedup = answer_of_advice(found).figures[0]
+    low, high = map(float, re.findall(r"[\d.]+", speedup.interval))
+    assert low < high <= 4, "four machines do no more than four times as much as one"
+    assert "adding machines pays up to 4" in answer_of_advice(found).limit
 
 
 def test_machines_of_servers_are_among_the_machines() -> None:
@@ -109,7 +108,7 @@ def test_the_machines_that_a_cluster_has_are_the_range_and_none_is_paid_for_idly
     found = paceline.advise(table("2 GB/s", nodes=4, price={"usd_per_node_hour": 1.0}), strategies=["single", "ring"], jobs=1)
     assert [its.nodes for its in found.rows] == [1, 1, 2, 4]
     assert [its.usd_per_hour for its in found.rows] == [1.0, 1.0, 2.0, 4.0]
-    assert any(text.startswith("Cheapest per sample: ") for text in found.sentences)
+    assert all(its.usd_per_million_samples is not None for its in found.rows)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,6 @@ def test_a_model_of_keras_3_is_told_what_trains_it() -> None:
     base["workload"]["provenance"] = {"keras": "3.15.1", "tensorflow": "2.21.0"}
     found = paceline.advise(base, machines=[1, 4], strategies=["single", "ring", "ddp"], jobs=1)
     assert found.rows[found.best].strategy == "ring"
-    assert any("trains on one machine only" in text and "torch-ddp" in text for text in found.sentences)
-    assert any(text.startswith("Best with Keras 3 fit(): single device") for text in found.sentences)
     ring = found.rows[found.best].result
     assert [warned.path for warned in ring.warnings if warned.code == "not-by-fit"] == ["strategy.kind"]
     assert "keras-data-parallel" in strategies_for(load_scenario(base))

@@ -16,7 +16,7 @@ from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline import load, new_scenario, why
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_figures, seen_in_runs
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING
-from paceline.diagnosing.diagnosis import sentences_of
+from paceline.diagnosing.diagnosis import answer_of_diagnosis
 from paceline.diagnosing.fitting import step_of
 from paceline.sweeping import Runner, Simulations
 from simulator import load_scenario, scenario_from_table, simulate
@@ -70,7 +70,7 @@ def test_what_was_put_into_a_run_is_found(told: Scenario, run: Simulations, caus
     gained = step_of(simulate(slow)) / step_of(simulate(told))
     assert first.gain.low <= gained <= first.gain.high
     assert first.gain.mean == pytest.approx(gained, rel=0.15)
-    assert any(FOUND[cause].remedy in sentence for sentence in found.sentences)
+    assert FOUND[cause].remedy in [row[-1] for row in found.table.rows]
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_run_as_predicted_needs_no_cause(told: Scenario, run: Simulations) -> 
     assert found.as_told
     assert {its.known for its in found.causes} <= {"told"}
     assert found.unexplained_s == pytest.approx(0.0, abs=0.02 * found.run.step_s)
-    assert "as predicted" in found.sentences[1]
+    assert found.sentences[0].startswith("As predicted: ")
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_times_of_epochs_are_told_from_those_of_steps() -> None:
 def test_more_than_perfect_scaling_is_questioned() -> None:
     answer = why(small(), step={1: "6.5ms", 4: "3ms"}, jobs=1)
     assert answer.runs[0].efficiency > 2
-    assert any("More than linear scaling (4 workers)" in sentence for sentence in answer.sentences)
+    assert any("more than linear scaling (4 workers)" in sentence for sentence in answer.sentences)
 
 
 @pytest.mark.slow
@@ -226,9 +226,8 @@ def test_a_verdict_follows_from_the_interval_and_every_number_has_one() -> None:
     answer = why(told, step={2: 1.3 * predicted_s[2], 4: 0.999 * predicted_s[4]}, jobs=1)
     assert [run.state for run in answer.runs] == ["slower", "inside"]
     assert not answer.as_told
-    assert "as predicted" in answer.sentences[0]
-    assert "slower than predicted" in answer.sentences[1]
-    assert not any("runs as predicted" in sentence for sentence in answer.sentences)
+    assert answer.sentences[0].startswith("As predicted: a step takes "), "the largest run"
+    assert [row[-1] for row in answer.runs_table.rows] == ["slower than predicted", "as predicted"]
 
 
 @pytest.mark.parametrize("key", FOUND)
@@ -361,10 +360,10 @@ def test_chances_are_told_whole() -> None:
     doubtful = [cause for cause in answer.causes if cause.probability < 0.6]
     assert len(doubtful) > 1
     rest = {"causes": (doubtful[0].model_copy(update={"probability": 0.45}),), "own_error": 0.5, "unknown": 0.02}
-    told = [text for text in sentences_of(answer.model_copy(update=rest)) if "distinguish these" in text]
-    assert told == [f"The runs cannot distinguish these: {doubtful[0].title} (45%) or model error (50%)."]
-    alone = [text for text in sentences_of(answer.model_copy(update={**rest, "own_error": 0.0})) if doubtful[0].title in text.lower()]
-    assert f"Possibly {doubtful[0].title} (45%)." in alone
+    told = answer_of_diagnosis(answer.model_copy(update=rest))
+    assert told.limit == f"undecided: {doubtful[0].title} (45%) or model error (50%)"
+    alone = answer_of_diagnosis(answer.model_copy(update={**rest, "own_error": 0.0}))
+    assert alone.limit == f"undecided: {doubtful[0].title} (45%)"
 
 
 def test_a_mean_of_many_steps_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.goal import Goal, required_rate
 from paceline.planning.sentences import IN_WORDS, answer_of_plan
 from paceline.planning.space import Space
-from paceline.planning.tables import plan_tables
+from paceline.planning.tables import alternatives_of, plan_tables
 from paceline.sentences import servers_note, workers_note
 from simulator import simulate
 from simulator.base.errors import InputError, ResultsError, ScenarioError
@@ -61,8 +61,7 @@ def test_fewer_devices_that_may_do_and_as_many_as_pay_are_told_beside_the_answer
     assert most.meets
     fewer = [point for point in answer.candidates if point.result.ranks < fewest.result.ranks]
     assert all(point.confidence < 0.475 for point in fewer)
-    assert f"Fewer devices may suffice: {fewest.result.ranks} workers" in " ".join(answer.sentences)
-    assert f"More pay: {most.result.ranks} workers" in " ".join(answer.sentences)
+    assert {fewest.key, most.key} <= {candidate.key for candidate in alternatives_of(answer)}
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_a_plan_shows_its_answer_and_cannot_be_changed(planned):
     seen = Cells(planned._repr_html_()).cells
     assert seen[0] == "ring, 2 workers. It is the cheapest."
     told = planned.model_copy(update={"sentences": ("Two workers do it.", "Surely.")})
-    assert Cells(told._repr_html_()).cells[0] == "Two workers do it. Surely."
+    assert Cells(told._repr_html_()).cells[0] == "ring, 2 workers. Two workers do it. Surely. It is the cheapest."
     assert "runner-up" in seen
     assert "scenario_hash" not in seen
     with pytest.raises(pydantic.ValidationError):

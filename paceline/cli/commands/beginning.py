@@ -156,7 +156,7 @@ def why(given: Given, *, details: bool = False, json: bool = False) -> None:
     Parameters
     ----------
     details
-        Also show every cause and the answer in full sentences.
+        Also show every run, every cause with its remedy, and changes of the configuration.
     json
         Print the diagnosis as JSON.
     """
@@ -228,13 +228,16 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
 def _show_diagnosis(diagnosis: Diagnosis, *, details: bool) -> None:
     from paceline.cli.terminal import Styled, display, display_answer
     from paceline.diagnosing.diagnosis import answer_of_diagnosis
+    from simulator.base.text import format_change
 
     table = diagnosis.table.only(*_SHOWN)
     columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
     rows = table.rows if details else table.rows[:_MOST_CAUSES]
     display_answer(answer_of_diagnosis(diagnosis), *([replace(table, columns=columns, rows=rows)] if rows else []))
     if details:
-        display("", *diagnosis.sentences, *(f"note: {remark}" for remark in diagnosis.remarks))
+        display("", diagnosis.runs_table, "", *(f"{cause.title}: {cause.text}; {cause.remedy}" for cause in diagnosis.causes))
+        changes = (f"{change.name}: {format_change(change.gain or 0.0)}; {change.text}" for change in diagnosis.changes)
+        display("", *changes, *(f"note: {remark}" for remark in diagnosis.remarks))
         display(
             Styled("found, possible: inferred from runs; specified: in the scenario; measured: observed directly. Costs overlap.", "dim")
         )
