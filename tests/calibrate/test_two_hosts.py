@@ -106,7 +106,7 @@ def measured(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             python.chmod(0o755)
             with_peer = {"peer": ADDRESS, "python": str(python), "timeout_s": PATIENCE_S}
             profile_link("two", sizes=[2**10, 2**12, 2**20, 2**21, 2**22], rounds=5, out=folder / "link.ndjson", **with_peer)
-            ladder = {"tensors": (1, 4, 16, 48), "sizes": (256, 2**14, 2**18), "rounds": 3, "seconds": 5}
+            ladder = {"tensors": (1, 4, 16, 48), "sizes": (256, 2**14, 2**18), "rounds": 3}
             profile_server("two", out=folder / "server.ndjson", **ladder, **with_peer)
 
     return once(tmp_path_factory, "two-hosts", measure)
