@@ -20,9 +20,9 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from paceline.reporting import write_report
 from paceline.reporting.content import content_of
 from paceline.reporting.exporting import find_browser
+from paceline.reporting.render import render
 from paceline.reporting.report import tables_of
 from paceline.sweeping import Runner
 from simulator.base.catalog import scenario_file
@@ -103,7 +103,7 @@ def main() -> None:
         written = []
         for _ in range(chosen.repeats):
             begun = time.perf_counter()
-            write_report(results, page)
+            page.write_text(render(content_of(results)), encoding="utf-8")
             written.append(time.perf_counter() - begun)
         seen = [opened(page) for _ in range(chosen.repeats)]
         size = page.stat().st_size

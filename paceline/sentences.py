@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from paceline.comparing import of_more_devices
 from simulator.base.text import (
-    Kind,
     counted,
     format_bytes,
     format_change,
@@ -35,7 +34,6 @@ from simulator.results.cost import (
     usd_per_million_samples,
 )
 from simulator.results.intervals import paired_ratio
-from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 from simulator.spec.figures import Checkpointing, Estimate, JobOutcome
 from simulator.spec.uncertainty import between
@@ -50,38 +48,6 @@ NOT_CERTAIN = "effect not certain"
 
 _VISIBLE = 0.0005
 """Smallest difference that a reader would notice."""
-
-
-def variance_in_words(result: Result) -> str:
-    """Return the sources of the throughput's variance and the coverage of such intervals; empty where they are not known."""
-    scatter, applied = result.scatter, result.discrepancy
-    if scatter is None or not any(scatter.shares):
-        return ""
-    model, fits, chance = map(format_share, scatter.shares)
-    coverage = applied.coverage_in_words if applied is not None else "model error is not included"
-    return f"variance: {model} model error, {fits} fit uncertainty, {chance} run-to-run variation; {coverage}"
-
-
-def coverage_in_words(result: Result) -> str:
-    """Return how often such intervals contained held-out real runs; empty where the interval leaves model error out."""
-    return "" if result.discrepancy is None else result.discrepancy.coverage_in_words
-
-
-def measure_next_in_words(result: Result, *, brief: bool = False) -> str:
-    """Return the command that would narrow the interval most, and the interval expected afterwards; empty where none helps much."""
-    best = next((measurement for measurement in width_of(result).measure_next if measurement.left <= _WORTH_MEASURING), None)
-    if best is None:
-        return ""
-    expected = "could at best" if best.at_best else "should"
-    if brief:
-        return f"`{' '.join(best.command.split()[:2])}` {expected} narrow the interval to {format_share(best.left)} of its width."
-    then = best.throughput_samples_per_s
-    ends = format_interval(then.low, then.high, "throughput")
-    return f"`{best.command}` {expected} narrow the 90% interval to {ends} samples/s, {format_share(best.left)} of its width"
-
-
-_WORTH_MEASURING = 0.9
-"""A measurement that leaves more of the width is not worth a sentence."""
 
 
 def doubled_in_words(count: int) -> str:
@@ -327,41 +293,21 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
 
 
 def job_in_words(result: Result) -> list[tuple[str, str]]:
-    """Return labelled sentences on a whole job; empty without one."""
+    """Return labelled sentences on a whole job next to its answer and the table of its epochs; empty without one."""
     job = result.job
     if job is None:
         return []
-    time_s, cost = job.time_s, job.cost_usd
-    said = [("time", f"{format_seconds(time_s.mean)}{_of_runs(time_s.low, time_s.high, 'seconds')} for {length_in_words(job)}")]
-    if cost is not None:
-        said.append(("cost", f"{format_usd(cost.mean)}{_of_runs(cost.low, cost.high, 'usd')} in all"))
-    rate, steady = job.samples_per_s.mean, result.throughput_samples_per_s.mean
-    good = f"{written(job.goodput.mean, 'share')}{_of_runs(job.goodput.low, job.goodput.high, 'share')} of the time"
-    said.append(("goodput", f"{good}; {format_throughput(rate)} samples/s over the whole job, {format_throughput(steady)} while it steps"))
-    if job.each_epoch:
-        said.append(("epochs", epochs_in_words(job)))
+    epochs = f"{written(job.epochs, 'setting')} epoch{'' if job.epochs == 1 else 's'}"
+    said = [("length", f"{written(job.samples, 'setting')} samples in {epochs}, {written(job.steps, 'setting')} steps")]
+    good, low, high = (written(value, "share") for value in (job.goodput.mean, job.goodput.low, job.goodput.high))
+    runs = f" (90% of runs: {format_interval(job.goodput.low, job.goodput.high, 'share')})" if low != high else ""
+    whole, steady = map(format_throughput, (job.samples_per_s.mean, result.throughput_samples_per_s.mean))
+    said.append(("goodput", f"{good}{runs} of the time; {whole} samples/s over the whole job, {steady} while it steps"))
     if job.checkpointing is not None:
         said.append(("checkpoints", checkpoints_in_words(job.checkpointing)))
     if text := faults_in_words(job):
         said.append(("faults", text))
     return said
-
-
-def length_in_words(job: JobOutcome) -> str:
-    """Return the length of a job: ``1,280,000 samples in 10 epochs, 2,500 steps``."""
-    epochs = f"{written(job.epochs, 'setting')} epoch{'' if job.epochs == 1 else 's'}"
-    return f"{written(job.samples, 'setting')} samples in {epochs}, {written(job.steps, 'setting')} steps"
-
-
-def epochs_in_words(job: JobOutcome) -> str:
-    """Return the time of the first epoch, and of the most common later one."""
-    first, *later = job.each_epoch
-    text = f"the first {format_seconds(first.time_s)}, its first step {format_seconds(first.first_step_s)} of that"
-    if later:
-        most = max(later, key=lambda epoch: epoch.like_it)
-        count = f" ({most.like_it:,} of {sum(epoch.like_it for epoch in job.each_epoch):,})" if most.like_it > 1 else ""
-        text += f"; later ones {format_seconds(most.time_s)}{count}"
-    return text
 
 
 def checkpoints_in_words(state: Checkpointing) -> str:
@@ -387,8 +333,3 @@ def faults_in_words(job: JobOutcome) -> str:
         expected = f"; one is expected every {format_seconds(job.mtbf_s)}" if job.mtbf_s is not None else ""
         text = f"none before the end of the job in any run{expected}"
     return f"{text}; {format_share(job.given_up)} of runs are given up" if job.given_up else text
-
-
-def _of_runs(low: float, high: float, kind: Kind) -> str:
-    """Return an interval in brackets; empty where its ends look the same."""
-    return f" (90% of runs: {format_interval(low, high, kind)})" if written(low, kind) != written(high, kind) else ""

@@ -260,26 +260,13 @@ class Rare:
         Their indices, ascending, shape (n,).
     extras_s
         What each takes beyond the median of the steps around it, shape (n,).
-    among
-        Steps that were looked at, these among them.
     text
         Which they are, and what they look like, a sentence.
     """
 
     rows: NDArray[np.int64]
     extras_s: Array
-    among: int
     text: str
-
-    @property
-    def extra_s(self) -> float:
-        """Return what each takes beyond a step: the mean."""
-        return float(self.extras_s.mean())
-
-    @property
-    def per_step_s(self) -> float:
-        """Return what they add to a step in the mean."""
-        return float(self.extras_s.sum()) / self.among
 
 
 @dataclass(frozen=True)
@@ -436,7 +423,7 @@ def _rare(run: RecordedRun, levels: tuple[Level, ...], counting: NDArray[np.int6
     if not rows:
         return levels, None
     apart, each_s = np.concatenate(rows), np.concatenate(extras_s)
-    return tuple(common), Rare(apart, each_s, len(counting), _looks(run, apart, each_s, len(counting)))
+    return tuple(common), Rare(apart, each_s, _looks(run, apart, each_s, len(counting)))
 
 
 def _looks(run: RecordedRun, rows: NDArray[np.int64], extras_s: Array, among: int) -> str:

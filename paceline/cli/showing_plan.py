@@ -5,19 +5,17 @@ Sentences come with the plan, tables from :mod:`paceline.planning.tables`. This 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.cli.showing_results import measurements
 from paceline.cli.terminal import Part, Styled, display, display_answer
-from paceline.comparing import has_effect
 from paceline.planning.advice import answer_of_advice
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.sentences import answer_of_plan
-from paceline.planning.tables import MOST_ALTERNATIVES, alternatives_of, candidates_in_rows, plan_tables
+from paceline.planning.tables import MOST_ALTERNATIVES, alternatives_of, brief, candidates_in_rows, plan_tables
 from paceline.sentences import (
-    NOT_CERTAIN,
     servers_note,
     staleness_in_words,
     standing_in_words,
@@ -27,26 +25,33 @@ from paceline.sentences import (
 )
 from paceline.tables import width_table
 from simulator.base.table import Column, Table
-from simulator.base.text import Kind, counted, format_hourly, format_share, listed
+from simulator.base.text import Kind, counted, format_share, listed
 
 if TYPE_CHECKING:
     from paceline.planning.advice import Advice
     from simulator.results.results import Result
 
 _FRONT = 8
-_MOST_REFUSED = 2
 _FIGURES = (
     "rank", "cluster", "strategy", "name", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "hours", "usd_per_hour",
     "cost_usd", "confidence",
 )  # fmt: skip
 """Columns of configurations that fit into 80 characters."""
-_WAYS = (
-    "way", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "usd_per_hour", "cost_usd", "memory_bytes", "waiting",
-)  # fmt: skip
-_GAINS = ("improvement", "gain", "gain_low", "gain_high", "samples_per_s", "bottleneck")
-_PAYMENTS = (
-    "payment", "hours", "usd_per_hour", "cost_usd", "cost_low_usd", "cost_high_usd", "capital_usd", "running_usd_per_hour", "confidence",
-)  # fmt: skip
+_TABLES: Mapping[str, Sequence[str]] = {
+    "plan-clusters": (*_FIGURES, "nodes"),
+    "plan-strategies": [name for name in _FIGURES if name != "usd_per_hour"],
+    "plan-ways": [
+        "way", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "usd_per_hour", "cost_usd", "memory_bytes", "waiting",
+    ],
+    "plan-payments": [
+        "payment", "hours", "usd_per_hour", "cost_usd", "cost_low_usd", "cost_high_usd", "capital_usd", "running_usd_per_hour",
+        "confidence",
+    ],
+    "plan-improvements": ("improvement", "gain", "gain_low", "gain_high", "samples_per_s", "bottleneck"),
+}  # fmt: skip
+"""Tables of the details, each with the columns that fit."""
+_REMARKS = ("best", "best_placement", "text", "price")
+"""Columns that are shown below these tables."""
 _ADVICE = (
     "strategy", "nodes", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "scaling_efficiency", "staleness",
     "usd_per_million_samples", "bottleneck",
@@ -74,8 +79,7 @@ def _plan(plan: Plan, *, details: bool) -> Iterator[Part]:
     if sizes := [candidate for candidate in (plan.fewest, plan.most) if candidate is not None]:
         yield from _candidates(plan, "the fewest devices that may suffice, and the most that pay", sizes, compared=False)
     yield from _details(plan)
-    yield from _payments(plan)
-    yield from _refused(refused_once(plan.refused), None)
+    yield from _refused(refused_once(plan.refused))
     yield from _warnings(plan.chosen.result)
 
 
@@ -103,7 +107,7 @@ def show_advice(advice: Advice, *, details: bool = False) -> None:
         table = advice.table()
         rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
         display("", *_shown(replace(table, rows=rows), _ADVICE))
-        display(*_refused(advice.refused, None), *_warnings(advice.rows[advice.best].result))
+        display(*_refused(advice.refused), *_warnings(advice.rows[advice.best].result))
 
 
 def _by_machines(advice: Advice) -> Table:
@@ -124,24 +128,17 @@ def _warnings(result: Result) -> Iterator[Styled]:
 
 
 def _details(plan: Plan) -> Iterator[Part]:
-    """Yield tables of clusters, strategies, ways of training, the Pareto front and improvements, and every note."""
-    tables = {table.name: table for table in plan_tables(plan)}
-    if (table := tables.get("plan-clusters")) is not None:
-        answers = [(each.cluster, each.best, each.text) for each in plan.clusters]
-        yield from _best_of_each(table, (*_FIGURES, "nodes"), answers, placed="cluster")
-    if (table := tables.get("plan-strategies")) is not None:
-        columns = [name for name in _FIGURES if name != "usd_per_hour"]
-        yield from _best_of_each(table, columns, [(each.strategy, each.best, each.text) for each in plan.strategies])
-    if (table := tables.get("plan-ways")) is not None:
-        yield from _best_of_each(table, _WAYS, [(each.way, each.best, each.text) for each in plan.ways], placed="way")
+    """Yield tables of clusters, strategies, ways of training and to pay, improvements and the Pareto front, and every note."""
+    for table in map(brief, plan_tables(plan)):
+        if table.name in _TABLES:
+            yield from _with_remarks(table, _TABLES[table.name])
+    yield from (Styled(pair.text, "dim") for pair in plan.break_even)
     if note := time_note(plan.candidates, plan.goal):
         yield f"{note}\n"
     if len(plan.pareto) > 1:
         axes = "cost and time of the training" if plan.goal.samples is not None else "hourly price and throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
         yield from _candidates(plan, f"Pareto front by {axes}{more}", plan.pareto[:_FRONT], compared=False)
-    if (table := tables.get("plan-improvements")) is not None:
-        yield from _improvements(plan, table)
     yield width_table(plan.chosen.result)
     yield from measurements(plan.chosen.result)
     yield ""
@@ -150,13 +147,19 @@ def _details(plan: Plan) -> Iterator[Part]:
     yield from (Styled(f"note: {text}", "dim") for text in plan.notes)
 
 
-def _refused(reasons: Sequence[Refused], most: int | None) -> Iterator[Styled]:
-    """Yield reasons for refusals with the number of configurations each covers, at most ``most`` of them."""
-    for reason in reasons[:most]:
+def _with_remarks(table: Table, names: Sequence[str]) -> Iterator[Part]:
+    """Yield a table, then for each row what does not fit into its columns."""
+    yield from _shown(table, names)
+    places = [place for place, column in enumerate(table.columns) if column.name in _REMARKS]
+    for row in table.rows:
+        yield f"{row[0]}: {'; '.join(str(row[place]) for place in places if row[place] is not None)}"
+    yield ""
+
+
+def _refused(reasons: Sequence[Refused]) -> Iterator[Styled]:
+    """Yield reasons for refusals with the number of configurations that each covers."""
+    for reason in reasons:
         yield Styled(f"refused, {counted(reason.configurations, 'configuration')}: {reason.name}: {reason.text}", "yellow")
-    if most is not None and len(reasons) > most:
-        rest = sum(reason.configurations for reason in reasons[most:])
-        yield Styled(f"refused, {rest:,} more for {len(reasons) - most} other reasons (--details)", "yellow")
 
 
 def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
@@ -196,47 +199,3 @@ def _caveats(candidate: Candidate) -> Iterator[str]:
         yield "extrapolated beyond measured settings"
     if not candidate.meets:
         yield "misses the goal"
-
-
-def _best_of_each(
-    table: Table, columns: Sequence[str], answers: Iterable[tuple[str, Candidate | None, str]], *, placed: str = ""
-) -> Iterator[Part]:
-    """Yield a table of answers, then a remark on each; ``placed`` says what each answer is the best of."""
-    yield from _shown(table, columns)
-    for name, best, text in answers:
-        texts = [text]
-        if best is not None:
-            texts += _caveats(best)
-            if placed:
-                texts.insert(0, f"{best.named(cluster=False) if placed == 'cluster' else best.name}: {best.placement}")
-        yield f"{name}: {'; '.join(texts)}"
-    yield ""
-
-
-def _payments(plan: Plan) -> Iterator[Part]:
-    """Yield the answer under each way to pay, its price, and when it pays off."""
-    table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
-    if table is None:
-        return
-    yield ""
-    yield from _shown(replace(table, title="Ways to pay"), _PAYMENTS)
-    yield Styled("running: price of an hour in use, without the share of advance payments", "dim")
-    for payment in plan.payments:
-        price = f"{format_hourly(payment.price.usd_per_node_hour)} for a node and hour ({payment.price.said})"
-        yield f"{payment.name}: {payment.text}; {price}"
-    yield from (Styled(pair.text, "dim") for pair in plan.break_even)
-    yield ""
-
-
-def _improvements(plan: Plan, table: Table) -> Iterator[Part]:
-    """Yield a table of simulated improvements, then a sentence on each."""
-    simulated = [place for place, improvement in enumerate(plan.improvements) if improvement.gain is not None]
-    if simulated:
-        title = f"Gain of one improvement, {plan.chosen.scaling} scaling"
-        yield from _shown(replace(table, title=title, rows=tuple(table.rows[place] for place in simulated)), _GAINS)
-    open_ = [each.name for each in plan.improvements if each.effect is not None and not has_effect(each.effect)]
-    if open_:
-        yield Styled(f"{NOT_CERTAIN} (the interval of the gain, paired by run, contains 0): {listed(open_)}", "dim")
-    for improvement in plan.improvements:
-        yield Styled(f"{improvement.name}: {improvement.text}", "" if improvement.gain is None else "dim")
-    yield ""

@@ -20,8 +20,6 @@ from paceline.requirements import Requirement, judged
 from paceline.sentences import (
     cost_in_words,
     job_in_words,
-    measure_next_in_words,
-    variance_in_words,
 )
 from paceline.tables import (
     epochs_table,
@@ -215,12 +213,10 @@ def measurements(result: Result) -> Iterator[Part]:
 
 
 def _more(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the limit, the cost, the next measurement and every warning, in full."""
+    """Yield the limit, the cost and every warning, in full."""
     yield "limit", f"{result.bottleneck.text} {result.bottleneck.remedy}"
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
-    if measure := measure_next_in_words(result):
-        yield "measure", measure
     for warning in result.warnings:
         yield "warning", f"{warning.text} ({warning.code})"
 
@@ -253,8 +249,6 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
         shares.append(f"hidden communication {format_seconds(result.hidden_communication_s)}")
     yield "of a step", ", ".join(shares)
     yield from _particulars(result)
-    if variance := variance_in_words(result):
-        yield "interval", variance
     for coverage in result.coverage:
         if coverage.grade != "uncovered":  # which is warned about
             yield coverage.grade, coverage.text

@@ -151,10 +151,6 @@ class Diagnosis(Short, Spec):
         """Return the table for pandas."""
         return self.table.to_frame()
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return self.model_dump_json()
-
 
 def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
     """Return the answer: whether the run is as predicted, the largest cost, and what to measure or change next."""

@@ -239,13 +239,19 @@ class Learned(Short, Spec):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer in sentences, then the remarks."""
-        return (*self.answer.sentences, *self.remarks)
+        """The answer in sentences."""
+        return self.answer.sentences
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences on ways that miss the target or diverge, and on their rates."""
-        return tuple(text for way in self.ways for text in (*self._of_way(way), *self._of_rates(way)))
+    def _hints(self) -> Iterator[str]:
+        """Yield rates that may be better than those tried."""
+        for way in self.ways:
+            rates = [tried.rate for tried in way.tried]
+            if not way.reached and way.staleness >= 1.0:
+                stale = f"gradients of {way.name} are {format_number(way.staleness)} updates old"
+                yield f"{stale}: a rate below x {min(rates):g} may help"
+            elif way.at_edge:
+                most, other = ("smallest", "smaller") if way.rate == min(rates) else ("largest", "larger")
+                yield f"the best rate of {way.name}, x {way.rate:g}, is the {most} of {len(rates)} tried; a {other} one may be better"
 
     @property
     def answer(self) -> Answer:
@@ -268,45 +274,13 @@ class Learned(Short, Spec):
         elif first is None:
             most = max(self.ways, key=lambda way: way.reached)
             confidence += f"; {most.name} reaches it in {most.reached} of {runs} runs"
-        rates = [text for way in self.ways for text in self._of_rates(way)]
         return Answer(
             headline=f"{self.headline}{f' in {format_seconds(first.time_s.median)}' if first and first.time_s and not alike else ''}.",
             figures=tuple(figures),
             confidence=confidence,
             watch_out="; ".join([*map(_first_sentence, self.warnings[:2]), *_others(self.warnings)]),
-            next=rates[0].rstrip(".") if rates else "",
+            next="; ".join(self._hints()),
         )
-
-    def _of_way(self, way: LearnedWay) -> Iterator[str]:
-        runs, last = len(way.runs), ""
-        if way.diverged:
-            yield f"{_capital(way.name)} diverges in {way.diverged} of {runs} runs: its loss becomes infinite or NaN."
-        if way.always or way.diverged == runs:
-            return
-        if way.last is not None:
-            last = f"; it ends at {format_number(way.last.median)} ({format_number(way.last.low)} to {format_number(way.last.high)})"
-        epochs = f"{way.epochs if way.epochs is not None else self.epochs:.3g} epochs"
-        text = f"{_capital(way.name)} reaches the target in {way.reached} of {runs} runs within {epochs}{last}."
-        if not way.reached and way.staleness >= 1.0:
-            least = min(tried.rate for tried in way.tried)
-            text += f" Its gradients are stale by {format_number(way.staleness)} updates; a rate below x {least:g} may help."
-        yield text
-
-    def _of_rates(self, way: LearnedWay) -> Iterator[str]:
-        """Return sentences on the first requested rate, if another is better, and on rates that may be better still."""
-        runs, asked = len(way.runs), way.tried[0]
-        if asked.rate != way.rate and asked.reached < way.reached and way.samples is not None:
-            fewest = min((other.samples.median for other in self.ways if other.samples is not None), default=way.samples.median)
-            extra = way.samples.median / fewest - 1
-            more = f", with {extra:.0%} more samples than the way with the fewest" if extra else ""
-            end = f" and ends at {format_number(asked.last)}" if asked.last is not None else ""
-            yield (
-                f"{_capital(way.name)} at x {asked.rate:g}, the first requested rate, reaches the target in {asked.reached} of {runs} "
-                f"runs{end}; at x {way.rate:g} in {way.reached} of {runs}{more}."
-            )
-        if way.at_edge:
-            most, other = ("smallest", "smaller") if way.rate == min(tried.rate for tried in way.tried) else ("largest", "larger")
-            yield f"The best rate of {way.name}, x {way.rate:g}, is the {most} of {len(way.tried)} tried; a {other} one may be better."
 
     def table(self) -> Table:
         """Return a row for each way at its best rate, followed by its other rates."""

@@ -176,8 +176,8 @@ class TargetPlan(Short, Spec):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer, and its basis."""
-        return (*self.answer.sentences, *self.basis)
+        """The answer in sentences."""
+        return self.answer.sentences
 
     @property
     def answer(self) -> Answer:
@@ -187,56 +187,25 @@ class TargetPlan(Short, Spec):
             return replace(self.learned.answer, headline=f"No replayed configuration always reaches {self.target.in_words}.", met=False)
         cost = f" for {format_usd(fastest.costs_usd)}" if fastest.costs_usd is not None else ""
         dearer = f"; cheapest: {cheapest.name}" if cheapest is not None and cheapest is not fastest else ""
+        answer, ends = self.learned.answer, [format_number(end) for end in (noise.low, noise.high) if end is not None]
         return replace(
-            self.learned.answer,
+            answer,
             headline=f"Fastest to {self.target.in_words}: {fastest.name}, {format_seconds(fastest.takes_s)}{cost}{dearer}.",
             confidence=(
                 f"{len(self.replayed)} of {counted(len(self.considered), 'configuration')} replayed with real gradients; the others are "
-                f"estimated by a noise scale of {format_number(noise.samples)} samples"
+                f"estimated by a noise scale of {format_number(noise.samples)} samples ({' to '.join(ends)}{' or more' * (len(ends) < 2)})"
             ),
+            watch_out="; ".join(filter(None, (self._of_the_others(fastest), answer.watch_out))),
             met=True,
         )
 
-    @property
-    def basis(self) -> tuple[str, ...]:
-        """What was simulated, measured and assumed, in sentences."""
-        return tuple(self._rests_on())
-
-    def _rests_on(self) -> Iterator[str]:
-        noise, replayed, every = self.noise_scale, len(self.replayed), len(self.considered)
-        yield (
-            f"Simulated: the throughput of {counted(every, 'configuration')}, and of {replayed} who read which version of the model and "
-            "when it was updated."
-        )
-        runs = len(self.learned.ways[0].runs)
-        high = format_number(noise.high) if noise.high is not None else "any number"
-        how = "was measured" if noise.source == "measured" else "was given"
-        yield (
-            f"Measured: what {self.learned.problem} learns in those {replayed}, {runs} runs each, and on one device, which takes "
-            f"{self.reference.mean:,.0f} samples with a batch of {self.reference_batch:,}. The noise scale {how}: "
-            f"{format_number(noise.samples)} samples ({format_number(noise.low)} to {high})."
-        )
-        left = every - replayed
-        if left:
-            yield (
-                f"Assumed of the other {left}: that samples follow the noise scale and that staleness costs none. {self._of_the_others()}"
-            )
-
-    def _of_the_others(self) -> str:
-        fastest = self.fastest
+    def _of_the_others(self, fastest: Considered) -> str:
+        """Return which configurations that were not replayed may be faster; empty where none may be."""
         others = [each for each in self.considered if each.learned is None]
-        if fastest is None:
-            return "Those with the best estimates were replayed."
-        better = [each for each in others if each.takes_s < fastest.takes_s]
-        if better:
-            return f"By this estimate {len(better)} of them may be faster, such as {better[0].name}; plan fewer at a time to replay more."
+        if better := [each for each in others if each.takes_s < fastest.takes_s]:
+            return f"{len(better)} not replayed may be faster, such as {better[0].name}: plan fewer at a time"
         might = sorted((each for each in others if each.least_s < fastest.takes_s), key=lambda each: each.least_s)
-        if might:
-            return (
-                f"By this estimate none of them is faster. If larger batches cost no samples, up to {len(might)} would be, such as "
-                f"{might[0].name}."
-            )
-        return "None of them is faster, even if larger batches cost no samples."
+        return f"if larger batches cost no samples, {len(might)} may be faster, such as {might[0].name}" if might else ""
 
     def table(self) -> Table:
         """Return a row for each configuration, the best first."""

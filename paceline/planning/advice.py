@@ -90,10 +90,6 @@ class Advice(Short, Spec):
         """Return the table for pandas."""
         return self.table().to_frame()
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return self.model_dump_json()
-
 
 _MACHINES = 8
 _CUT = ("fsdp", "pipeline", "tensor", "hybrid")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from paceline.comparing import compare
+from paceline.comparing import compare, has_effect
 from paceline.planning.answer import Improvement
 from paceline.planning.around import Use, months_of, use_of
 from paceline.planning.goal import Goal, job_of, time_of
 from paceline.planning.search import bucket_in_words, fastest_of, may_be_fastest, with_buckets
 from paceline.planning.sentences import months_in_words
-from paceline.sentences import LARGER_BATCH, nodes_beyond
+from paceline.sentences import LARGER_BATCH, NOT_CERTAIN, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.text import counted, format_hourly, format_number, format_rate, format_usd, written
@@ -230,7 +230,7 @@ def _improvement(change: Variation, results: list[Result], base: Result, goal: G
     beyond = "".join(f"; {text}" for text in sorted(new))
     return Improvement(
         name=change.name,
-        text=f"{change.text}; {limit}{beyond}",
+        text=f"{change.text}; {limit}{beyond}{'' if has_effect(gain) else f'; {NOT_CERTAIN}'}",
         throughput_samples_per_s=_over([result.throughput_samples_per_s for result in results]),
         job_samples_per_s=_over(jobs) if jobs else None,
         gain=gain.mean - 1,

@@ -273,8 +273,8 @@ def _confidence(best: Candidate) -> str:
     return f"{bound}{format_share(best.confidence)}"
 
 
-def _probability(value: float, digits: int = 2) -> str:
-    return f"less than {_NEXT_TO_NOTHING}" if 0 < value < _NEXT_TO_NOTHING else format_number(value, digits)
+def _probability(value: float) -> str:
+    return f"less than {_NEXT_TO_NOTHING}" if 0 < value < _NEXT_TO_NOTHING else format_number(value, 2)
 
 
 def _most_helpful(plan: Plan) -> str:

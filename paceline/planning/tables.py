@@ -246,8 +246,8 @@ def _best_of_each(
     name: str, title: str, of: Column, columns: Columns, answers: Iterable[object], how: str = "Comparison, or why not"
 ) -> Table:
     """Return a row for each answer: the best configuration of its group, its figures, and a comparison."""
-    said = Column("text", "text", how), Column("best", "text", "Best configuration", of="best.name")
-    every = (replace(of, of=""), *_of("best", _SIZES), *columns, *_of("best", (_CONFIDENCE,)), *said)
+    said = Column("best", "text", "Best configuration", of="best.name"), replace(_WHERE, name="best_placement", of="best.placement")
+    every = (replace(of, of=""), *_of("best", _SIZES), *columns, *_of("best", (_CONFIDENCE,)), *said, Column("text", "text", how))
     return Table.reading(title, every, answers, name)
 
 

@@ -3,9 +3,3 @@
 report.py collects results and writes all files. content.py, columns.py, figures.py and tables.py make data of results; render.py puts
 them into ``templates/``, whose script draws what follows the reader's choices.
 """
-
-from __future__ import annotations
-
-from paceline.reporting.render import write_report
-
-__all__ = ["write_report"]

@@ -91,7 +91,7 @@ def export_figures(
     Parameters
     ----------
     page
-        A report that :func:`paceline.reporting.write_report` wrote.
+        A report that :func:`paceline.report` wrote.
     folder
         Where to write; made if it is not there; figures of the same names are replaced.
     formats

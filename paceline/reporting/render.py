@@ -26,7 +26,7 @@ from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import alternatives_table, brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, Figure, marker_symbol, part_colour
 from paceline.reporting.columns import PARTS, columns_of, map_of
-from paceline.reporting.content import Content, content_of, helpful
+from paceline.reporting.content import Content, helpful
 from paceline.reporting.figures import (
     KIND_LABELS,
     MEMORY_COLOURS,
@@ -44,13 +44,10 @@ from paceline.reporting.figures import (
     timeline_figure,
 )
 from paceline.sentences import (
-    coverage_in_words,
     goal_in_words,
     job_in_words,
-    measure_next_in_words,
     servers_note,
     time_note,
-    variance_in_words,
     work_note,
     workers_note,
 )
@@ -69,7 +66,7 @@ from paceline.tables import (
     timeline_table,
     width_table,
 )
-from simulator.base.files import Output, marked_kind
+from simulator.base.files import marked_kind
 from simulator.base.table import Table
 from simulator.base.text import (
     clause,
@@ -122,28 +119,6 @@ _MOST_PLAIN_ROWS = 200
 _LONGEST = 600
 
 
-def write_report(results: Sequence[Result], out: Path, *, force: bool = False, **said: Any) -> Path:
-    """Write the scaling report of some results as one HTML file that opens offline.
-
-    Parameters
-    ----------
-    results, said
-        As :func:`paceline.reporting.content.content_of` takes them.
-    out
-        Where to write; a report that is there is replaced.
-    force
-        Replace a file at ``out`` that is no report.
-
-    Raises
-    ------
-    ResultsError
-        There is no result, or not one label per result.
-    InputError
-        ``out`` cannot be written, or is no report.
-    """
-    return Output(out, REPORT, force=force).write(render(content_of(results, **said)))
-
-
 def plotly_script() -> str:
     """plotly.js with its plane figures alone, a third of the whole: the package plotly.js-cartesian-dist-min, as it is."""
     return (Path(__file__).parent / "vendored" / "plotly-cartesian.min.js").read_text(encoding="utf-8")
@@ -182,7 +157,6 @@ def render(report: Content, *, whole: bool = True) -> str:
     points = {
         **columns_of(results, at, report.answer.index, measured_points(report)),
         "map": mapped,
-        "trained_samples": report.plan.goal.samples if report.plan is not None else None,
         "of_layouts": titles,
         "one_batch": report.answer.one_batch,
     }
@@ -537,9 +511,9 @@ def environment() -> jinja2.Environment:
         plain=partial(written, kind="setting"),
     )
     said = (
-        counted, coverage_in_words, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out,
-        measure_next_in_words, measured_tables, measurements_table, memory, answer_of_memory,
-        servers_note, time_note, variance_in_words, width_table, work_note, workers_note,
+        counted, epochs_table, error_in_words, exchanges_table, goal_in_words, job_in_words, left_out,
+        measured_tables, measurements_table, memory, answer_of_memory,
+        servers_note, time_note, width_table, work_note, workers_note,
     )  # fmt: skip
     made.globals.update({function.__name__: function for function in said})
     # plotly's script is no user's text, and holds no closing script tag

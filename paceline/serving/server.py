@@ -32,7 +32,7 @@ from paceline.reporting.figures import KIND_LABELS
 from paceline.reporting.render import SCRIPTS, environment, plotly_script
 from paceline.serving.answers import Conversation
 from paceline.serving.processes import Processes
-from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, MOST_WORKERS, PlanQuestion, Question, Served
+from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, PlanQuestion, Question, Served
 from simulator.base.catalog import entries
 from simulator.base.errors import InputError
 from simulator.base.text import format_rough_seconds, listed
@@ -110,7 +110,6 @@ def page_html(served: Served) -> str:
     begins = {
         "text": served.text,
         "name": served.name,
-        "most_workers": MOST_WORKERS,
         "most_bytes": MOST_BYTES,
         "needed": what_scripts_need(),
         "kinds": [(kind, part_colour(kind), label) for kind, label in KIND_LABELS.items()],

@@ -368,11 +368,6 @@ class Bottleneck(Spec):
         return self.group if self.balance is None else f"{self.group} and {GROUPS[self.balance]}"
 
     @property
-    def measured(self) -> str:
-        """The text without the trials, which are its last sentence."""
-        return f"{self.text.rpartition('. ')[0]}." if self.tried else self.text
-
-    @property
     def in_words(self) -> str:
         """The label with its shares and the part in detail: ``communication (60% of a step), mostly latency of 510 messages``.
 
@@ -418,11 +413,6 @@ class Warned(Spec):
         return cls(code=code, path=path or WARNINGS[code].path, value=value, range=within, text=text)
 
     @property
-    def in_tables(self) -> bool:
-        """Return whether it is also shown below a table of several results."""
-        return self.code in WARNINGS and WARNINGS[self.code].in_tables
-
-    @property
     def doubts(self) -> bool:
         """Return whether it questions the figures themselves."""
         return self.code in WARNINGS and WARNINGS[self.code].doubts
@@ -457,61 +447,58 @@ class WarningKind(NamedTuple):
         Title in a report.
     path
         Dotted path of the key concerned; empty: several keys.
-    in_tables
-        Whether it is an assumption, which is shown below a table of several results too.
     doubts
         Whether it questions the figures themselves and so comes before advice on settings.
     """
 
     title: str
     path: str = ""
-    in_tables: bool = False
     doubts: bool = False
 
 
 WARNINGS: Mapping[str, WarningKind] = {
-    "aligned-collective": WarningKind("All enter the all-reduce together", "strategy.algorithm", in_tables=True),
-    "as-multiple": WarningKind("A multiple, not a percentage", in_tables=True),
-    "assumed-network": WarningKind("The network is assumed, not measured", "cluster.basis", in_tables=True, doubts=True),
+    "aligned-collective": WarningKind("All enter the all-reduce together", "strategy.algorithm"),
+    "as-multiple": WarningKind("A multiple, not a percentage"),
+    "assumed-network": WarningKind("The network is assumed, not measured", "cluster.basis", doubts=True),
     "biased": WarningKind("Predictions of this kind were biased", "cluster.device", doubts=True),
     "class-without-nodes": WarningKind("A class without nodes", "cluster.node_classes"),
     "computed": WarningKind("Times are computed, not measured", "workload", doubts=True),
-    "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", in_tables=True, doubts=True),
-    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", in_tables=True, doubts=True),
+    "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", doubts=True),
+    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", doubts=True),
     "few-replications": WarningKind("Few replications: the interval assumes a normal distribution", "run.replications"),
-    "free-apply": WarningKind("No time is given for applying gradients, so it is zero", "workload.server", in_tables=True, doubts=True),
+    "free-apply": WarningKind("No time is given for applying gradients, so it is zero", "workload.server", doubts=True),
     "gathers-not-hidden": WarningKind("All-gathers take longer than the passes that hide them", "strategy.shard"),
     "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=True),
-    "implausible": WarningKind("A figure beyond any known hardware", in_tables=True, doubts=True),
+    "implausible": WarningKind("A figure beyond any known hardware", doubts=True),
     "iterator-ends": WarningKind("Epochs may begin with a pause", "job.iterators"),
-    "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", in_tables=True, doubts=True),
+    "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", doubts=True),
     "neighbours-not-felt": WarningKind("Background traffic has no effect", "cluster.background.on"),
-    "no-effect": WarningKind("A key has no effect", in_tables=True),
+    "no-effect": WarningKind("A key has no effect"),
     "no-overlap": WarningKind("No overlap to slow down", "cluster.overlap_slowdown"),
-    "no-sort": WarningKind("The link's nominal rate is used as its achieved rate", "cluster.inter_node.sort", in_tables=True),
-    "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", in_tables=True, doubts=True),
+    "no-sort": WarningKind("The link's nominal rate is used as its achieved rate", "cluster.inter_node.sort"),
+    "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", doubts=True),
     "one-batch": WarningKind("The batch is smaller than the one that was timed", "workload.forward.base_s", doubts=True),
     "not-by-fit": WarningKind("Keras 3 fit() does not support it", "strategy.kind"),
-    "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", in_tables=True, doubts=True),
+    "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", doubts=True),
     "one-bucket": WarningKind("One bucket holds all gradients, so none overlaps", "strategy.bucket_size_bytes"),
-    "one-switch": WarningKind("Rails on one switch", "cluster.rails", in_tables=True),
+    "one-switch": WarningKind("Rails on one switch", "cluster.rails"),
     "step-with-servers": WarningKind("The measured step includes more than compute", "workload.measured_with", doubts=True),
-    "other-device": WarningKind("Measured on another device, used without scaling", "cluster.device", in_tables=True, doubts=True),
+    "other-device": WarningKind("Measured on another device, used without scaling", "cluster.device", doubts=True),
     "other-precision": WarningKind("Compute is scaled to another precision", "training.precision", doubts=True),
     "outside-calibration": WarningKind("Outside what was validated", doubts=True),
-    "overridden": WarningKind("Overridden by the scenario", in_tables=True),
-    "phase-locked": WarningKind("Workers stay in lock-step", "run.start", in_tables=True, doubts=True),
+    "overridden": WarningKind("Overridden by the scenario"),
+    "phase-locked": WarningKind("Workers stay in lock-step", "run.start", doubts=True),
     "phases-not-mixed": WarningKind("The result depends on how workers start", "run.start", doubts=True),
     "phases-slow-to-mix": WarningKind("How workers start matters", "run.start"),
     "piled-traffic": WarningKind("One server has more traffic than the others", "strategy.variable_placement"),
     "pipeline-not-filled": WarningKind("The pipeline is not full", "training.micro_batches"),
-    "servers-not-moved": WarningKind("Server times come from another host", "workload.server", in_tables=True, doubts=True),
-    "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device", in_tables=True),
+    "servers-not-moved": WarningKind("Server times come from another host", "workload.server", doubts=True),
+    "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device"),
     "spot-without-job": WarningKind("Preemptions are not counted without a [job]", "cluster.price.preemption", doubts=True),
-    "start-in-window": WarningKind("Workers start during the measured steps", "run.start_spread_s", in_tables=True),
+    "start-in-window": WarningKind("Workers start during the measured steps", "run.start_spread_s"),
     "steps-not-used": WarningKind("Number of steps has no effect", "run.steps"),
-    "tail-not-seen": WarningKind("Too few measured steps to see the slowest worker", "workload.jitter", in_tables=True, doubts=True),
+    "tail-not-seen": WarningKind("Too few measured steps to see the slowest worker", "workload.jitter", doubts=True),
     "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
-    "transport-not-felt": WarningKind("Transport has no effect", "cluster.transport", in_tables=True),
+    "transport-not-felt": WarningKind("Transport has no effect", "cluster.transport"),
 }
 """Every kind of warning that a result can carry, by its code; docs/reference.md explains each."""

@@ -11,10 +11,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from support.once import once
-from support.pages import Page
+from support.pages import Page, write_report
 from support.results import HOSTILE, grid, hostile_sweep, planned
 
-from paceline.reporting import write_report
 from simulator.results.results import Result
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

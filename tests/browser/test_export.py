@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from support.once import once
+from support.pages import write_report
 from support.results import sweep
 
 from paceline.comparing import Change
-from paceline.reporting import write_report
 from paceline.reporting.exporting import check_images, export_figures
 from paceline.reporting.render import figure_names
 from paceline.reporting.timeline import Bar, Timeline

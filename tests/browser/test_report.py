@@ -10,10 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
+from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page, write_report
 from support.results import STRATEGIES, sweep
 
-from paceline.reporting import write_report
 from paceline.reporting.timeline import Bar, Timeline
 
 CURVE = "#figure-throughput .scatterlayer .trace:nth-last-child(2)"

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
-from support.pages import Page
+from support.pages import Page, write_report
 from support.results import RATES, STRATEGIES, sweep
 
 import paceline
-from paceline.reporting import write_report
 from simulator.base.text import format_seconds, format_share, format_throughput
 from simulator.results.results import Result
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from support.jobs import with_job
 from support.once import once
-from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
+from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page, write_report
 from support.results import PRICE, sweep
 
-from paceline.reporting import write_report
 from simulator.results.results import Result
 
 PARTS = ("Start-up", "Tracing", "Slower first epoch", "Steps kept", "Evaluation", "Checkpoints", "Lost work", "Down")

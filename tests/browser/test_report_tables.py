@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pages import Page
+from support.pages import Page, write_report
 from support.results import PRICE, STRATEGIES, hostile_sweep, planned, sweep
 
 from paceline.comparing import compare
-from paceline.reporting import write_report
 from simulator.results.cost import placement_of, usd_per_million_samples
 from simulator.results.results import Result
 

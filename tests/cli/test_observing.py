@@ -54,19 +54,19 @@ def test_the_step_that_is_explained_is_a_measured_one_of_median_length(folder: P
     assert all(event["cname"] == "terrible" for event in critical)
 
 
-def test_the_audit_names_each_law_with_a_tick(paceline: Runner) -> None:
+def test_the_audit_names_each_law(paceline: Runner) -> None:
     answer = paceline(*SIMULATE, "--audit")
     assert (answer.code, answer.stderr) == (0, "")
     assert max(map(len, answer.stdout.splitlines())) <= 80
     for name in INVARIANTS:
-        assert f"\u2713 {name}" in answer.stdout
+        assert f"ok  {name}" in answer.stdout
     assert "90% interval" in answer.stdout
 
 
-def test_a_terminal_without_ticks_gets_words(process: Runner) -> None:
+def test_a_terminal_without_unicode_gets_the_same(process: Runner) -> None:
     answer = process(*SIMULATE, "--audit", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert answer.code == 0
-    assert f"ok {INVARIANTS[0]}" in answer.stdout
+    assert f"ok  {INVARIANTS[0]}" in answer.stdout
 
 
 def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner
 
 @pytest.mark.long
 def test_a_refit_is_told_to_people(paceline: Runner, points: Path) -> None:
-    assert "What the refit moved" in paceline(*MEASURED, "--refit").stdout
+    assert "Quantities changed by the refit" in paceline(*MEASURED, "--refit").stdout
     answer = paceline(*MEASURED, "--refit", "--details")
     assert answer.code == 0
     assert "as given" in answer.stdout

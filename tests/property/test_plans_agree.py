@@ -258,7 +258,7 @@ def ways_to_pay(of: Answered) -> None:
         if best["meets"]:
             costs[name] = best["cost_usd"]["mean"] if best["cost_usd"] else best["usd_per_hour"]
     cheapest = [payment.name for payment in plan.payments if payment.cheapest]
-    assert [costs[name] for name in cheapest] == [min(costs.values())] * bool(costs)
+    assert [costs[name] for name in cheapest] == [min(costs.values(), default=0.0)] * bool(costs)
     if not costs:
         return
     own = next(payment.name for payment in plan.payments if payment.best is not None and payment.best.result == plan.chosen.result)
@@ -397,6 +397,8 @@ def limit(of: Answered) -> None:
     improvements = {one.name: one for one in plan.improvements}
     for row in gains:
         one, page = improvements[row[""]], pages[row[""]]
+        if one.gain is None:
+            continue
         for head, heading, value in (
             ("gain", "Throughput gained", one.gain), ("low", "Least gained", one.gain_low), ("high", "Most gained", one.gain_high),
         ):  # fmt: skip

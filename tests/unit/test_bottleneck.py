@@ -69,11 +69,11 @@ def test_communication_is_one_group_and_trials_say_what_of_it() -> None:
     assert (limit.group, limit.name, limit.label) == ("communication", "latency", "communication")
     assert limit.detail == "latency of 510 messages"
     assert limit.share is not None
-    assert limit.measured == f"Communication takes {format_share(limit.share)} of a step, mostly latency of 510 messages."
     first, *others = limit.tried
     assert first.change == "half the latency"
     assert "links twice as fast" in [trial.change for trial in others]
-    assert limit.text.removeprefix(limit.measured).startswith(" Half the latency: +")
+    text = f"Communication takes {format_share(limit.share)} of a step, mostly latency of 510 messages. Half the latency: +"
+    assert limit.text.startswith(text)
 
 
 def test_a_group_that_takes_more_of_a_step_and_limits_less_is_told() -> None:
@@ -88,7 +88,7 @@ def test_a_group_that_takes_more_of_a_step_and_limits_less_is_told() -> None:
 
 def test_a_limit_of_an_earlier_version_gets_its_group() -> None:
     limit = Bottleneck.model_validate({"name": "host-cpu", "balance": "compute", "text": "Both.", "tried": "Each by itself: +1%."})
-    assert (limit.group, limit.label, limit.tried, limit.measured) == ("communication", "communication and compute", (), "Both.")
+    assert (limit.group, limit.label, limit.tried) == ("communication", "communication and compute", ())
 
 
 @pytest.mark.parametrize(("sigma", "workers"), [(0.4, 16), (0.3, 32)])

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from support.pages import write_report
 from support.results import STRATEGIES, plausible, scenario_of
 
-from paceline.reporting import write_report
 from paceline.sweeping import read_results
 from simulator.base.errors import InputError, ResultsError
 from simulator.base.files import without_checksum

@@ -123,7 +123,7 @@ def _plan_to_target(given: Given, report: Path | None, *, details: bool, json: b
         left = len(table.rows) - _SHOWN
         more = f"and {left} more: --details" if left > 0 else ""
         shown = table if details else replace(table, rows=table.rows[:_SHOWN], more=more)
-        _show(answer.answer, shown, (*answer.basis, *answer.learned.warnings) if details else ())
+        _show(answer.answer, shown, answer.learned.warnings, details=details)
     if report is not None:
         api.report(answer.learned, report, force=given["force"], jobs=given["jobs"])
         note(f"wrote {report}; open it in a browser")
@@ -153,7 +153,7 @@ def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
     Parameters
     ----------
     details
-        Also show every learning rate that was tried, and remarks on each strategy.
+        Also show every warning.
     json
         Print the answer as JSON.
     """
@@ -166,7 +166,7 @@ def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
         typer.echo(learned.to_json())
     else:
         table = learned.table().only(*_COLUMNS_SHOWN).without_empty_columns()
-        _show(learned.answer, table, (*learned.remarks, *learned.warnings) if details else ())
+        _show(learned.answer, table, learned.warnings, details=details)
     for name in ("out", "curves", "tensorboard"):
         if (file := given.get(name)) is not None:
             note(f"wrote {file}")
@@ -174,8 +174,8 @@ def learn(given: Given, *, details: bool = False, json: bool = False) -> None:
         raise typer.Exit(MISSED)
 
 
-def _show(answer: Answer, table: Table, details: Sequence[str]) -> None:
+def _show(answer: Answer, table: Table, warnings: Sequence[str], *, details: bool) -> None:
     from paceline.cli.terminal import display, display_answer
 
     display_answer(answer, table, footer="" if details else "Details: --details")
-    display(*(f"\n{text}" for text in details))
+    display(*(f"\n{text}" for text in warnings if details))

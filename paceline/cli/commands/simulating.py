@@ -248,17 +248,10 @@ def advise(given: Given, *, details: bool = False, yes: Yes = False, json: bool 
 
 
 def _show_laws(seen: Observation) -> None:
-    from rich.table import Table
+    from paceline.cli.terminal import display, labelled
 
-    from paceline.cli.terminal import printer
-
-    console = printer()
-    tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
-    lines = Table.grid(padding=(0, 1, 0, 0))
-    for name, says in seen.laws.items():
-        lines.add_row(f"[green]{tick}[/green]", f"{name}\n{says}")
-    console.print(f"audit of the first replication: {', '.join(f'{count:,} {kind}' for kind, count in seen.records.items())}")
-    console.print(lines)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in seen.records.items())
+    display(f"audit of the first replication: {counts}", labelled(("ok", f"{name}\n{says}") for name, says in seen.laws.items()))
 
 
 def _print_program(scenario: Scenario, *, json: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from calibrate.validation.validation import Score, Validation
 from paceline.answers import Answer, Figure
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
-from simulator.base.text import clean, digits, format_interval, format_number, format_share, written
+from simulator.base.text import clean, counted, digits, format_interval, format_number, format_share, sentence, written
 
 _MOST_LISTED, _DIGITS = 4, 8
 _ONCE = ("settings.source",)
@@ -36,19 +36,6 @@ def answer_of_validation(validation: Validation) -> Answer:
     if not validation.headlines:
         return Answer(headline="Every setting took part in the fit: nothing here was predicted.")
     what, score = validation.headlines[0]
-    settings = f"{score.settings:,} setting{'s' if score.settings != 1 else ''}"
-    of = f" of {what}" if what else ""
-    figures = [
-        Figure("median error", format_share(score.median_absolute_error), note=f"bias {written(score.median_error, 'error')}"),
-        Figure("worst error", written(score.worst_error, "error"), note=clean(score.worst_setting)),
-        Figure("inside", format_share(score.inside), note="of runs, in the 90% interval"),
-        Figure("width", format_share(score.median_relative_width), note="of the interval, of what was measured"),
-    ]
-    if score.noise_floor is not None:
-        figures.append(Figure("noise", format_share(score.noise_floor), note="scatter of repeats"))
-    if score.median_absolute_staleness_error is not None:
-        error = written(score.median_absolute_staleness_error, "updates")
-        figures.append(Figure("staleness", error, note="updates, median error"))
     rules = ", ".join(f"{name} {format_share(error)}" for name, error in sorted(score.baselines.items(), key=lambda rule: rule[1])[:2])
     biased = abs(score.median_error) > (score.noise_floor or 0.0) and score.settings > 1
     refitted = any(column.name == "factor_without" for table in validation.tables for column in table.columns)
@@ -56,9 +43,8 @@ def answer_of_validation(validation: Validation) -> Answer:
     next_step = "`--out-scenario FILE.toml` writes the refitted scenario" if refitted else next_step
     missed = [f"threshold missed: {line}" for line in validation.missed]
     return Answer(
-        headline=f"{settings} predicted{of}: median error {format_share(score.median_absolute_error)}, "
-        f"{format_share(score.inside)} of runs inside the 90% interval.",
-        figures=tuple(figures),
+        headline=_headline(validation, what, score),
+        figures=tuple(_figures(score)),
         confidence=f"median error of simpler rules: {rules}" if rules else "",
         watch_out="; ".join([*missed, *(note.rstrip(".") for note in validation.notes)][:2]),
         next=next_step,
@@ -67,44 +53,35 @@ def answer_of_validation(validation: Validation) -> Answer:
     )
 
 
-def summary(validation: Validation) -> list[str]:
-    """Return accuracy and coverage: two or three sentences for each headline."""
-    return [sentence for paragraph in paragraphs(validation) for sentence in paragraph]
-
-
-def paragraphs(validation: Validation) -> list[list[str]]:
-    """Return the same sentences by headline."""
-    if not validation.headlines:
-        return [["Every setting was used in the fit, so predictions of other settings are not validated."]]
+def _headline(validation: Validation, what: str, score: Score) -> str:
+    of = f" of {what}" if what else ""
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
-    return [_in_words(score, what, where) for what, score in validation.headlines]
-
-
-def _in_words(score: Score, what: str, where: str) -> list[str]:
-    name, bias, worst = clean(score.worst_setting), written(score.median_error, "error"), written(score.worst_error, "error")
-    if score.settings == 1:
-        of = f" for {what}" if what else ""
-        first = f"One setting was predicted{where}{of}: {name}, error {worst}."
-    else:
-        first = (
-            f"Predicted {what or 'throughput'} of {score.settings:,} settings{where}: median error "
-            f"{format_share(score.median_absolute_error)} (bias {bias}), worst {worst} ({name})."
-        )
-    ratio = score.width_over_noise
-    width = f"their median width is {format_share(score.median_relative_width)} of the measured value"
-    noise = (
-        "without repeats the noise of measurements is unknown"
-        if score.noise_floor is None
-        else f"repeats scatter by {format_share(score.noise_floor)}"
-        + ("" if ratio is None else f", so the width is {format_number(ratio)} times the noise")
+    return (
+        f"{counted(score.settings, 'setting')} predicted{of}{where}: median error {format_share(score.median_absolute_error)}, "
+        f"{format_share(score.inside)} of runs inside the 90% interval."
     )
-    sentences = [first, f"90% intervals contain {format_share(score.inside)} of measurements; {width}; {noise}."]
+
+
+def _figures(score: Score) -> Iterator[Figure]:
+    yield Figure("median error", format_share(score.median_absolute_error), note=f"bias {written(score.median_error, 'error')}")
+    yield Figure("worst error", written(score.worst_error, "error"), note=clean(score.worst_setting))
+    yield Figure("inside", format_share(score.inside), note="of runs, in the 90% interval")
+    yield Figure("width", format_share(score.median_relative_width), note="of the interval, of what was measured")
+    if score.noise_floor is not None:
+        yield Figure("noise", format_share(score.noise_floor), note="scatter of repeats")
     if score.median_absolute_staleness_error is not None:
-        sentences.append(
-            f"Mean staleness: median error {written(score.median_absolute_staleness_error, 'updates')} updates, "
-            f"worst {written(score.worst_staleness_error, 'difference')}."
-        )
-    return sentences
+        yield Figure("staleness", written(score.median_absolute_staleness_error, "updates"), note="updates, median error")
+
+
+def summary(validation: Validation) -> list[str]:
+    """Return accuracy and coverage: a headline for each measure, and its figures as a sentence."""
+    if not validation.headlines:
+        return [answer_of_validation(validation).headline]
+    return [text for what, score in validation.headlines for text in (_headline(validation, what, score), _in_words(score))]
+
+
+def _in_words(score: Score) -> str:
+    return sentence("; ".join(f"{figure.what} {figure.mean} ({figure.note})" for figure in _figures(score)))
 
 
 def brief_tables(validation: Validation) -> tuple[Table, ...]:
@@ -242,11 +219,11 @@ def section(validation: Validation, links: Mapping[str, str] | None = None) -> s
         Where the file of each of :func:`csv_tables` lies; the section then has links in place of
         what these hold.
     """
-    parts = [f"## {_text(validation.title)}", *(_text(" ".join(each), 2000) for each in paragraphs(validation))]
+    parts = [f"## {_text(validation.title)}", *(_text(text, 2000) for text in summary(validation))]
     if validation.wanted:
         met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
         parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]
-    parts += [_text(sentence, 1000) for sentence in validation.about]
+    parts += [_text(text, 1000) for text in validation.about]
     tables = brief_tables(validation) if links is not None else (*brief_tables(validation), *validation.details, rows_table(validation))
     parts += [table.to_markdown() for table in tables]
     if links is not None:
