@@ -6,6 +6,7 @@ Until the command line is imported, starting.py handles signals. app.py handles 
 from __future__ import annotations
 
 import _thread
+import os
 import signal
 import sys
 import threading
@@ -23,6 +24,8 @@ HookedT = TypeVar("HookedT")
 
 MISSED = 3
 """Exit code of a command that did its work but missed a goal, a threshold or a limit."""
+STOPPED = tuple(128 + number for number in SIGNALS)
+"""Exit codes of a command that a signal has ended."""
 _AGAIN_S = 0.02
 _IMPORTER = "<frozen importlib"
 """Prefix of the file names of functions that import modules."""
@@ -139,6 +142,19 @@ class Ending:
             sending.acquire()
         if self._sending:
             time.sleep(_AGAIN_S / 10)  # it has still to end
+
+
+_PATIENCE_S = 10.0
+
+
+def leave_soon(code: int) -> None:
+    """End a stopped process with this exit code after some seconds, if a library's thread hangs while Python exits."""
+
+    def leave() -> None:
+        time.sleep(_PATIENCE_S)
+        os._exit(code)
+
+    threading.Thread(target=leave, daemon=True).start()
 
 
 @contextmanager

@@ -19,12 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import simulator
@@ -132,21 +133,25 @@ class Workers:
         submit, ahead = (_here, 1) if is_here else (self._submit, self._ahead)
         asked = None if self._cluster is None else versions()
         running: set[Future[_Some[AnswerT]]] = set()
+        # not concurrent.futures.wait: a signal inside it may leave a future locked, for which its executor then waits for ever
+        finished: SimpleQueue[Future[_Some[AnswerT]]] = SimpleQueue()
         try:
             with self._explaining():
                 while True:
                     with nullcontext() if is_here else deaf_to(*_ENDING):
                         while len(running) < ahead and (some := self._taken(again, waiting)):
-                            running.add(submit(_some, function, some, asked))
+                            future = submit(_some, function, some, asked)
+                            running.add(future)
+                            future.add_done_callback(finished.put)
                     if not running:
                         return
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        answered = future.result()
-                        again.extend(answered.left)
-                        in_time = int(len(answered.answers) * _SOME_S / max(answered.took_s, 1e-9))
-                        self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
-                        yield answered.answers
+                    future = finished.get()
+                    running.discard(future)
+                    answered = future.result()
+                    again.extend(answered.left)
+                    in_time = int(len(answered.answers) * _SOME_S / max(answered.took_s, 1e-9))
+                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
+                    yield answered.answers
         finally:
             for future in running:
                 future.cancel()

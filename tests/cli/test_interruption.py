@@ -556,3 +556,14 @@ def _workers_of(parent: int) -> list[int]:
         if int(status.rpartition(")")[2].split()[1]) == parent and "popen_loky" in command:
             workers.append(int(entry.name))
     return workers
+
+
+@pytest.mark.parametrize(("code", "seconds", "said"), [(143, 10 * PATIENCE_S, ""), (2, 0.5, "done")])
+def test_a_stopped_command_ends_though_a_thread_hangs(code: int, seconds: float, said: str) -> None:
+    """Python waits for threads of libraries before it exits, and so does a command that nobody stopped."""
+    program = (
+        "import sys, threading\nfrom paceline import __main__\nfrom paceline.cli import app, ending\nending._PATIENCE_S = 0.1\n"
+        f"app.main = lambda: sys.exit({code})\nthreading.Timer({seconds}, print, ['done']).start()\n__main__.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=PATIENCE_S, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (code, said)
