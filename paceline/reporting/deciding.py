@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.answers import Answer, answer_of, confidence_of, limit_of, next_of, outcome_in_words, size_in_words, watch_out
+from paceline.answers import Answer, answer_of, confidence_of, limit_of, next_of, outcome_in_words, size_in_words, thing_counted, watch_out
 from paceline.comparing import compare, fastest, is_condition, pays_until
 from paceline.reporting.coordinates import Coordinates, Key
 from paceline.sentences import chance_in_words
@@ -36,8 +36,9 @@ def answer_of_several(results: Sequence[Result], at: Coordinates, best: int) -> 
     there = [other for other, each in enumerate(results) if each.ranks == result.ranks and at.conditions[other] == at.conditions[index]]
     if not headline:
         met = f" ({at.met_by(index)})" if at.met_by(index) else ""
-        first = "Largest" if len(there) == 1 else "Fastest" if result.job is None else "Shortest"
-        headline = f"{first} on {sized}{met}: {name}, {outcome_in_words(result)}."
+        first = ("Shortest job" if result.job is not None else "Fastest") if len(there) > 1 else ""
+        first = f"{first} on {sized}" if first else sized[:1].upper() + sized[1:]
+        headline = f"{first}{met}: {name}, {outcome_in_words(result)}{_enough_of(results, at, index)}."
     confidence = confidence_of(result)
     rivals = [result, *(results[other] for other in there if other != index)]
     if len(rivals) > 1 and (runs := min(len(each.throughput_of_each_replication) for each in rivals)) > 1 and index == best:
@@ -116,20 +117,23 @@ def _pays(results: Sequence[Result], at: Coordinates) -> tuple[int, str] | None:
     if jobs:
         return _cheapest(results, line) if len(jobs) == len(results) else None
     last = pays_until([(results[index].ranks, results[index].throughput_samples_per_s.mean) for index in line])
-    result = results[line[last]]
+    result, things = results[line[last]], f"{thing_counted(results).capitalize()}s"
     if last == len(line) - 1:
-        return line[last], f"More workers pay up to {size_in_words(result)}, the most simulated: {outcome_in_words(result)}."
+        return line[last], f"{things} pay off up to {result.ranks:,}, the most simulated: {outcome_in_words(result)}."
     after = results[line[last + 1]]
     ratio = compare(after, result).ratio.mean
-    more = (
-        "nothing more"
-        if ratio <= 1
-        else f"{format_share(ratio - 1)} more"
-        if ratio < _AS_TIMES
-        else f"{format_number(ratio, 2)} times as much"
-    )
-    bring = f"{size_in_words(after)} bring {more}"
-    return line[last], f"More workers pay up to {size_in_words(result)}: {outcome_in_words(result)}; {bring}."
+    more = "nothing" if ratio <= 1 else f"{format_share(ratio - 1)}" if ratio < _AS_TIMES else f"{format_number(ratio, 2)} times as much"
+    bring = f"{after.ranks:,} bring {'only ' if ratio > 1 else ''}{more}{' more' if ratio < _AS_TIMES else ''}"
+    return line[last], f"{things} pay off up to {result.ranks:,}: {outcome_in_words(result)}; {bring}."
+
+
+def _enough_of(results: Sequence[Result], at: Coordinates, index: int) -> str:
+    """Return the smaller number of workers that are nearly as fast by the same choice; empty where fewer are slower."""
+    own = (at.curve_of[index], at.places[index][1:])
+    same = (result for result, curve, places in zip(results, at.curve_of, at.places, strict=True) if (curve, places[1:]) == own)
+    least = (1 - _ENOUGH) * results[index].throughput_samples_per_s.mean
+    enough = min(result.ranks for result in same if result.throughput_samples_per_s.mean >= least)
+    return f"; {enough:,} are as fast" if enough < results[index].ranks and results[index].job is None else ""
 
 
 def _cheapest(results: Sequence[Result], line: Sequence[int]) -> tuple[int, str] | None:

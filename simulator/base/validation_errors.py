@@ -88,6 +88,7 @@ def _sentence(problem: Any, model: type[BaseModel], data: Any) -> str:
     if isinstance(given, str) and (choices := _choices(context)):
         meant = _kinds_by_short_name(tables_at(model, problem["loc"])[0]) if kind == "union_tag_invalid" else {}
         hint = meant.get(given) or did_you_mean(given, [*choices, *(name for name in meant if name not in choices)], written="'{}'")
+        hint = next((f"did you mean {text.partition(' for ')[2]}?" for name, text in meant.items() if f"'{name}'?" in hint), hint)
         rule += f"; {hint}" if hint else ""
     if kind.startswith("int_") and isinstance(given, str) and _SEVERAL.fullmatch(given):
         rule += f"; several are for `paceline sweep --over {'.'.join(keys)}={given.replace('-', '..')}`"

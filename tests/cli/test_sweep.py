@@ -112,7 +112,7 @@ def test_it_says_which_is_fastest_and_how_probably(folder: Path, paceline: Pacel
     assert re.match(r"On 3 workers, network bandwidth 10 Gbit/s is fastest: [\d,.]+ samples/s; lower values lose more than 5%\.", text)
     assert "fastest of 2 on 3 workers with probability at least 0.95" in text
     alone = paceline("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "one.ndjson")
-    assert alone.stdout.startswith("More workers pay up to ")
+    assert alone.stdout.startswith("Workers pay off up to ")
     assert "fastest" not in alone.stdout, "one strategy has no rival"
 
 

@@ -68,7 +68,16 @@ def test_more_workers_pay_up_to_where_they_work_half_as_well() -> None:
     results = [of("ring", ("strategy.workers", workers), ("cluster.inter_node.bandwidth", "200 Mbit/s")) for workers in (1, 2, 4)]
     decision = content_of(results).decision
     has_the_shape(decision)
-    assert decision.headline.startswith("More workers pay up to 1 worker: "), decision.headline
+    assert decision.headline.startswith("Workers pay off up to 1: "), decision.headline
+
+
+def test_fewer_workers_that_are_as_fast_are_named() -> None:
+    """Two servers are busy from 16 workers on, whichever the mode."""
+    grid = [(workers, mode) for workers in (1, 16, 64) for mode in ("sync", "async")]
+    decision = content_of([of("async-ps", ("strategy.workers", workers), ("strategy.mode", mode)) for workers, mode in grid]).decision
+    has_the_shape(decision)
+    assert decision.headline.startswith("Fastest on 64 workers: "), decision.headline
+    assert decision.headline.endswith("; 16 are as fast."), decision.headline
 
 
 def test_doubts_come_before_advice_and_the_rest_is_counted() -> None:

@@ -65,7 +65,7 @@ def test_the_answer_is_the_result_that_the_headline_names() -> None:
     slower = {"throughput_samples_per_s": Estimate(mean=9e3, low=8e3, high=1e4), "throughput_of_each_replication": runs}
     content = content_of([few, many.model_copy(update=slower)])
     assert content.answer.result is few
-    assert content.decision.headline.startswith("More workers pay up to 8 workers")
+    assert content.decision.headline.startswith("Workers pay off up to 8")
     slow, fast = ({"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in (1.25e9, 3.125e9))
     content = content_of([*sweep((RING,), (1, 2), cluster=slow), *sweep((RING,), (1, 2), cluster=fast)])
     told = " ".join(content.decision.headline.split())
