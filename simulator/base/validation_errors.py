@@ -86,9 +86,10 @@ def _sentence(problem: Any, model: type[BaseModel], data: Any) -> str:
         keys.append("kind")
         given = given.get("kind", _ABSENT) if isinstance(given, Mapping) else _ABSENT
     if isinstance(given, str) and (choices := _choices(context)):
-        meant = _kinds_by_short_name(tables_at(model, problem["loc"])[0]) if kind == "union_tag_invalid" else {}
-        hint = meant.get(given) or did_you_mean(given, [*choices, *(name for name in meant if name not in choices)], written="'{}'")
-        hint = next((f"did you mean {text.partition(' for ')[2]}?" for name, text in meant.items() if f"'{name}'?" in hint), hint)
+        short = _keys_of_short_names(tables_at(model, problem["loc"])[0]) if kind == "union_tag_invalid" else {}
+        meant = did_you_mean(given, [*choices, *(name for name in short if name not in choices)], written="'{}'")
+        keys_meant = next((text for name, text in short.items() if meant.endswith(f"'{name}'?") and name not in choices), "")
+        hint = f"'{given}' is short for {short[given]}" if given in short else f"did you mean {keys_meant}?" if keys_meant else meant
         rule += f"; {hint}" if hint else ""
     if kind.startswith("int_") and isinstance(given, str) and _SEVERAL.fullmatch(given):
         rule += f"; several are for `paceline sweep --over {'.'.join(keys)}={given.replace('-', '..')}`"
@@ -118,10 +119,10 @@ def fault_of(error: ValidationError) -> str:
     return ": ".join(filter(None, (place, ("" if said else f"{printable(quoted(problem['input']))} ") + rule_of(problem))))
 
 
-def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
-    """Return the keys that short names of kinds, such as those of strategies, mean."""
+def _keys_of_short_names(tables: Tables) -> dict[str, str]:
+    """Return the keys that short names of kinds, such as those of strategies, stand for."""
     names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
-    return {name: f"'{name}' is short for {listed([f'{key} = {json.dumps(keys[key])}' for key in keys])}" for name, keys in names.items()}
+    return {name: listed([f"{key} = {json.dumps(value)}" for key, value in keys.items()]) for name, keys in names.items()}
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:

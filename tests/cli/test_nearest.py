@@ -36,7 +36,9 @@ PLAN = "plan ring --target-throughput '1 samples/s'"
         pytest.param("sweep s.toml --over strategy.wokers=1,2", "workers", id="key of --over"),
         pytest.param("simulate s.toml --set strategy.mode=asinc", "'async'", id="choice of a key"),
         pytest.param("simulate s.toml --set strategy.kind=mirored", "'mirrored'", id="kind of a strategy"),
-        pytest.param("simulate s.toml --set strategy.kind=rnig", "'ring'", id="kind of a strategy, by its short name"),
+        pytest.param(
+            "simulate s.toml --set strategy.kind=rnig", 'kind = "multi-worker-mirrored"', id="kind of a strategy, by its short name"
+        ),
         pytest.param("simulate s.toml --set workload.jitter.kind=gama", "'gamma'", id="law"),
         pytest.param("simulate s.toml --set training.optimizer=adm", "'adam'", id="optimizer"),
         pytest.param(f"{PLAN} --strategies rign", "ring", id="short name of a strategy"),
