@@ -325,17 +325,11 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     but = f", except {listed(rather)}" if rather else ""
     simulated = f"{counted(count, 'configuration')} {'was' if count == 1 else 'were'} simulated"
     texts = [f"{simulated}, {len(meeting)} {reach} the goal, and this one {does}{but}."]
-    others = [row for row in meeting if row.line is not best.line] or others
-    if others and math.isfinite(others[0].value):
-        texts.append(f"Next comes {_beside(others[0], best)}.")
     texts.append(_larger_batch(meeting))
     if inexact := _inexact(best):
         exact = next((row for row in meeting if not _inexact(row)), None)
-        if exact is None:
-            instead = "no other simulated configuration reaches the goal without that"
-        elif others[0] is exact:
-            instead = "the next does not"
-        else:
+        instead = "no other simulated configuration reaches the goal without that"
+        if exact is not None:
             instead = f"the best without that is {_beside(exact, best)}"
         texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {instead}.")
     return " ".join(filter(None, texts))

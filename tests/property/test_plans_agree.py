@@ -353,8 +353,6 @@ def apart(of: Answered) -> None:
         for its in (*plan.clusters, *plan.strategies, *plan.payments, *plan.ways)
         if its.best is not None and its.best.meets
     ]
-    by_name = {candidate.name: candidate for candidate in plan.candidates}
-    said += [(by_name[name], text) for name, text in re.findall(r"Next comes (.*?scaling): (.*?)\.(?: |$)", plan.why)]
     for candidate, text in said:
         other = value(candidate)
         if best is None or other is None or not best:
