@@ -9,10 +9,9 @@ from __future__ import annotations
 from paceline.planning.advice import advise, space_to_advise
 from paceline.planning.answer import Improvement, Plan
 from paceline.planning.goal import Goal, goal_of, length_of
-from paceline.planning.improvements import improvements
 from paceline.planning.planner import plan
 from paceline.planning.space import space_of, with_offers
 
 __all__ = [
-    "Goal", "Improvement", "Plan", "advise", "goal_of", "improvements", "length_of", "plan", "space_of", "space_to_advise", "with_offers",
+    "Goal", "Improvement", "Plan", "advise", "goal_of", "length_of", "plan", "space_of", "space_to_advise", "with_offers",
 ]  # fmt: skip

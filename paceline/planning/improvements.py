@@ -133,7 +133,7 @@ def _with_half_batch(scenario: Scenario) -> Scenario:
 def worsened(scenario: Scenario) -> tuple[Variation, ...]:
     """Yield every halving that applies to a scenario, except of unused links and missing servers.
 
-    They are the opposites of :func:`improvements`; changes that break a rule are left out.
+    They are the opposites of :func:`improved`; changes that break a rule are left out.
     """
     return tuple(change for change in _variations(scenario, better=False) if change.scenarios)
 
@@ -141,14 +141,14 @@ def worsened(scenario: Scenario) -> tuple[Variation, ...]:
 # -- improvements ----------------------------------------------------------------------------
 
 
-def improvements(
+def improved(
     scenario: Scenario,
     base: Result,
     run: Simulate,
     goal: Goal | None = None,
     beside: Sequence[Scenario] = (),
     use: Use | None = None,
-) -> tuple[Improvement, ...]:
+) -> tuple[tuple[str, Improvement], ...]:
     """Simulate changes of one component at a time.
 
     Parameters
@@ -168,21 +168,10 @@ def improvements(
 
     Returns
     -------
-    tuple of Improvement
-        The largest gain of throughput first; unknown gains last, with the reason.
+    tuple of (str, Improvement)
+        Each with its component, such as ``network``, which changes for the worse share. The largest gain of throughput first; unknown
+        gains last, with the reason.
     """
-    return tuple(improvement for _, improvement in improved(scenario, base, run, goal, beside, use))
-
-
-def improved(
-    scenario: Scenario,
-    base: Result,
-    run: Simulate,
-    goal: Goal | None = None,
-    beside: Sequence[Scenario] = (),
-    use: Use | None = None,
-) -> tuple[tuple[str, Improvement], ...]:
-    """Return improvements with their components, such as ``network``, which changes for the worse share."""
     changes = list(_changes(scenario, beside))
     tried = [may_be_fastest(change.scenarios, run) if change.choice else change.scenarios for change in changes]
     outcomes = iter(run([made for scenarios in tried for made in scenarios]))

@@ -18,7 +18,7 @@ from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, St
 from paceline.planning.around import break_even_of, count_servers, count_workers, enough_servers, paying_workers, payments_of, use_of
 from paceline.planning.configurations import Configuration, behind, candidate_of, configurations_of, decisions, ranked
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
-from paceline.planning.improvements import check_upgrades, improvements
+from paceline.planning.improvements import check_upgrades, improved
 from paceline.planning.search import Search, best_bucket, bucket_in_words, can_fuse, with_bucket
 from paceline.planning.sentences import (
     beside_the_answer,
@@ -146,7 +146,7 @@ def plan(
         ordered = [*meeting, *missing]
         servers = count_servers(chosen.scenario, simulations)
         use = use_of(chosen.scenario, goal)
-        better = improvements(chosen.scenario, chosen.result, simulations, goal, beside=_other_ways(ordered, chosen), use=use)
+        better = improved(chosen.scenario, chosen.result, simulations, goal, beside=_other_ways(ordered, chosen), use=use)
         payments = payments_of(chosen, simulations, feasible=bool(meeting))
         simulations.finish()
     others = _others(meeting or missing)
@@ -171,7 +171,7 @@ def plan(
         servers_enough=enough_servers(servers),
         workers=workers,
         workers_pay_until=pays_until,
-        improvements=better,
+        improvements=tuple(improvement for _, improvement in better),
         payments=payments,
         break_even=break_even_of(payments, use),
         considered=space.considered + sum(refusal.configurations for refusal in refused),

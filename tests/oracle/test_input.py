@@ -9,7 +9,7 @@ import pytest
 from support.runs import FAST, recorded
 from support.scenarios import scenario_table
 
-from paceline.planning.improvements import improvements
+from paceline.planning.improvements import improved
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.rng import Streams
 from simulator.engine.draws import Jitter
@@ -251,7 +251,7 @@ def test_what_waits_is_told_what_helps() -> None:
 @pytest.mark.slow
 def test_improvements_of_a_pipeline_are_tried() -> None:
     scenario = load_scenario("input-bound", [("run.replications", 2), ("run.steps", 30)])
-    found = {its.name: its for its in improvements(scenario, simulate(scenario), lambda several: [simulate(each) for each in several])}
+    found = {its.name: its for _, its in improved(scenario, simulate(scenario), lambda several: [simulate(each) for each in several])}
     assert found["2x parallel calls"].gain == pytest.approx(1.0, abs=0.1)  # the iterator and storage have room
     gain = found["more prefetch"].gain
     assert gain is not None

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.scenarios import scenario_table
 
-from paceline.planning import Improvement, improvements
+from paceline.planning import Improvement
+from paceline.planning.improvements import improved
 from simulator import scenario_from_table, simulate
 from simulator.results.results import Failed, Failure, Result
 from simulator.results.what_if import with_compute, with_latency, with_network
@@ -24,9 +25,9 @@ def run(scenarios: Sequence[Scenario]) -> list[Result | Failure]:
     return [simulate(scenario) for scenario in scenarios]
 
 
-def improved(strategy: dict[str, Any], **parts: Any) -> dict[str, Improvement]:
+def changes_of(strategy: dict[str, Any], **parts: Any) -> dict[str, Improvement]:
     scenario = scenario_from_table(scenario_table(strategy=strategy, **parts), "test")
-    found = improvements(scenario, simulate(scenario), run)
+    found = tuple(one for _, one in improved(scenario, simulate(scenario), run))
     gains = [one.gain if one.gain is not None else float("-inf") for one in found]
     assert gains == sorted(gains, reverse=True)
     return {one.name: one for one in found}
@@ -38,7 +39,7 @@ def step_s(*, compute: float = 1.0, samples: int = 10, bandwidth: float = 1e9, l
 
 
 def test_each_gain_of_a_ring_is_that_of_its_closed_form() -> None:
-    found = improved(RING, cluster={"inter_node": LINK})
+    found = changes_of(RING, cluster={"inter_node": LINK})
     before = 10 / step_s()
     for name, rate in {
         "2x network": 10 / step_s(bandwidth=2e9),
@@ -65,9 +66,9 @@ def test_limits_in_balance_are_both_told_before_and_after() -> None:
     def all_even(scenarios: Sequence[Scenario]) -> list[Result | Failure]:
         return [even for _ in scenarios]
 
-    told = {one.name: one.text for one in improvements(scenario, even, run)}
+    told = {one.name: one.text for _, one in improved(scenario, even, run)}
     assert any(f"the limit moves from {both} to " in text for text in told.values()), told
-    stay = {one.name: one for one in improvements(scenario, even, all_even)}["2x network"]
+    stay = {one.name: one for _, one in improved(scenario, even, all_even)}["2x network"]
     assert f"; {both} limit before and after" in stay.text
     assert stay.bottleneck == both
 
@@ -76,7 +77,7 @@ def test_a_server_more_costs_a_node_and_helps_where_servers_limit() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 2} for index in range(2)]
     load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}
     cluster = {"nodes": 5, "price": {"usd_per_node_hour": 3.0}, "inter_node": {"bandwidth": "100 GB/s", "latency": "0 s"}}
-    more = improved(ASYNC, workload=load, cluster=cluster)["one more PS"]
+    more = changes_of(ASYNC, workload=load, cluster=cluster)["one more PS"]
     # 10 ms of one server a step, of either of two 5 ms, while four workers ask every 6 ms at the most
     assert more.gain == pytest.approx(1.0, rel=0.05)
     assert more.usd_per_hour == 18.0
@@ -85,24 +86,24 @@ def test_a_server_more_costs_a_node_and_helps_where_servers_limit() -> None:
 
 def test_a_server_more_takes_an_idle_node_first() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 2} for index in range(2)]
-    more = improved(ASYNC, workload={"variables": variables}, cluster={"nodes": 6, "price": {"usd_per_node_hour": 3.0}})["one more PS"]
+    more = changes_of(ASYNC, workload={"variables": variables}, cluster={"nodes": 6, "price": {"usd_per_node_hour": 3.0}})["one more PS"]
     assert (more.usd_per_hour, more.nodes) == (18.0, 6)
     assert "cluster.nodes" not in more.text
 
 
 def test_what_a_rule_forbids_or_cannot_be_gained_carries_the_reason() -> None:
-    found = improved(ASYNC, workload={"precision": "mixed_float16"})
+    found = changes_of(ASYNC, workload={"precision": "mixed_float16"})
     assert found["one more PS"].gain is None
     assert found["one more PS"].text.startswith("not possible: ")
     assert "must be at most 1, the number of the workload's variables" in found["one more PS"].text
     assert found["half latency"].text == "nothing to gain: the cluster's latency between nodes is 0"
     assert found["mixed precision"].text == "nothing to gain: the workload was measured in mixed_float16"
-    alone = improved({"kind": "single"})
+    alone = changes_of({"kind": "single"})
     assert alone["2x network"].text == "nothing to gain: all devices are on one node"
 
 
 def test_mixed_precision_is_a_cited_range_that_widens_the_interval() -> None:
-    found = improved(RING, cluster={"inter_node": {"bandwidth": "1000 Tbit/s", "latency": "0 s"}, "device": "Tesla V100-SXM2"})
+    found = changes_of(RING, cluster={"inter_node": {"bandwidth": "1000 Tbit/s", "latency": "0 s"}, "device": "Tesla V100-SXM2"})
     mixed = found["mixed precision"]
     assert mixed.gain is not None
     assert mixed.throughput_samples_per_s is not None
@@ -125,7 +126,7 @@ def test_each_gain_is_that_of_pairs_of_runs() -> None:
     table = scenario_table(workload=load, strategy=RING, cluster={"inter_node": LINK}, run={"replications": 19})
     scenario = scenario_from_table(table, "test")
     base = simulate(scenario)
-    found = {one.name: one for one in improvements(scenario, base, run)}
+    found = {one.name: one for _, one in improved(scenario, base, run)}
     for name, change in (("2x network", with_network(scenario, 2.0)), ("2x device", with_compute(scenario, 0.5))):
         pairs = zip(simulate(change).throughput_of_each_replication, base.throughput_of_each_replication, strict=True)
         gains = [ours / theirs - 1 for ours, theirs in pairs]
@@ -146,10 +147,10 @@ def test_a_change_that_cannot_be_simulated_says_so() -> None:
         failed = Failed(kind="DeadlockError", text="everybody waits")
         return [Failure(scenario_hash=its.hash, scenario=its, failed=failed) for its in scenarios]
 
-    for one in improvements(scenario, simulate(scenario), failing):
+    for _, one in improved(scenario, simulate(scenario), failing):
         assert one.gain is None
         assert one.throughput_samples_per_s is None
-    texts = {one.name: one.text for one in improvements(scenario, simulate(scenario), failing)}
+    texts = {one.name: one.text for _, one in improved(scenario, simulate(scenario), failing)}
     assert texts["2x device"].endswith("it could not be simulated: everybody waits")
 
 

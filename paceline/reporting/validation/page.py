@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from calibrate.testbed.platform import MACHINE
 from calibrate.validation.comparison import Compared, rows_to_csv
-from calibrate.validation.validation import Outline, Score, Validation
+from calibrate.validation.validation import Outline, Validation
 from paceline.reporting.axes import (
     INK,
     MUTED,
@@ -50,14 +50,13 @@ from paceline.reporting.validation.content import (
     details_file,
     place_section,
     rows_table,
-    scores_table,
     settings_file,
 )
 from paceline.tables import write_tables
 from simulator.base.errors import InputError
 from simulator.base.files import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of, marked_kind
 from simulator.base.table import Table
-from simulator.base.text import NONE, clean, format_number, format_share, listed, plot_text, written
+from simulator.base.text import clean, format_number, format_share, plot_text, written
 
 _GENERATOR = '<meta name="generator" content="Paceline validate">'
 VALIDATION_PAGE = marked_kind("validation page", _GENERATOR)
@@ -93,7 +92,6 @@ def render_validation(validation: Validation) -> str:
             details=[_detail(validation, table) for table in validation.details if table.rows],
             every=every,
             parts=[] if single else _parts(validation, every),
-            headlines=[(what, _figures_of(validation, score)) for what, score in validation.headlines],
             rules=[(clean(rule), RULES[number % len(RULES)][1]) for number, rule in enumerate(rules_of(rows))],
             curves=curves,
             single=single,
@@ -150,15 +148,6 @@ def _titles(validation: Validation, lines: Sequence[Line]) -> dict[str, str]:
         "ratios": f"{inside:,} of {runs:,} runs lie in the 90% interval; errors go from {written(min(medians), 'error')} to "
         f"{written(max(medians), 'error')}{of}",
     }
-
-
-def _figures_of(validation: Validation, score: Score) -> dict[str, str]:
-    """What the cards of a headline show, by the name of the measure; ``simpler``: what simpler rules are off by; ``cause`` of the worst."""
-    table = scores_table(Validation("", "", (), (score,)))
-    measures = dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
-    cause = next((row.note for row in validation.rows if row.name == score.worst_setting and row.error == score.worst_error), "")
-    rules = sorted(score.baselines.items(), key=lambda item: item[1])
-    return {"noise floor": NONE, **measures, "cause": cause, "simpler": listed([f"{name} {format_share(error)}" for name, error in rules])}
 
 
 # -- figures: colours are left as names for the page ---------------------------------------
