@@ -11,6 +11,7 @@ progressive filling, which always ends.
 from __future__ import annotations
 
 from simulator.engine.production.compiling import compiled
+from simulator.engine.production.heaps import insert, pop
 from simulator.engine.production.layout import Record
 from simulator.engine.production.ports import (
     adopt,
@@ -290,7 +291,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             i = incidence_at(s.incidences, at)
             level = _level(s, i.connection)
             if level > bound:
-                _push_candidate(s.candidates, candidates_n, -level, order, at)
+                insert(s.candidates, candidates_n, -level, order, at)
                 candidates_n += 1
             order += 1
             at = link_at(s.links, at).foreign_after
@@ -301,7 +302,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             full = left / weight
             if level <= (full if full < ceiling else ceiling) * TOLERANCE:
                 break
-            candidates_n = _pop_candidate(s.candidates, candidates_n)
+            candidates_n = pop(s.candidates, candidates_n)
             _take(s, port, incidence, now)
             taken_weight = weight_of(s, incidence_at(s.incidences, incidence).connection)
             left += level * taken_weight
@@ -331,55 +332,6 @@ def _share_out(s: Record, port: int, now: float) -> None:
             if connection_at(s.connections, i.connection).owner == at:
                 _work_across(s, at)
             at = link_at(s.links, at).active_after
-
-
-@compiled
-def _put_candidate(base: int, at: int, key: float, order: int, number: int) -> None:
-    entry = heaped_at(base, at)
-    entry.finish = key
-    entry.serial = order
-    entry.connection = number
-
-
-@compiled
-def _push_candidate(base: int, n: int, key: float, order: int, number: int) -> None:
-    """Add a number to a heap of n by key, then order."""
-    at = n
-    while at > 0:
-        above = (at - 1) >> 1
-        entry = heaped_at(base, above)
-        if entry.finish < key or (entry.finish == key and entry.serial < order):
-            break
-        _put_candidate(base, at, entry.finish, entry.serial, entry.connection)
-        at = above
-    _put_candidate(base, at, key, order, number)
-
-
-@compiled
-def _pop_candidate(base: int, n: int) -> int:
-    """Take the first out of a heap; how many are left."""
-    n -= 1
-    last = heaped_at(base, n)
-    key = last.finish
-    order = last.serial
-    number = last.connection
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= n:
-            break
-        entry = heaped_at(base, below)
-        if below + 1 < n:
-            other = heaped_at(base, below + 1)
-            if other.finish < entry.finish or (other.finish == entry.finish and other.serial < entry.serial):
-                below += 1
-                entry = other
-        if key < entry.finish or (key == entry.finish and order < entry.serial):
-            break
-        _put_candidate(base, at, entry.finish, entry.serial, entry.connection)
-        at = below
-    _put_candidate(base, at, key, order, number)
-    return n
 
 
 @compiled
@@ -537,20 +489,20 @@ def _levels(s: Record, ports_n: int) -> None:
         p.free = available(p)
         p.unfixed = p.load
         if p.active_n > 0:
-            _push_candidate(s.candidates, n, equal_share(p), order, port)
+            insert(s.candidates, n, equal_share(p), order, port)
             n += 1
     while n > 0:
         first = heaped_at(s.candidates, 0)
         lowest = first.finish
         order = first.serial
         port = first.connection
-        n = _pop_candidate(s.candidates, n)
+        n = pop(s.candidates, n)
         p = port_at(s.ports, port)
         if p.unfixed == 0.0:
             continue
         current = level_of(p, max(p.free, 0.0), p.unfixed)
         if current > lowest * TOLERANCE:
-            _push_candidate(s.candidates, n, current, order, port)  # others took less than their part; look again later
+            insert(s.candidates, n, current, order, port)  # others took less than their part; look again later
             n += 1
             continue
         at = p.active

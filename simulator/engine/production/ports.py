@@ -8,6 +8,7 @@ the same size do, wait in a list; only the others need the heap.
 from __future__ import annotations
 
 from simulator.engine.production.compiling import compiled
+from simulator.engine.production.heaps import insert, pop, put, sink
 from simulator.engine.production.layout import AWAY, Record
 from simulator.engine.production.records import (
     connection_at,
@@ -293,28 +294,11 @@ def _counts(s: Record, port: int, entry: Record) -> bool:
 
 
 @compiled
-def _put(base: int, at: int, finish: float, serial: int, connection: int) -> None:
-    entry = heaped_at(base, at)
-    entry.finish = finish
-    entry.serial = serial
-    entry.connection = connection
-
-
-@compiled
 def _push_heap(s: Record, p: Record, port: int, connection: int, finish: float, serial: int) -> None:
-    base = p.heap
     if p.heap_n == p.heap_room:
         _drop_stale(s, p, port)
-    at = p.heap_n
-    p.heap_n = at + 1
-    while at > 0:
-        above = (at - 1) >> 1
-        entry = heaped_at(base, above)
-        if entry.finish <= finish:
-            break
-        _put(base, at, entry.finish, entry.serial, entry.connection)
-        at = above
-    _put(base, at, finish, serial, connection)
+    insert(p.heap, p.heap_n, finish, serial, connection)
+    p.heap_n += 1
 
 
 @compiled
@@ -325,41 +309,13 @@ def _drop_stale(s: Record, p: Record, port: int) -> None:
     for at in range(p.heap_n):
         entry = heaped_at(base, at)
         if _counts(s, port, entry):
-            _put(base, kept, entry.finish, entry.serial, entry.connection)
+            put(base, kept, entry.finish, entry.serial, entry.connection)
             kept += 1
     p.heap_n = kept
     for back in range(kept // 2):
         at = kept // 2 - 1 - back
         entry = heaped_at(base, at)
-        _sink(base, kept, at, entry.finish, entry.serial, entry.connection)
-
-
-@compiled
-def _sink(base: int, n: int, at: int, finish: float, serial: int, connection: int) -> None:
-    while True:
-        below = 2 * at + 1
-        if below >= n:
-            break
-        entry = heaped_at(base, below)
-        if below + 1 < n:
-            other = heaped_at(base, below + 1)
-            if other.finish < entry.finish or (other.finish == entry.finish and other.serial < entry.serial):
-                below += 1
-                entry = other
-        if finish < entry.finish or (finish == entry.finish and serial < entry.serial):
-            break
-        _put(base, at, entry.finish, entry.serial, entry.connection)
-        at = below
-    _put(base, at, finish, serial, connection)
-
-
-@compiled
-def _pop_heap(p: Record) -> None:
-    n = p.heap_n - 1
-    p.heap_n = n
-    if n > 0:
-        last = heaped_at(p.heap, n)
-        _sink(p.heap, n, 0, last.finish, last.serial, last.connection)
+        sink(base, kept, at, entry.finish, entry.serial, entry.connection)
 
 
 @compiled
@@ -374,7 +330,7 @@ def first_to_end(s: Record, port: int) -> int:
                 return entry.connection
             c = connection_at(s.connections, queued)
             return queued if c.finish < entry.finish or (c.finish == entry.finish and c.entry < entry.serial) else entry.connection
-        _pop_heap(p)  # it has another bottleneck since
+        p.heap_n = pop(p.heap, p.heap_n)  # it has another bottleneck since
     return queued
 
 
@@ -385,7 +341,7 @@ def take_first(s: Record, port: int, connection: int) -> None:
     if connection == p.queue:
         _unlist(s, p, connection_at(s.connections, connection))
     else:
-        _pop_heap(p)
+        p.heap_n = pop(p.heap, p.heap_n)
 
 
 # -- which are shared ----------------------------------------------------------------------
