@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -18,12 +18,9 @@ from calibrate.fit.estimators import Z90
 from simulator.base.errors import InputError
 from simulator.base.files import Output, OutputKind
 from simulator.base.spec import Spec
-from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted
+from simulator.base.table import Column, Table, Tabular
+from simulator.base.text import counted
 from simulator.base.validation_errors import rule_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PARAMETERS: dict[str, tuple[float, float, float, str]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07, "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)"),
@@ -114,7 +111,7 @@ class Parameter(Spec):
         return cls(value=value, low=low, high=high, determined=False, why="no run determines it: the prior is used")
 
 
-class Platform(Short, Spec):
+class Platform(Tabular, Spec):
     """All parameters of a testbed, and joint draws of those that were fitted."""
 
     see: ClassVar[str] = "to_frame() has every parameter"
@@ -191,13 +188,6 @@ class Platform(Short, Spec):
             for name, parameter in self.parameters.items()
         )
         return Table("", PARAMETER_COLUMNS, rows)
-
-    def to_frame(self) -> pd.DataFrame:
-        """The parameters as a pandas table, one row each."""
-        return self.table().to_frame()
-
-    def _repr_html_(self) -> str:
-        return self.table().to_html()
 
     def values(self, draw: int | None = None) -> dict[str, float]:
         """The parameters, or one joint draw of them."""

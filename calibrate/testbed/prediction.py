@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.summary import RATE_COLUMNS
-from simulator.base.table import Cell, Column, Table
-from simulator.base.text import Short, estimated, listed
+from simulator.base.table import Cell, Column, Table, Tabular
+from simulator.base.text import estimated, listed
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
@@ -29,12 +29,9 @@ from simulator.results.metrics import applied_to_runs
 from simulator.spec.figures import Estimate
 from simulator.spec.uncertainty import AppliedDiscrepancy, relative_error_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True, repr=False)
-class Prediction(Short):
+class Prediction(Tabular):
     """Prediction for one real run of a setting; a table in notebooks.
 
     Attributes
@@ -97,13 +94,6 @@ class Prediction(Short):
         if self.mean_staleness is not None:
             rows.append(("mean staleness", self.mean_staleness, None, None))
         return Table(self.setting.label, (Column("value", "text", " "), *RATE_COLUMNS), tuple(rows))
-
-    def to_frame(self) -> pd.DataFrame:
-        """The same as a pandas table."""
-        return self.table().to_frame()
-
-    def _repr_html_(self) -> str:
-        return self.table().to_html()
 
 
 def predict_setting(

@@ -10,9 +10,8 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -25,12 +24,9 @@ from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.files import mistaken_table, read_toml
 from simulator.base.spec import Spec
-from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted, format_rough_seconds
+from simulator.base.table import Column, Table, Tabular
+from simulator.base.text import counted, format_rough_seconds
 from simulator.base.validation_errors import validated
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PRODUCT = ("mode", "workers", "servers", "backup_workers", "model", "link", "compute", "overlap", "steps")
 """Keys of a table that may have a list, for all of its values in turn."""
@@ -43,7 +39,7 @@ class HeldOut(Spec):
     setting: TestbedSetting
 
 
-class Matrix(Short, Spec):
+class Matrix(Tabular, Spec):
     """Settings to fit and to predict, and the number of runs of each."""
 
     see: ClassVar[str] = "to_frame() has every setting"
@@ -87,7 +83,7 @@ class Matrix(Short, Spec):
         ]  # fmt: skip
         return {"name": self.name, "drawn_by": self.drawn_by, "repeats": self.repeats, "seed": self.seed, "settings": settings}
 
-    def to_table(self) -> Table:
+    def table(self) -> Table:
         """A row for each setting, those of the fit first."""
         meaning = "estimated seconds of its runs from rates and means; null if the model file would have to be run"
         columns = (
@@ -97,14 +93,7 @@ class Matrix(Short, Spec):
             Column("guessed_s", "seconds", "about", meaning),
         )
         rows = tuple((group, setting.label, setting.steps, guessed_s) for group, setting, guessed_s in self._by_group())
-        return Table("", columns, rows, "matrix")
-
-    def to_frame(self) -> pd.DataFrame:
-        """The same as a pandas table."""
-        return self.to_table().to_frame()
-
-    def _repr_html_(self) -> str:
-        return replace(self.to_table(), title=self.name).to_html()
+        return Table(self.name, columns, rows, "matrix")
 
     def _by_group(self) -> Iterator[tuple[str, TestbedSetting, float | None]]:
         """Group of each setting, and the seconds that its runs take by a guess; None where it is not built."""

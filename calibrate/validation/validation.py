@@ -15,19 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from calibrate.validation.comparison import Compared
 from simulator.base.errors import InputError
 from simulator.base.spec import Spec
-from simulator.base.table import Cell, Column, Table
-from simulator.base.text import Kind, Short, counted, did_you_mean, format_change, format_share, written
+from simulator.base.table import Cell, Column, Table, Tabular
+from simulator.base.text import Kind, counted, did_you_mean, format_change, format_share, written
 from simulator.base.units import share_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
@@ -165,7 +162,7 @@ class Outline:
 
 
 @dataclass(frozen=True, repr=False)
-class Validation(Short):
+class Validation(Tabular):
     """Predictions next to measurements, their scores, and how they were made.
 
     Attributes
@@ -270,12 +267,8 @@ class Validation(Short):
         missed = [f"{score.group}: {line}" if several else line for score in checked for line in thresholds.missed(score)]
         return replace(self, wanted=thresholds.words, missed=(*missed, *thresholds.not_to_be_judged(checked)))
 
-    def to_frame(self) -> pd.DataFrame:
-        """A pandas table of one row for each setting: throughput measured and predicted, errors, noise, staleness."""
-        return self.to_table().to_frame()
-
-    def to_table(self) -> Table:
-        """The same as a table, with all that is known of each setting."""
+    def table(self) -> Table:
+        """A row for each setting: throughput measured and predicted, errors, noise, staleness."""
         return Table.of([_cells(row) for row in self.rows], "Every setting", name="rows")
 
     def by_family(self) -> dict[str, Validation]:

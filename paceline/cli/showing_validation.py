@@ -71,7 +71,7 @@ def show_matrix(matrix: Matrix) -> None:
     from simulator.base.text import format_rough_seconds
 
     display(
-        matrix.to_table(),
+        matrix.table(),
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
         f"{format_rough_seconds(matrix.guessed_s)} in all (estimated from rates and means){matrix.left_out}",
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from statistics import NormalDist
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,18 +29,14 @@ from paceline.planning.search import with_buckets
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.spec import Spec
-from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted, format_bytes, format_change, format_seconds, format_share, listed, sentence
+from simulator.base.table import Column, Table, Tabular
+from simulator.base.text import counted, format_bytes, format_change, format_seconds, format_share, listed, sentence
 from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.uncertainty import Z_90
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 LIKELY, EVEN, SURE = 0.1, 0.5, 0.95
 """Least probabilities at which a cause is reported, an explanation is used, and a cause is considered present."""
@@ -92,7 +88,7 @@ class Compared(Spec):
     explained_s: float = Field(description="predicted step with the found causes")
 
 
-class Diagnosis(Short, Spec):
+class Diagnosis(Tabular, Spec):
     """Explanation of the step time of the largest run."""
 
     see: ClassVar[str] = ".sentences explains it, .causes has every figure, to_frame() the table"
@@ -117,7 +113,6 @@ class Diagnosis(Short, Spec):
     def _in_short(self) -> Iterator[str]:
         yield from self.sentences
 
-    @property
     def table(self) -> Table:
         """Return a row for each cause."""
         columns = (
@@ -146,10 +141,6 @@ class Diagnosis(Short, Spec):
             Column("state", "text", "Compared", by=lambda run: _STATES[run.state]),
         )
         return Table.reading("Measured and predicted", columns, self.runs, "runs")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the table for pandas."""
-        return self.table.to_frame()
 
 
 def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:

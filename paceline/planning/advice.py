@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -25,8 +25,8 @@ from paceline.sentences import staleness_in_words
 from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.spec import Spec
-from simulator.base.table import Column, Table
-from simulator.base.text import Short, counted, format_number
+from simulator.base.table import Column, Table, Tabular
+from simulator.base.text import counted, format_number
 from simulator.catalogue.loading import Source
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
@@ -36,9 +36,6 @@ from simulator.spec.figures import Estimate
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.strategy import SOFTWARE, TRAINS, trained_by
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_OF_A_WAY = 4
 """Most ways to cut a model on the same number of devices that are simulated: the best by closed forms."""
@@ -55,7 +52,7 @@ class Advised(Spec):
     usd_per_million_samples: float | None = Field(default=None, description="at the mean throughput of each run")
 
 
-class Advice(Short, Spec):
+class Advice(Tabular, Spec):
     """Results of each strategy on each number of machines, and the advice."""
 
     see: ClassVar[str] = ".sentences explains it, to_frame() has every configuration"
@@ -85,10 +82,6 @@ class Advice(Short, Spec):
             Column("runs_on", "text", "Run by", by=_software),
         )
         return Table.reading("Strategies by number of machines", columns, self.rows, "advice")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the table for pandas."""
-        return self.table().to_frame()
 
 
 _MACHINES = 8

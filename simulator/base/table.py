@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from simulator.base.text import Kind, clean, printable, written
+from simulator.base.text import Kind, Short, clean, printable, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -336,6 +336,21 @@ def flat(item: BaseModel) -> Row:
         elif value is None or isinstance(value, (str, int, float)):
             row[name] = value
     return row
+
+
+class Tabular(Short):
+    """Base of what pandas and notebooks show as its table."""
+
+    def table(self) -> Table:
+        """Return its table."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return its table for pandas."""
+        return self.table().to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
 
 def frame_of(items: Iterable[Any]) -> pd.DataFrame:

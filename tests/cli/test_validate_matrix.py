@@ -220,7 +220,7 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     text = document.read_text(encoding="utf-8")
     assert "begin paceline validate: testbed-random-20-12 " in text
     assert "begin paceline validate: testbed-random-21-12 " in text
-    assert "drawn at random by seed 20 " in text
+    assert "drawn at random with seed 20 " in text
     assert "named before anything was measured" not in text
 
 

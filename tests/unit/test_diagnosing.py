@@ -70,7 +70,7 @@ def test_what_was_put_into_a_run_is_found(told: Scenario, run: Simulations, caus
     gained = step_of(simulate(slow)) / step_of(simulate(told))
     assert first.gain.low <= gained <= first.gain.high
     assert first.gain.mean == pytest.approx(gained, rel=0.15)
-    assert FOUND[cause].remedy in [row[-1] for row in found.table.rows]
+    assert FOUND[cause].remedy in [row[-1] for row in found.table().rows]
 
 
 @pytest.mark.slow

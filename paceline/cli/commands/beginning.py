@@ -230,7 +230,7 @@ def _show_diagnosis(diagnosis: Diagnosis, *, details: bool) -> None:
     from paceline.diagnosing.diagnosis import answer_of_diagnosis
     from simulator.base.text import format_change
 
-    table = diagnosis.table.only(*_SHOWN)
+    table = diagnosis.table().only(*_SHOWN)
     columns = tuple(replace(column, heading=_SHOWN[column.name] or " ") for column in table.columns)
     rows = table.rows if details else table.rows[:_MOST_CAUSES]
     display_answer(answer_of_diagnosis(diagnosis), *([replace(table, columns=columns, rows=rows)] if rows else []))

@@ -102,7 +102,7 @@ def csv_tables(validation: Validation) -> dict[str, Table]:
     """
     tables: dict[str, Table] = {}
     for family, part in validation.by_family().items():
-        table = part.to_table().without_empty_columns()
+        table = part.table().without_empty_columns()
         table = table.only(*(column.name for column in table.columns if column.name not in _ONCE))
         tables[settings_file(validation.key, family)] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
     for table in validation.details:
