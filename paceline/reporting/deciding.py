@@ -58,7 +58,7 @@ def _in_words(result: Result, name: str) -> str:
     """The name of a result with its strategy as people say it: ``ring all-reduce`` without the name of a TensorFlow class."""
     strategy = result.scenario.strategy
     title = strategy.title()
-    return strategy.in_words + name[len(title) :] if name.startswith(title) else name
+    return (strategy.in_words + name[len(title) :] if name.startswith(title) else name).replace(" · ", ", ")
 
 
 def decided(results: Sequence[Result], at: Coordinates, best: int) -> tuple[int, str]:
