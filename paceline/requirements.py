@@ -100,17 +100,13 @@ class Requirement:
         if not straddles:
             return True, ""
         end = _ENDS[f"{self._path}.{'low' if '>' in self.comparison else 'high'}"]
-        safer = f"{end}{self.comparison}{self._typed_limit}"
+        safer = f"{end}{self.comparison}{self.text.rpartition(self.comparison)[2].strip()}"
         return True, f"{self.text} is met by the mean, {shown}, but the interval contains the limit{interval}; {safer} is stricter"
 
     @property
     def _path(self) -> str:
         path = self.column.of.removesuffix(".mean")
         return _RUN_MEANS.get(path, path) if path != self.column.of else ""
-
-    @property
-    def _typed_limit(self) -> str:
-        return self.text.rpartition(self.comparison)[2].strip()
 
     def _ends(self, row: Row) -> tuple[float, float] | None:
         """Return the ends of the column's interval; None without one."""

@@ -47,7 +47,7 @@ from simulator.results.misread import left_out, left_out_in_words
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Outcome, Result
 from simulator.results.rows import COLUMNS
-from simulator.spec.figures import Phase, Placement, Staleness
+from simulator.spec.figures import Phase, Staleness
 
 if TYPE_CHECKING:
     from simulator.memory import Memory
@@ -159,11 +159,6 @@ def _interval(result: Result) -> str:
     return format_interval(rate.low, rate.high, "compact")
 
 
-def _placement(result: Result) -> Placement:
-    """Return where processes are placed; computed now for results of older versions."""
-    return result.placement if result.placement is not None else placement_of(result.scenario)
-
-
 def show_result(result: Result, *, assumptions: bool = False, details: bool = False) -> None:
     """Show one result: the answer, and with ``details`` everything known about it.
 
@@ -235,7 +230,7 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
         ("waiting", parts.waiting),
         ("apply", parts.apply),
     )
-    yield "placement", _placement(result).text
+    yield "placement", (result.placement or placement_of(result.scenario)).text
     speedup, efficiency = result.speedup, result.scaling_efficiency
     interval = format_interval(efficiency.low, efficiency.high, "share")
     share = written(efficiency.mean, "share")

@@ -235,7 +235,7 @@ class Learned(Short, Spec):
             return f"No way always reaches {self.target.in_words}"
         if self.beside(first):
             return f"The runs do not show which way reaches {self.target.in_words} first"
-        return f"{_capital(first.name)} reaches {self.target.in_words} first"
+        return f"{first.name[:1].upper()}{first.name[1:]} reaches {self.target.in_words} first"
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -353,10 +353,6 @@ def _rows(way: LearnedWay) -> Iterator[Row]:
 
 def _reached(tried: LearnedWay | TriedRate, runs: int) -> str:
     return f"{tried.reached} of {runs}" + (f", {tried.diverged} diverged" if tried.diverged else "")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def widened_time(time_s: Range, low_ratio: float, high_ratio: float) -> tuple[float, float]:

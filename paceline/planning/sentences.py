@@ -330,7 +330,8 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
         exact = next((row for row in meeting if not _inexact(row)), None)
         instead = "no other simulated configuration reaches the goal without that"
         if exact is not None:
-            instead = f"the best without that is {_beside(exact, best)}"
+            far = f": {behind(exact, best)}" if math.isfinite(exact.value) else ", which has no price"
+            instead = f"the best without that is {exact.title}{far}"
         texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {instead}.")
     return " ".join(filter(None, texts))
 
@@ -359,11 +360,6 @@ def _inexact(row: Configuration) -> str:
     if row.result.staleness.max > 0:
         return "its gradients are stale"
     return row.scenario.strategy.inexact
-
-
-def _beside(other: Configuration, best: Configuration) -> str:
-    """Return another configuration and its distance from the best."""
-    return f"{other.title}: {behind(other, best)}" if math.isfinite(other.value) else f"{other.title}, which has no price"
 
 
 def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:

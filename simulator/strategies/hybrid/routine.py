@@ -366,7 +366,7 @@ class _Maker:
                     beside_s += self._gather_s(layer)
                 reduces = ends or (makes and stage.each_micro_batch)
                 if reduces:
-                    beside_s += self._scatter_s(layer)
+                    beside_s += self._shared_s("reduce-scatter", layer.dense.gradient_bytes, layer.experts.gradient_bytes)
                 self._compute_back(each, [layer], share, stage.overlap_cost * beside_s)
                 if reduces:
                     self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes, ends=ends)
@@ -381,10 +381,6 @@ class _Maker:
     def _gather_s(self, layer: Part) -> float:
         """Seconds of the collectives that gather the parameters of a layer."""
         return self._shared_s("all-gather", layer.dense.parameter_bytes, layer.experts.parameter_bytes)
-
-    def _scatter_s(self, layer: Part) -> float:
-        """Seconds of the collectives that sum the gradients of a layer among those that share them."""
-        return self._shared_s("reduce-scatter", layer.dense.gradient_bytes, layer.experts.gradient_bytes)
 
     def _shared_s(self, does: Collective, dense_bytes: float, expert_bytes: float) -> float:
         stage = self._stage
