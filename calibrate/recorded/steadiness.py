@@ -566,24 +566,21 @@ def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | N
         ratio = median / own
         if (said := thousand_times(ratio)) is not None:
             yield (
-                f"{run.name}: the median step takes {format_seconds(median)}, but its own clock shows {format_seconds(own)} between step "
-                f"ends: {said}?"
+                f"{run.name}: steps of {format_seconds(median)} look like {said} (its own clock shows {format_seconds(own)} between step "
+                "ends)"
             )
             return
     if expected_s is not None and (said := thousand_times(median / expected_s)) is not None:
-        yield (
-            f"{run.name}: the median step takes {format_seconds(median)}, but {format_seconds(expected_s)} is predicted: {said}, or is it "
-            "another model?"
-        )
+        yield f"{run.name}: steps of {format_seconds(median)} look like {said} ({format_seconds(expected_s)} predicted)"
 
 
 def thousand_times(ratio: float) -> str | None:
-    """Question for times that are this multiple of the expected ones: whether they have another unit; None where they are not."""
+    """What times that are this multiple of the expected ones look like; None where their unit may be right."""
     least, most = _THOUSAND
     if least <= ratio <= most:
-        return "are they milliseconds read as seconds"
+        return "milliseconds read as seconds"
     if least <= 1 / ratio <= most:
-        return "are they seconds read as milliseconds"
+        return "seconds read as milliseconds"
     return None
 
 

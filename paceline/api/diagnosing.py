@@ -376,8 +376,8 @@ def _write_refitted(scenario: Any, settings: Any, result: Result, update: Watche
     from simulator.base.errors import InputError
     from simulator.catalogue.loading import table_of
 
-    if doubt := next((doubt for verdict in update.verdicts for doubt in verdict.doubts), ""):
-        raise InputError(f"`out_scenario`: no fit, since the figures are ambiguous: {doubt}")
+    if update.doubt:
+        raise InputError(f"`out_scenario`: no fit, since the figures are ambiguous: {update.doubt}")
     if update.state == "unclear":
         raise InputError(f"`out_scenario`: {update.sentence}; continue watching")
     table, source, beside = table_of(scenario, settings)

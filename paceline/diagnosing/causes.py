@@ -170,11 +170,12 @@ FOUND: Mapping[str, Found] = {
             "the latency of the link: paceline calibrate-link, or ping between two of the machines",
         ),
         Found(
-            "links-in-a-node", "links inside a node are slower than specified", "exposed_communication",
+            "links-in-a-node", "links inside a node are slower than in the scenario", "exposed_communication",
             lambda scenario, strength, _: with_inner_links(scenario, math.exp(-strength)),
             lambda scenario: not scenario.servers and scenario.strategy.sending(scenario).inside_nodes,
             lambda scenario, strength, _: f"links inside a node behave like "
-            f"{format_rate(scenario.cluster.intra_node.bandwidth_bytes_per_s * math.exp(-strength))}",
+            f"{format_rate(scenario.cluster.intra_node.bandwidth_bytes_per_s * math.exp(-strength))} instead of "
+            f"{format_rate(scenario.cluster.intra_node.bandwidth_bytes_per_s)}",
             0.25,
             "look for copies through the host because devices lack direct links (nvidia-smi topo -m)",
             "the rate between two devices: the all_reduce_perf of nccl-tests",

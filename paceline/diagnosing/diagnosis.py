@@ -27,7 +27,7 @@ from paceline.planning.answer import Improvement
 from paceline.planning.improvements import improved
 from paceline.planning.search import with_buckets
 from paceline.sweeping import Simulate
-from simulator.base.errors import ScenarioError, SimulationError
+from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table, Tabular
 from simulator.base.text import counted, format_bytes, format_change, format_seconds, format_share, listed, sentence
@@ -157,7 +157,8 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
     doubtful = sorted((cause for cause in diagnosis.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
     costly = next((cause for cause in sure if cause.cost_s.mean > WORTH * seen.step_s), None)
     fitted = costly is not None and costly.known != "told"
-    if doubtful and not fitted:
+    undecided = bool(doubtful) and not fitted
+    if undecided:
         possible = [(cause.title, cause.probability) for cause in doubtful[:_MOST_SAID]]
         possible += [(name, chance) for name, chance in (("model error", diagnosis.own_error), ("an unknown cause", diagnosis.unknown))]
         limit = f"undecided: {listed([f'{name} ({format_share(chance)})' for name, chance in possible if chance >= LIKELY], 'or')}"
@@ -173,26 +174,32 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
         headline=f"{state}: a step takes {format_seconds(seen.step_s)} on {seen.name}, {scale}.",
         figures=tuple(figures),
         limit=limit,
-        confidence=_how_sure(diagnosis, sure if fitted else ()),
+        confidence=_how_sure(diagnosis, sure if fitted else (), named=undecided),
         watch_out="; ".join([*([linear] if most.efficiency > _PERFECT else []), *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
         next=diagnosis.measure or change,
         heading="value",
     )
 
 
-def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause]) -> str:
-    """Return the probability of the named cause, or of model error or an unknown cause, and what the causes leave unexplained."""
-    if diagnosis.own_error >= EVEN:
-        return f"model error explains all runs with probability {format_share(diagnosis.own_error)}"
+def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause], *, named: bool) -> str:
+    """Return the probability of the named cause, or of model error or an unknown cause, and what the causes leave unexplained.
+
+    With ``named``, the limit already names each possible cause with its probability.
+    """
     text = "these runs cannot distinguish the causes"
-    if diagnosis.unknown >= EVEN:
+    if named:
+        text = ""
+    elif diagnosis.own_error >= EVEN:
+        return f"model error explains all runs with probability {format_share(diagnosis.own_error)}"
+    elif diagnosis.unknown >= EVEN:
         text = f"an unknown cause is more probable than any known one ({format_share(diagnosis.unknown)})"
     elif sure:
         text = f"{format_share(sure[0].probability)} that this cause is present"
     left_s = diagnosis.unexplained_s
-    if abs(left_s) <= LEFT * diagnosis.run.step_s:
+    if abs(left_s) <= LEFT * diagnosis.run.step_s or (named and diagnosis.own_error >= EVEN):
         return text
-    return f"{text}; {format_seconds(abs(left_s))} of a step {'more' if left_s > 0 else 'less'} than the causes explain"
+    left = f"{format_seconds(abs(left_s))} of a step {'more' if left_s > 0 else 'less'} than the causes explain"
+    return "; ".join(filter(None, [text, left]))
 
 
 _TRIED = {"steps": 20, "replications": 2}
@@ -213,6 +220,8 @@ _OF_REST = 0.02
 """Standard error of a prediction without communication, as a share of a step, if one device was measured."""
 _OF_A_RUN = 0.04
 """Standard error of a repeated measurement of a step time, as a share."""
+_FASTEST = 2.0
+"""Times by which a step may be shorter than the compute of one device, shared by all."""
 _HIDDEN = 0.005
 """Share of a step below which a larger cause hides another."""
 
@@ -495,15 +504,16 @@ class _Answer:
         if (again := self._again(self._best, rival)) is not None:
             return again
         first = CAUSES[differ[0]]
-        return f"{first.measure}; it shows whether {first.title}"
+        return f"measure {first.measure}; it shows whether {first.title}"
 
     def _again(self, likeliest: Explanation, rival: Explanation) -> str | None:
         """Return a run of the same program that both explanations predict differently, with both predictions."""
         pair = [own for own in (likeliest, rival) if own.scenario is not None]
         best: tuple[float, str] | None = None
+        half = counted(max(self._seen.workers // 2, 1), "worker")
         for words, change in (
-            *([("half as many workers", _with_half)] if self._seen.workers > 1 else []),
-            ("twice the batch per worker", lambda scenario: with_batch(scenario, 2)),
+            *([(f"on {half}", _with_half)] if self._seen.workers > 1 else []),
+            ("with twice the batch per worker", lambda scenario: with_batch(scenario, 2)),
         ):
             try:
                 scenarios = [change(own.scenario) for own in pair if own.scenario is not None]
@@ -516,8 +526,8 @@ class _Answer:
             apart = abs(math.log(steps[0] / steps[1])) / _OF_A_RUN
             if apart >= _TELLS and (best is None or apart > best[0]):
                 names = [" and ".join(CAUSES[key].title for key in own.strengths) or "the prediction holds" for own in pair]
-                text = f"the same training with {words}: a step would take {format_seconds(steps[0])} if {names[0]}, "
-                best = apart, f"{text}and {format_seconds(steps[1])} if {names[1]}"
+                text = f"time a step {words}: {format_seconds(steps[0])} if {names[0]}"
+                best = apart, f"{text}, {format_seconds(steps[1])} if {names[1]}"
         return best[1] if best is not None else None
 
     @staticmethod
@@ -569,7 +579,7 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], pred
     Raises
     ------
     InputError
-        According to predictions, the figures are in another unit.
+        According to predictions, the figures are in another unit; or a step is faster than its device can compute it.
     """
     pairs = [*([] if alone is None else [(alone, predicted_s)]), *zip(several, map(step_of, first), strict=True)]
     figures = [
@@ -577,12 +587,21 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], pred
         for seen, predicted_s in pairs
         if seen.quantity is not None
     ]
-    yield from map(sentence, check_units(figures))
-    for seen, predicted_s in pairs:
-        if seen.quantity is None and (unit := thousand_times(seen.step_s / predicted_s)) is not None and not seen.alone:
-            yield sentence(
-                f"{seen.name}: a step takes {format_seconds(seen.step_s)}, and {format_seconds(predicted_s)} as predicted; {unit}?"
+    questions = list(check_units(figures))
+    for seen, step_s in pairs:
+        known = seen.quantity != "epoch_s" and (seen.quantity is not None or not seen.alone)
+        if known and thousand_times(seen.step_s / step_s) is not None:
+            likely = f"{seen.source}: a step takes {format_seconds(seen.step_s)}, but {format_seconds(step_s)} is predicted"
+            raise InputError(next(iter(questions), f"{likely}: correct its unit, or give the scenario of this run"))
+    for seen, result in zip(several, first, strict=True) if alone is not None else ():
+        computes_s = result.breakdown_s.compute * alone.step_s / predicted_s
+        # a batch that was meant for all workers together makes a step shorter by their number
+        if seen.step_s * result.ranks * _FASTEST < computes_s:
+            raise InputError(
+                f"{seen.source}: a step of {format_seconds(seen.step_s)} is faster than possible, since one device computes "
+                f"{format_seconds(computes_s)}: correct its unit, or the batch"
             )
+    yield from map(sentence, questions)
 
 
 def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:

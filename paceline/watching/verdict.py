@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -181,9 +181,13 @@ class Verdict:
 
 
 def verdict_of(run: RecordedRun, result: Result, predicted: Predicted) -> Verdict:
-    """Compare a run, with at least one row, with a prediction."""
+    """Compare a run, with at least one row, with a prediction; figures in doubt are never called outside."""
     steadiness = steadiness_of(run, predicted.mean_s)
-    return Verdict(steadiness, tuple(_stretches(steadiness, predicted)), (*steadiness.doubts, *differences(run, result.scenario)))
+    doubts = (*steadiness.doubts, *differences(run, result.scenario))
+    stretches = tuple(_stretches(steadiness, predicted))
+    if doubts:
+        stretches = tuple(replace(stretch, state="unclear", by="interval") for stretch in stretches)
+    return Verdict(steadiness, stretches, doubts)
 
 
 def _stretches(record: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
@@ -265,8 +269,6 @@ def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_o
     all_of_them
         Verdicts on all workers.
     """
-    if verdict.doubts:
-        return (Reason("doubtful", verdict.doubts[0], None, "correct this first; such figures allow no other conclusion"),)
     since, now, before = verdict.since, verdict.now, verdict.before
     if since is None or now is None:
         return ()

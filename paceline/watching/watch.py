@@ -72,6 +72,8 @@ def seen_now(scenario: Scenario, verdicts: Sequence[Verdict]) -> Seen:
     )
 
 
+_UNITS = {"step_time_ms": "milliseconds read as seconds", "step_time_s": "seconds read as milliseconds"}
+"""Columns by what times look like that belong there."""
 _ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
 """States by precedence: of several workers the first of these counts."""
 
@@ -128,14 +130,20 @@ class Watched(Short):
     @property
     def sentence(self) -> str:
         """The state in a sentence, of all workers or of the worst."""
-        least = next((verdict.steadiness.why_not for verdict in self.verdicts if verdict.steadiness.why_not), "")
-        because = f" ({least})" if least and self.state == "unclear" else ""
+        least = self.doubt or next((verdict.steadiness.why_not for verdict in self.verdicts if verdict.steadiness.why_not), "")
+        if self.doubt or (least and self.state == "unclear"):
+            return f"not compared: {least.removeprefix('it has no steady part: ')}"
         if math.isnan(self.mean_s):
-            return f"too few steps to judge{because}"
+            return "too few steps to judge"
         worst = [verdict for verdict in self.verdicts if verdict.state == self.state and verdict.now is not None]
         who = f"{_who(worst, self.verdicts)}: " if len(worst) < len(self.verdicts) else ""
         text = f"{who}{format_seconds(_mean_s(worst))} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"
-        return f"{text}; {_how(worst[0], self.predicted)}{because}"
+        return f"{text}; {_how(worst[0], self.predicted)}"
+
+    @property
+    def doubt(self) -> str:
+        """Why the figures may mean something else, so that nothing is concluded from them; empty if they do not."""
+        return next((doubt for verdict in self.verdicts for doubt in verdict.doubts), "")
 
     @property
     def answer(self) -> Answer:
@@ -148,13 +156,16 @@ class Watched(Short):
         ]
         if not math.isnan(self.mean_s):
             figures.insert(0, Figure("step, measured", format_seconds(self.mean_s)))
-        causes = "`paceline why --run` with a file for each worker lists possible causes" if self.state == "slower" else ""
+        todo = "`paceline why --run` with a file for each worker lists possible causes" if self.state == "slower" else ""
+        if self.doubt:
+            unit = next((name for name, read in _UNITS.items() if read in self.doubt), "")
+            todo = f"{f'name the column {unit}, or ' if unit else ''}give the scenario of this run"
         return Answer(
             headline=f"{self.sentence[:1].upper()}{self.sentence[1:]}.",
             figures=tuple(figures),
             limit="; ".join(reason.text for reason in reasons),
             watch_out="; ".join(remarks),
-            next="; ".join(dict.fromkeys(reason.remedy for reason in reasons)) or causes,
+            next="; ".join(dict.fromkeys(reason.remedy for reason in reasons)) or todo,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -436,7 +447,7 @@ class Watch:
         """Return reasons from the record and, if they do not suffice, from simulations."""
         shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
         by_rare = verdict.now is not None and verdict.now.by == "rare"
-        if verdict.doubts or verdict.state != "slower" or by_rare or any(reason.key in TELLING for reason in shown):
+        if verdict.state != "slower" or by_rare or any(reason.key in TELLING for reason in shown):
             return shown
         # what costs a known time before what only says where the record ends
         return tuple(sorted((*shown, *explain()), key=lambda reason: reason.cost_s is None))
@@ -490,7 +501,7 @@ def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
     for verdict in verdicts:
         now, turn = verdict.now, verdict.turn
         assert now is not None
-        told = verdict.state, now.by, bool(verdict.doubts), turn is None
+        told = verdict.state, now.by, turn is None
         step, times = (0, now.mean_s) if turn is None else (turn[0], now.mean_s / turn[1].mean_s)
         for told_of_first, first_step, first_times, group in groups:
             near = abs(first_step - step) <= FEWEST_STEADY and abs(math.log(first_times / times)) <= math.log1p(LEAST_CHANGE)

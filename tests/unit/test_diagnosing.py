@@ -125,12 +125,21 @@ def test_too_little_is_refused(told: Scenario, run: Simulations, steps: dict[int
 
 
 @pytest.mark.slow
-def test_milliseconds_taken_for_seconds_are_said(told: Scenario, run: Simulations) -> None:
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ({1: 9.0, 4: 12.0}, r"--step 1: a step takes 9.00 s,.* is it 9.00 ms"),
+        ({1: 9e-3, 4: 12.0}, r"--step 4: a step takes 12.0 s,.* is it 12.0 ms"),
+        ({1: 9e-3, 4: 20e-6}, r"--step 4: a step takes 20.0 µs,.* is it 20.0 ms"),
+        ({1: 9e-3, 4: 1e-3}, r"--step 4: a step of 1.00 ms is faster than possible"),
+    ],
+)
+def test_steps_in_another_unit_and_impossible_ones_are_refused(
+    told: Scenario, run: Simulations, steps: dict[int, float], text: str
+) -> None:
     told = told.model_copy(update={"run": told.run.model_copy(update={"steps": 5, "warmup_steps": 1, "replications": 2})})
-    found = diagnose(told, seen_in_figures("step_time_s", {1: 9.0, 4: 12.0}, told), run)
-    assert sum("milliseconds" in remark for remark in found.remarks) == 1, "of the one alone, on which the others follow"
-    found = diagnose(told, seen_in_figures("step_time_s", {1: 9e-3, 4: 12.0}, told), run)
-    assert any("4: a step takes 12.0 s" in remark and "milliseconds" in remark for remark in found.remarks)
+    with pytest.raises(InputError, match=text):
+        diagnose(told, seen_in_figures("step_time_s", steps, told), run)
 
 
 def small(**parts: object) -> Scenario:

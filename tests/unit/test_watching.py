@@ -173,10 +173,10 @@ def test_the_causes_that_a_record_shows(result: Result, predicted: Predicted) ->
     assert before / now == pytest.approx(1.6, rel=0.02)
 
 
-def test_figures_that_may_mean_something_else_have_no_other_cause(result: Result, predicted: Predicted) -> None:
-    found = reasons(result, predicted, run_of(times_around(predicted.mean_s) * 1000))
-    assert list(found) == ["doubtful"]
-    assert "milliseconds" in found["doubtful"].text
+def test_nothing_is_concluded_from_figures_that_may_mean_something_else(result: Result, predicted: Predicted) -> None:
+    verdict = verdict_of(run_of(times_around(predicted.mean_s) * 1000), result, predicted)
+    assert (verdict.state, verdict.was_outside) == ("unclear", False)
+    assert "milliseconds" in verdict.doubts[0]
 
 
 def test_a_source_that_says_otherwise_is_doubted(result: Result, predicted: Predicted) -> None:

@@ -220,7 +220,7 @@ def watch(given: Given, *, yes: Yes = False, json: bool = False) -> None:
     if "out_scenario" not in given:
         given.needs("--out-scenario", ["force"])
     with ExitStack() as shown:
-        telling = _as_json() if json else _on_screen(shown)
+        telling = _as_json() if json else _on_screen(shown, once=given.get("once", False))
         seen = api.watch(**given, agree=asking(given["scenario"], yes=yes), command=command_line(), telling=telling, stopped=in_order)
     if json:
         typer.echo(dumps({**seen.to_dict(), "final": True}, allow_nan=False))
@@ -246,8 +246,8 @@ def _as_json() -> Callable[[Watched], None]:
     return tell
 
 
-def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
-    """Show one screen on a terminal; elsewhere print a line for each event."""
+def _on_screen(shown: ExitStack, *, once: bool) -> Callable[[Watched], None]:
+    """Show one screen on a terminal; elsewhere print a line for each event, unless the answer of a single look says it."""
     from paceline.cli.terminal import note, printer
 
     console = printer(highlight=False)
@@ -264,7 +264,7 @@ def _on_screen(shown: ExitStack) -> Callable[[Watched], None]:
         return tell
 
     def tell_lines(update: Watched) -> None:
-        for event in update.events:
+        for event in update.events if len(update.events) > 1 or not once else ():
             note(event)
 
     return tell_lines
