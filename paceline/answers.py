@@ -78,6 +78,8 @@ class Answer:
         Whether a goal is reached; None without one.
     heading
         What the values of the figures are: ``mean`` over runs, or ``value`` where some were measured.
+    range_heading
+        What their ranges are.
     """
 
     headline: str
@@ -88,6 +90,7 @@ class Answer:
     next: str = ""
     met: bool | None = None
     heading: str = "mean"
+    range_heading: str = "90% interval"
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -235,11 +238,16 @@ def answer_of_memory(memory: Memory) -> Answer:
     largest = "" if not memory.largest_batch else f"the largest batch of a replica that fits is {memory.largest_batch:,}"
     unnamed = memory.not_checked is not None and memory.not_checked.endswith("names no device")
     uncounted = [f"{PARTS[part.name]} ({part.text})" for part in device.parts if part.size_bytes is None]
-    doubts = [memory.refused or "", f"not counted: {listed(uncounted)}" if uncounted else ""]
+    problem, _, advice = (memory.refused or "").rpartition("; ")
+    doubts = [problem if device.fits else "", f"not counted: {listed(uncounted)}" if uncounted else ""]
+    if unnamed:
+        advice = "`paceline models list devices` names devices for cluster.device"
+    elif not memory.refused and (memory.largest_batch or 0) > memory.batch:
+        advice = "`paceline simulate` with a larger batch shows whether it is faster"
     return Answer(
         headline=f"{fits}: {memory.not_checked or needs}.",
         limit="no batch fits" if memory.largest_batch == 0 else largest,
         watch_out="; ".join(filter(None, doubts)),
-        next="`paceline models list devices` names devices for cluster.device" if unnamed else "",
+        next=advice,
         met=None if memory.not_checked is not None else memory.refused is None,
     )

@@ -129,7 +129,7 @@ def _figures_grid(answer: Answer) -> RenderableType:
     grid = Table.grid(padding=(0, 3, 0, 0))
     rows = [(figure.what, figure.mean, figure.interval, figure.note) for figure in answer.figures]
     columns = [place for place in range(4) if any(row[place] for row in rows)]
-    heading = "", answer.heading, "90% interval", ""
+    heading = "", answer.heading, answer.range_heading, ""
     for row in [heading, *rows]:
         grid.add_row(*(Text(printable(row[place]), style="dim" if row is heading else "") for place in columns))
     return grid

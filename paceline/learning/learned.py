@@ -10,7 +10,6 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -229,57 +228,69 @@ class Learned(Short, Spec):
 
     @property
     def headline(self) -> str:
-        """Headline: the way that reaches the target first."""
+        """Headline: the way that reaches the target first, or those that tie, and how many never do."""
         first = self.first
-        if first is None:
+        if first is None or first.time_s is None:
             return f"No way always reaches {self.target.in_words}"
-        if self.beside(first):
-            return f"The runs do not show which way reaches {self.target.in_words} first"
-        return f"{first.name[:1].upper()}{first.name[1:]} reaches {self.target.in_words} first"
+        name = f"{first.name[:1].upper()}{first.name[1:]}"
+        time, never = format_seconds(first.time_s.median), sum(not way.reached for way in self.ways)
+        rest = f"; {never} of {len(self.ways)} never do" if never else ""
+        if alike := self.beside(first):
+            tie = f"{name} and {alike[0].name}" if len(alike) == 1 else f"{len(alike) + 1} ways"
+            return f"{tie} tie at about {time}{rest.replace('do', 'get there')}"
+        rate = f" at {first.rate:g} times the learning rate" if first.rate != 1.0 else ""
+        return f"{name} reaches {self.target.in_words} first, in {time}{rate}{rest}"
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer in sentences."""
         return self.answer.sentences
 
-    def _hints(self) -> Iterator[str]:
-        """Yield rates that may be better than those tried."""
+    def _rates_to_try(self) -> str:
+        """Return the option with rates beyond those tried, and the ways that they may help; empty where none may."""
+        rates = {tried.rate for way in self.ways for tried in way.tried}
+        help_of: dict[float, list[str]] = {}
         for way in self.ways:
-            rates = [tried.rate for tried in way.tried]
-            if not way.reached and way.staleness >= 1.0:
-                stale = f"gradients of {way.name} are {format_number(way.staleness)} updates old"
-                yield f"{stale}: a rate below x {min(rates):g} may help"
-            elif way.at_edge:
-                most, other = ("smallest", "smaller") if way.rate == min(rates) else ("largest", "larger")
-                yield f"the best rate of {way.name}, x {way.rate:g}, is the {most} of {len(rates)} tried; a {other} one may be better"
+            own = [tried.rate for tried in way.tried]
+            if (not way.reached and way.staleness >= 1.0) or way.at_edge:
+                beyond = 10.0 * max(rates) if way.reached and way.rate == max(own) else 0.1 * min(rates)
+                help_of.setdefault(beyond, []).append(way.name)
+        if not help_of:
+            return ""
+        every = ",".join(f"{rate:g}" for rate in sorted({*rates, *help_of}, reverse=True))
+        return f"add `--rate {every}`: " + "; ".join(f"x {rate:g} may help {listed(names)}" for rate, names in help_of.items())
 
     @property
     def answer(self) -> Answer:
         """The answer, as every command shows it."""
         runs, first, cheapest = len(self.ways[0].runs), self.first, self.cheapest
         figures = []
-        if first is not None and first.time_s is not None:
-            figures.append(_figure("time", first.time_s, "seconds", first.name))
-            if first.time_low_s is not None and first.time_high_s is not None:
-                interval = format_interval(first.time_low_s, first.time_high_s, "seconds")
-                figures[-1] = replace(figures[-1], note=f"{first.name}; {interval} with the uncertainty of throughput")
-        if cheapest is not None and cheapest.cost_usd is not None:
-            figures.append(_figure("cost", cheapest.cost_usd, "usd", cheapest.name))
-        if first is not None and first.samples is not None:
-            figures.append(_figure("samples", first.samples, "count", first.name))
         alike = self.beside(first) if first is not None else []
-        confidence = f"range of {counted(runs, 'run')} of each"
+        if first is not None and first.time_s is not None:
+            time, note = first.time_s, [first.name] if alike else []
+            if first.time_low_s is not None and first.time_high_s is not None:
+                note.append(f"{format_interval(first.time_low_s, first.time_high_s, 'seconds')} with the uncertainty of throughput")
+            figures.append(_figure("time", time, "seconds", "; ".join(note)))
+            if first.samples is not None:
+                figures.append(_figure("samples", first.samples, "count"))
+            if first.cost_usd is not None:
+                figures.append(_figure("cost", first.cost_usd, "usd"))
+        if cheapest is not None and cheapest is not first and cheapest.cost_usd is not None:
+            figures.append(_figure("lowest cost", cheapest.cost_usd, "usd", cheapest.name))
+        confidence = "all its runs are faster than those of the other ways that always reach it"
         if alike:
-            confidence += f"; not clearly slower: {listed([way.name for way in alike])}"
+            confidence = f"runs overlap with those of {listed([way.name for way in alike])}"
         elif first is None:
             most = max(self.ways, key=lambda way: way.reached)
-            confidence += f"; {most.name} reaches it in {most.reached} of {runs} runs"
+            confidence = f"{most.name} reaches it in {most.reached} of {runs} runs"
         return Answer(
-            headline=f"{self.headline}{f' in {format_seconds(first.time_s.median)}' if first and first.time_s and not alike else ''}.",
+            headline=f"{self.headline}.",
             figures=tuple(figures),
-            confidence=confidence,
+            confidence=confidence if len(self.ways) > 1 or first is None else "",
             watch_out="; ".join([*map(_first_sentence, self.warnings[:2]), *_others(self.warnings)]),
-            next="; ".join(self._hints()),
+            next=self._rates_to_try() or (f"`--seeds {2 * runs}` may separate them" if alike else ""),
+            heading="median",
+            range_heading=f"range of {counted(runs, 'run')}",
         )
 
     def table(self) -> Table:
@@ -311,12 +322,12 @@ class Learned(Short, Spec):
         return f"{self.problem} to {self.target.in_words}"
 
 
-def _figure(what: str, known: Range, kind: Kind, note: str) -> Figure:
+def _figure(what: str, known: Range, kind: Kind, note: str = "") -> Figure:
     return Figure(what, written(known.median, kind), format_interval(known.low, known.high, kind), note)
 
 
 def _first_sentence(text: str) -> str:
-    return clean(text.partition(". ")[0].rstrip("."), 120)
+    return clean(text.partition(". ")[0].rstrip("."), 400)
 
 
 def _others(warnings: Sequence[str]) -> list[str]:

@@ -491,8 +491,8 @@ def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -
     scenario = next((scenario for scenario in loads.values() if not is_workload(parameters, scenario)), None)
     if scenario is not None:
         yield (
-            f"the times are those of {scenario.workload.name}, what is learned is that of another model with "
-            f"{counted(parameters, 'parameter')}: the order of the ways may carry over, accuracies and samples to the target do not"
+            f"times are those of {scenario.workload.name}, learning is that of another model ({counted(parameters, 'parameter')}). The "
+            "order of the ways may carry over; accuracies and samples to the target do not"
         )
     batches = {scenario.batch for each in prepared for scenario, _ in each.contender.parts} - {batch} if batch is not None else set()
     if batches:

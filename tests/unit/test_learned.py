@@ -51,19 +51,23 @@ def test_the_first_and_the_cheapest():
     its = learned(way("ring", 10.0, 11.0, 12.0, usd=8.0), way("one device", 30.0, 31.0, 32.0, usd=1.0))
     assert its.first.name == "ring"
     assert its.cheapest.name == "one device"
-    time, cost, _ = its.answer.figures
+    time, _, own, cost = its.answer.figures
     assert (time.mean, time.interval) == ("11.0 s", "10.0 to 12.0 s")
-    assert time.note.startswith("ring; ")
+    assert its.answer.headline == "Ring reaches accuracy of at least 0.95 first, in 11.0 s."
+    assert (its.answer.heading, its.answer.range_heading) == ("median", "range of 3 runs")
+    assert (own.what, own.mean, cost.what) == ("cost", "$0.0244", "lowest cost")
     assert (cost.mean, cost.interval, cost.note) == ("$0.00861", "$0.00833 to $0.00889", "one device")
     assert its.sentences == its.answer.sentences
 
 
 def test_ways_whose_runs_overlap_are_not_told_apart():
-    near = learned(way("sync", 10.0, 11.0, 14.0, 12.0), way("async", 13.5, 13.6, 16.0, 15.0))
+    never = way("ssp", None, None, None, None).model_copy(update={"staleness": 7.0})
+    near = learned(way("sync", 10.0, 11.0, 14.0, 12.0), way("async", 13.5, 13.6, 16.0, 15.0), never)
     assert near.first.name == "sync"
     assert [its.name for its in near.beside(near.first)] == ["async"]
-    assert near.answer.headline.startswith("The runs do not show which way ")
-    assert near.answer.confidence == "range of 4 runs of each; not clearly slower: async"
+    assert near.answer.headline == "Sync and async tie at about 11.5 s; 1 of 3 never get there."
+    assert near.answer.confidence == "runs overlap with those of async"
+    assert near.answer.next == "add `--rate 1,0.1`: x 0.1 may help ssp"
 
 
 def test_ways_whose_runs_do_not_overlap_are_told_apart_however_wide_the_worse_scatters():
@@ -213,4 +217,4 @@ def test_what_the_rate_that_was_asked_for_does_is_said_and_shown():
     best, asked = _at(0.3, 5), _at(1.0, 0)
     answer = learned(best.model_copy(update={"tried": (*asked.tried, *best.tried)}))
     assert [row[3] for row in answer.table().rows] == [0.3, 1.0]
-    assert "the smallest of 2 tried" in answer.answer.next
+    assert answer.answer.next == "add `--rate 1,0.3,0.03`: x 0.03 may help async PS"

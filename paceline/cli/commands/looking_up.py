@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from json import dumps
 from operator import itemgetter
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import typer
@@ -43,12 +44,17 @@ def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = 
         Print as JSON, with descriptions.
     """
     from paceline import api
-    from paceline.cli.terminal import Styled, display
+    from paceline.cli.terminal import Styled, display, printer
 
     chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
     rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
     if json:
         typer.echo(dumps(rows))
+        return
+    if kind == "scenarios":  # a line each: their strategies are in their descriptions
+        wide = max(len(_name(row)) for row in rows) + 2
+        room = printer().width - wide
+        display(*(f"{_name(row):<{wide}}{shorten(row['description'], room, placeholder=' …')}" for row in rows))
         return
     if kind is not None:
         display(_table(kind.removesuffix("s"), rows))
@@ -152,14 +158,13 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
             Column("rates_90", "text", "as often, 90%",
                    by=lambda row: "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])),
         ),
-        "scenario": (Column("workload", "text"), Column("cluster", "text"), Column("strategy", "text")),
     }  # fmt: skip
     columns = of_kind[kind]
     # figures of a device and of faults say more than their descriptions, unless there are none
     cells = tuple(
         (
             f"{row['name']} *" if row["own"] else row["name"],
-            *(column.read(row) if row.keys() & {"device", "strategy", "rates_90"} else "" for column in columns),
+            *(column.read(row) if row.keys() & {"device", "rates_90"} else "" for column in columns),
             "" if kind in ("device", "fault") and row.keys() & {"device", "rates_90"} else row["description"],
         )
         for row in rows
