@@ -7,7 +7,7 @@ answer of one result; :mod:`paceline.reporting.deciding` has that of several, :m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.comparing import LITTLE
@@ -24,9 +24,10 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import PARTS, Memory
+from simulator.resolve.resolve import resolve
 from simulator.results.bottleneck import BOTH, first_of_all
 from simulator.results.cost import usd_per_million_samples
-from simulator.results.next_measurement import width_of
+from simulator.results.next_measurement import OWN_RUNS, calibrate_line, width_of
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
 
@@ -118,8 +119,10 @@ def rounded(value: float, kind: Kind) -> str:
     return format_number(value) if kind == "throughput" else written(value, kind)
 
 
-def thing_counted(results: Iterable[Result]) -> str:
-    """What a user counts: ``worker``, or ``device`` where some worker has several or a model is cut."""
+def thing_counted(results: Sequence[Result]) -> str:
+    """What a user counts: ``worker``; ``device`` where some worker has several or a model is cut; ``replica`` where they share devices."""
+    if all(result.scenario.cluster.replicas_per_device > 1 for result in results):
+        return "replica"
     every = (
         result.ranks == 1 or (result.scenario.strategy.count_key == "workers" and result.ranks == result.scenario.workers)
         for result in results
@@ -128,8 +131,10 @@ def thing_counted(results: Iterable[Result]) -> str:
 
 
 def size_in_words(result: Result) -> str:
-    """How large a training is: ``8 workers``."""
-    return counted(result.ranks, thing_counted([result]))
+    """How large a training is: ``8 workers``, ``4 replicas of 1 device``."""
+    each = result.scenario.cluster.replicas_per_device
+    shared = f" of {counted(-(-result.ranks // each), 'device')}" if each > 1 else ""
+    return f"{counted(result.ranks, thing_counted([result]))}{shared}"
 
 
 def headline_of(result: Result) -> str:
@@ -153,19 +158,18 @@ def figures_of(result: Result) -> tuple[Figure, ...]:
 
 
 def _figures(result: Result) -> Iterator[Figure]:
-    job, step, stale = result.job, result.step_time_s, result.staleness
+    job, step, stale, thing = result.job, result.step_time_s, result.staleness, thing_counted([result])
     if job is not None:
         yield figure("job time", job.time_s, "seconds")
         if job.cost_usd is not None:
             yield figure("job cost", job.cost_usd, "usd")
         yield figure("goodput", job.goodput, "share", note="time in kept steps")
         if job.checkpointing is not None and (best_s := job.checkpointing.best_s) is not None:
-            now = f"now every {written(job.checkpointing.interval_s, 'seconds')}"
-            yield Figure("best checkpoint interval", written(best_s, "seconds"), note=now)
+            yield Figure("checkpoint", written(best_s, "seconds"), note=f"best; now {written(job.checkpointing.interval_s, 'seconds')}")
     yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
     if result.ranks > 1:
-        yield figure("efficiency", result.scaling_efficiency, "share", note=f"{format_number(result.speedup.mean)} times one worker")
-    yield Figure("step", written(step.mean, "seconds"), note=f"p95 {written(step.p95, 'seconds')}")
+        yield figure("efficiency", result.scaling_efficiency, "share", note=f"{format_number(result.speedup.mean)} times one {thing}")
+    yield figure("step", result.mean_step_s, "seconds", note=f"p95 {written(step.p95, 'seconds')}")
     if stale.max:
         yield Figure("staleness", written(stale.mean, "updates"), note=f"updates, p95 {stale.p95:g}")
     if job is None and (million := usd_per_million_samples(result)) is not None:
@@ -195,37 +199,42 @@ def confidence_of(result: Result) -> str:
 
 def watch_out(result: Result, *, more: str = "--details") -> str:
     """What keeps workers from doing more together, the warnings that question the figures most, and where the others are."""
-    unique = {warned.brief: warned for warned in result.warnings}
     first = (text[:1].lower() + text[1:] for text in first_of_all(result.scenario, result.speedup.mean))
-    ordered = [*first, *sorted(unique, key=lambda brief: not unique[brief].doubts)]
+    doubts = dict.fromkeys(first, 1) | {warned.brief: warned.doubts for warned in result.warnings}
+    ordered = sorted(doubts, key=lambda brief: -doubts[brief])
     shown, rest = ordered[:_MOST_WARNINGS], len(ordered) - _MOST_WARNINGS
     if rest > 0:
         shown.append(f"{rest} more: {more}")
     return "; ".join(shown)
 
 
-_WORTH_MEASURING = 0.9
-"""A measurement that leaves more of the interval's width is not worth a line."""
+_WORTH_MEASURING, _TELLING = 0.9, 0.1
+"""A measurement that leaves more of the interval's width is not worth a line. A smaller share rests on what the interval leaves out."""
 
 
-def next_of(result: Result) -> str:
-    """The command that would narrow the interval most; empty where none would by much."""
+def next_of(result: Result, scenario: str = "SCENARIO") -> str:
+    """Command that measures the part that narrows the interval most; else own runs for a refit of what the user calls ``scenario``."""
     best = next((measurement for measurement in width_of(result).measure_next if measurement.left <= _WORTH_MEASURING), None)
+    if result.scenario.workload.uncertainty is None and (line := calibrate_line(resolve(result.scenario))):
+        return f"`{line}` (the workload's times have no uncertainty yet)"
     if best is None:
         return ""
-    command = " ".join(best.command.split()[:2])
-    return f"`{command}` narrows the interval to {format_share(best.left)} of its width{' at best' if best.at_best else ''}"
+    width = f" (interval {'at best ' * best.at_best}{format_share(best.left)} as wide)" if best.left >= _TELLING else ""
+    if not best.at_best:
+        return f"`{best.command}`{width}"
+    command = best.command.partition(" --out-scenario")[0].replace("SCENARIO.toml", scenario)
+    return f"time {OWN_RUNS} runs on up to {counted(result.ranks, thing_counted([result]))}, then: `{command}`{width}"
 
 
-def answer_of(result: Result) -> Answer:
-    """The answer of one simulated scenario."""
+def answer_of(result: Result, scenario: str = "SCENARIO") -> Answer:
+    """The answer of one simulated scenario, which the user calls ``scenario``."""
     return Answer(
         headline=headline_of(result),
         figures=figures_of(result),
         limit=limit_of(result),
         confidence=confidence_of(result),
         watch_out=watch_out(result),
-        next=next_of(result),
+        next=next_of(result, scenario),
     )
 
 

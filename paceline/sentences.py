@@ -67,7 +67,7 @@ def cost_in_words(result: Result) -> str | None:
         f"{format_hourly(price.usd_per_node_hour)} ({price.said}); {format_usd(million.mean)} for a million samples"
     )
     at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
-    if format_usd(at_mean) != format_usd(million.mean):
+    if format_usd(at_mean) != format_usd(million.mean) and format_usd(million.low) != format_usd(million.high):
         text += f" (90% of runs: {format_usd(million.low)} to {format_usd(million.high)}; mean over runs, which differ: at the mean "
         text += f"throughput {format_usd(at_mean)})"
     if (committed := committed_usd(result.scenario)) is not None:
@@ -312,8 +312,8 @@ def job_in_words(result: Result) -> list[tuple[str, str]]:
 
 def checkpoints_in_words(state: Checkpointing) -> str:
     """Return interval and cost of checkpoints, and the best interval."""
-    waits = f"{format_seconds(state.cost_s)} of waiting each ({format_bytes(state.size_bytes)})"
-    text = f"after every {format_seconds(state.interval_s)} of steps ({format_seconds(state.interval_s + state.cost_s)} with {waits})"
+    stops = f"each stops training for {format_seconds(state.cost_s)} ({format_bytes(state.size_bytes)})"
+    text = f"every {format_seconds(state.interval_s)} of steps; {stops}"
     if state.set_s is not None and written(state.set_s, "seconds") != written(state.interval_s, "seconds"):
         text += f"; {format_seconds(state.set_s)} is specified, rounded to whole steps"
     if state.best_s is None:

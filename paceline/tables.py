@@ -68,8 +68,8 @@ def job_epochs(result: Result) -> tuple[Epoch, ...]:
 
 
 def _numbers(epoch: Epoch) -> str:
-    """Return ``"3"``, or ``"3 and 9 like it"``; equal epochs need not be consecutive."""
-    return f"{epoch.number:,}" if epoch.like_it <= 1 else f"{epoch.number:,} and {epoch.like_it - 1:,} like it"
+    """Return ``"3"``, or ``"10 like 3"``; equal epochs need not be consecutive."""
+    return f"{epoch.number:,}" if epoch.like_it <= 1 else f"{epoch.like_it:,} like {epoch.number:,}"
 
 
 def parts_table(result: Result) -> Table:

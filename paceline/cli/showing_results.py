@@ -159,20 +159,21 @@ def _interval(result: Result) -> str:
     return format_interval(rate.low, rate.high, "compact")
 
 
-def show_result(result: Result, *, assumptions: bool = False, details: bool = False) -> None:
+def show_result(result: Result, scenario: str, *, assumptions: bool = False, details: bool = False) -> None:
     """Show one result: the answer, and with ``details`` everything known about it.
 
     Parameters
     ----------
     result
         To show.
+    scenario
+        What the user calls its scenario.
     assumptions
         Whether assumed values are listed instead of counted.
     details
         Whether to show warnings in full, the parts of a step, the sources of the interval's width, and measurements that narrow it.
     """
-    footer = "" if details else "Details: --details"
-    display_answer(answer_of(result), footer=footer if not assumptions else "")
+    display_answer(answer_of(result, scenario), footer="" if details or assumptions else "Details: --details")
     if assumptions and not details:
         display("", labelled(_assumed(result, in_full=True)))
     if not details:

@@ -185,7 +185,7 @@ def first_of_all(scenario: Scenario, speedup: float) -> tuple[str, ...]:
     """
     said: list[str] = []
     if scenario.ranks > 1 and speedup < 1.0:
-        said.append(f"{scenario.ranks:,} workers do {format_number(speedup, 2)} times the work of one: distributing does not pay here")
+        said.append(f"{format_number(speedup, 2)} times the throughput of one replica: distributing does not pay here")
     nodes = scenario.worker_nodes
     speeds = scenario.cluster.speeds_of(np.arange(nodes))
     slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
@@ -498,7 +498,8 @@ class _Simulated:
             work = "message" if busiest.kind == PortKind.MESSAGES else "byte"
             servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
             busy = f"{busiest.owner} is {format_share(self.use.busiest_link)} busy" if saturated else ""
-            return Why("host-cpu", f"host CPU per {work}", f"fewer and larger messages{servers} or faster cores would help", busy)
+            where = " on a saturated server" if saturated and servers else ""
+            return Why("host-cpu", f"host CPU per {work}{where}", f"fewer and larger messages{servers} or faster cores would help", busy)
         if _holds_server(scenario, busiest):
             return Why("server-network", "the servers' links", f"{_lighter(scenario)} would help", busy)
         if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):

@@ -42,7 +42,7 @@ _RDMA = OF_CONSTANTS["rdma_share"]
 _INSIDE = tuple(dict.fromkeys(OF_CONSTANTS[name] for name in ("nvlink_share", "pcie_share", "host_memory_share")))
 _NOTHING = 0.95
 """A command that leaves more of the width than this is not listed."""
-_OWN_RUNS = 9
+OWN_RUNS = 9
 """Number of own runs with which a refit at best halves model error, in addition to :data:`PRIOR_POINTS` of the regime."""
 _TIMES = 4
 """Factor on the number of measurements that halves a standard error."""
@@ -230,17 +230,8 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
 
     There is none for a model that does not fit on one device; only training runs can be measured then.
     """
-    load, batch = scenario.workload, scenario.batch
-    most = largest_batch(alone_scenario(scenario))
-    if most == 0:
-        return
-    batches = sorted({min(size, most or size) for size in (max(batch // 2, 1), batch, 2 * batch)})
-    options = f" --name {_name(load.name)} --batch {','.join(map(str, batches))}"
-    options += " --layers" if load.layers and load.backend == "tensorflow" else ""
-    options += f" --precision {load.precision}" if load.precision != "float32" else ""
-    options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""
-    line = f"paceline calibrate MODEL.py:FUNCTION{options}"
-    if not (COMPUTE in spreads or (load.uncertainty is not None and JITTER in spreads)):
+    load, line = scenario.workload, calibrate_line(scenario)
+    if not line or not (COMPUTE in spreads or (load.uncertainty is not None and JITTER in spreads)):
         return
     if load.is_computed or load.moved is not None or load.uncertainty is None:
         # measured times hold what launching kernels takes
@@ -250,6 +241,20 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
         text = f"standard errors fall with the square root of the number of processes ({runs} so far)"
         yield Command(f"{line} --runs {_TIMES * runs}", dict.fromkeys((COMPUTE, JITTER), _TIMES**-0.5), scenario, text)
+
+
+def calibrate_line(scenario: Resolved) -> str:
+    """The command that measures a step; empty where one device holds fewer than the two batch sizes that it needs."""
+    load, most = scenario.workload, largest_batch(alone_scenario(scenario))
+    usual = min(scenario.batch, most or scenario.batch)
+    batches = sorted({max(usual // 2, 1), usual, min(2 * usual, most or 2 * usual)})
+    if most == 0 or len(batches) == 1:
+        return ""
+    options = f" --name {_name(load.name)} --batch {','.join(map(str, batches))}"
+    options += " --layers" if load.layers and load.backend == "tensorflow" else ""
+    options += f" --precision {load.precision}" if load.precision != "float32" else ""
+    options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""
+    return f"paceline calibrate MODEL.py:FUNCTION{options}"
 
 
 def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
@@ -291,17 +296,17 @@ def _refit(scenario: Resolved) -> Iterator[Command]:
     own = discrepancy_of(scenario)
     if own is None or own.is_zero:
         return
-    factor = math.sqrt(PRIOR_POINTS / (PRIOR_POINTS + _OWN_RUNS))
+    factor = math.sqrt(PRIOR_POINTS / (PRIOR_POINTS + OWN_RUNS))
     scaled = Discrepancy(**{name: _times(getattr(own, name), factor) for name in ("compute", "communication", "staleness")})
     load, batch = scenario.workload, float(scenario.batch)
     known = load.calibrated or WorkloadRange(batch=(batch, batch))
     known = known.replaced({"workers": (known.workers[0], max(known.workers[1], float(scenario.ranks)))})
     then = scenario.replaced({"discrepancy": scaled, "workload.calibrated": known})
     yield Command(
-        "paceline validate SCENARIO.toml --measured POINTS.csv --refit --out-scenario FILE.toml",
+        "paceline validate SCENARIO.toml --measured points.csv --refit --out-scenario refitted.toml",
         dict.fromkeys((COMPUTE, LINK, _ETHERNET, _RDMA, *_INSIDE, *HOSTS), 0.0),
         then,
-        f"if {counted(_OWN_RUNS, 'run')} of your own, at up to this number of workers, agree with predictions: a refit then reduces the "
+        f"if {counted(OWN_RUNS, 'run')} of your own, at up to this number of workers, agree with predictions: a refit then reduces the "
         f"model error to {factor:g} times, and its fitted values are known",
         at_best=True,
     )
@@ -323,7 +328,7 @@ def _fits(names: Sequence[str]) -> str:
 
 
 def _name(name: str) -> str:
-    return f"{_file(name)}-measured"
+    return f"my-{_file(name)}"
 
 
 def _file(name: str) -> str:

@@ -76,8 +76,8 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
     if bias is not None:
         over = bias.predicted_over_measured
         off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
-        runs = counted(bias.settings, "real run") + (f" on {bias.device}" if bias.device else "")
-        text = f"predictions of this kind were {off} on average over {runs} ({listed(bias.sources)}: docs/fidelity.md)"
+        device, runs = f" on {bias.device}" if bias.device else "", counted(bias.settings, "real run")
+        text = f"predictions of this kind were {off}{device}; mean of {runs} ({listed(bias.sources)}: docs/fidelity.md)"
         yield Warned.of("biased", scenario.cluster.device or load.device, text)
     if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, load)):
         yield Warned.of("not-by-fit", scenario.strategy.kind, text)
@@ -210,10 +210,9 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
     if (launched := launching(scenario)) is not None:
         usual, most = launched.slower
         yield Warned.of(
-            "host-bound", launched.kernel_s, f"kernels are so short ({format_seconds(launched.kernel_s)} each) that launching them "
-                                             f"dominates, which is not simulated: a step may take {format_number(usual)} times as long, "
-                                             f"and up to {format_number(most)} times, unless launched as a CUDA graph; measure it with "
-                                             "paceline calibrate",
+            "host-bound", launched.kernel_s, f"launching kernels is not simulated: steps may take {format_number(usual, 2)} to "
+                                             f"{format_number(most, 2)} times as long; kernels run for only "
+                                             f"{format_seconds(launched.kernel_s)} each, and a CUDA graph avoids launching each",
             within=(launched.launch_s.low, launched.launch_s.high),
         )  # fmt: skip
 

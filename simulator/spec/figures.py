@@ -413,9 +413,9 @@ class Warned(Spec):
         return cls(code=code, path=path or WARNINGS[code].path, value=value, range=within, text=text)
 
     @property
-    def doubts(self) -> bool:
-        """Return whether it questions the figures themselves."""
-        return self.code in WARNINGS and WARNINGS[self.code].doubts
+    def doubts(self) -> int:
+        """How much it questions the figures, as in :class:`WarningKind`."""
+        return WARNINGS[self.code].doubts if self.code in WARNINGS else 0
 
     @property
     def brief(self) -> str:
@@ -423,11 +423,13 @@ class Warned(Spec):
         title = WARNINGS[self.code].title if self.code in WARNINGS else self.code
         brief = title[:1].lower() + title[1:] if title[1:2].islower() and not title.startswith("Keras") else title
         leaf = self.path.rpartition(".")[2]
+        if self.doubts > 1:
+            return self.text.partition("; ")[0]
         if self.code != "outside-calibration":
             return brief
         if self.range is None:
             if not self.text.startswith(_LINKS):
-                return "no real run had all that this has"
+                return "no real run combined all these features"
             rate, validated = self.text.partition(";")[0].removeprefix(_LINKS), self.text.rpartition("links of ")[2]
             return f"links of {rate}: {brief} ({validated})"
         value = self.value if isinstance(self.value, str) else written(self.value, kind_of_setting(leaf))
@@ -448,56 +450,56 @@ class WarningKind(NamedTuple):
     path
         Dotted path of the key concerned; empty: several keys.
     doubts
-        Whether it questions the figures themselves and so comes before advice on settings.
+        2 may change the conclusion: it comes first, with a clause of its text. 1 questions the figures; 0, advice on settings, is last.
     """
 
     title: str
     path: str = ""
-    doubts: bool = False
+    doubts: int = 0
 
 
 WARNINGS: Mapping[str, WarningKind] = {
     "aligned-collective": WarningKind("All enter the all-reduce together", "strategy.algorithm"),
-    "as-multiple": WarningKind("A multiple, not a percentage"),
-    "assumed-network": WarningKind("The network is assumed, not measured", "cluster.basis", doubts=True),
-    "biased": WarningKind("Predictions of this kind were biased", "cluster.device", doubts=True),
+    "as-multiple": WarningKind("A multiple, not a percentage", doubts=2),
+    "assumed-network": WarningKind("The network is assumed, not measured", "cluster.basis", doubts=1),
+    "biased": WarningKind("Predictions of this kind were biased", "cluster.device", doubts=2),
     "class-without-nodes": WarningKind("A class without nodes", "cluster.node_classes"),
-    "computed": WarningKind("Times are computed, not measured", "workload", doubts=True),
-    "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", doubts=True),
-    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", doubts=True),
+    "computed": WarningKind("Times are computed, not measured", "workload", doubts=1),
+    "device-not-known": WarningKind("The workload's device is unknown", "workload.calibrated.device", doubts=1),
+    "disturbed-calibration": WarningKind("Calibrated on a busy machine", "workload.provenance", doubts=1),
     "few-replications": WarningKind("Few replications: the interval assumes a normal distribution", "run.replications"),
-    "free-apply": WarningKind("No time is given for applying gradients, so it is zero", "workload.server", doubts=True),
+    "free-apply": WarningKind("No time is given for applying gradients, so it is zero", "workload.server", doubts=1),
     "gathers-not-hidden": WarningKind("All-gathers take longer than the passes that hide them", "strategy.shard"),
-    "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=True),
-    "implausible": WarningKind("A figure beyond any known hardware", doubts=True),
+    "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=2),
+    "implausible": WarningKind("A figure beyond any known hardware", doubts=2),
     "iterator-ends": WarningKind("Epochs may begin with a pause", "job.iterators"),
-    "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", doubts=True),
+    "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", doubts=1),
     "neighbours-not-felt": WarningKind("Background traffic has no effect", "cluster.background.on"),
     "no-effect": WarningKind("A key has no effect"),
     "no-overlap": WarningKind("No overlap to slow down", "cluster.overlap_slowdown"),
     "no-sort": WarningKind("The link's nominal rate is used as its achieved rate", "cluster.inter_node.sort"),
-    "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", doubts=True),
-    "one-batch": WarningKind("The batch is smaller than the one that was timed", "workload.forward.base_s", doubts=True),
-    "not-by-fit": WarningKind("Keras 3 fit() does not support it", "strategy.kind"),
-    "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", doubts=True),
+    "no-uncertainty": WarningKind("No uncertainty is given, so the interval is too narrow", doubts=1),
+    "one-batch": WarningKind("The batch is smaller than the one that was timed", "workload.forward.base_s", doubts=1),
+    "not-by-fit": WarningKind("Keras 3 fit() does not support this strategy", "strategy.kind"),
+    "not-calibrated": WarningKind("The measured range is not recorded", "workload.calibrated", doubts=1),
     "one-bucket": WarningKind("One bucket holds all gradients, so none overlaps", "strategy.bucket_size_bytes"),
     "one-switch": WarningKind("Rails on one switch", "cluster.rails"),
-    "step-with-servers": WarningKind("The measured step includes more than compute", "workload.measured_with", doubts=True),
-    "other-device": WarningKind("Measured on another device, used without scaling", "cluster.device", doubts=True),
-    "other-precision": WarningKind("Compute is scaled to another precision", "training.precision", doubts=True),
-    "outside-calibration": WarningKind("Outside what was validated", doubts=True),
+    "step-with-servers": WarningKind("The measured step includes more than compute", "workload.measured_with", doubts=1),
+    "other-device": WarningKind("Measured on another device, used without scaling", "cluster.device", doubts=1),
+    "other-precision": WarningKind("Compute is scaled to another precision", "training.precision", doubts=1),
+    "outside-calibration": WarningKind("Outside what was validated", doubts=1),
     "overridden": WarningKind("Overridden by the scenario"),
-    "phase-locked": WarningKind("Workers stay in lock-step", "run.start", doubts=True),
-    "phases-not-mixed": WarningKind("The result depends on how workers start", "run.start", doubts=True),
+    "phase-locked": WarningKind("Workers stay in lock-step", "run.start", doubts=1),
+    "phases-not-mixed": WarningKind("The result depends on how workers start", "run.start", doubts=1),
     "phases-slow-to-mix": WarningKind("How workers start matters", "run.start"),
     "piled-traffic": WarningKind("One server has more traffic than the others", "strategy.variable_placement"),
     "pipeline-not-filled": WarningKind("The pipeline is not full", "training.micro_batches"),
-    "servers-not-moved": WarningKind("Server times come from another host", "workload.server", doubts=True),
+    "servers-not-moved": WarningKind("Server times come from another host", "workload.server", doubts=1),
     "shared-beside-idle": WarningKind("Devices are shared while nodes are idle", "cluster.replicas_per_device"),
-    "spot-without-job": WarningKind("Preemptions are not counted without a [job]", "cluster.price.preemption", doubts=True),
+    "spot-without-job": WarningKind("Preemptions are not counted without a [job]", "cluster.price.preemption", doubts=1),
     "start-in-window": WarningKind("Workers start during the measured steps", "run.start_spread_s"),
     "steps-not-used": WarningKind("Number of steps has no effect", "run.steps"),
-    "tail-not-seen": WarningKind("Too few measured steps to see the slowest worker", "workload.jitter", doubts=True),
+    "tail-not-seen": WarningKind("Too few measured steps to see the slowest worker", "workload.jitter", doubts=1),
     "tensors-between-nodes": WarningKind("Tensors split between nodes", "strategy.tensor"),
     "transport-not-felt": WarningKind("Transport has no effect", "cluster.transport"),
 }

@@ -246,9 +246,8 @@ class AppliedDiscrepancy(Spec):
         if self.borrowed:
             return f"no real run of this kind was compared; the interval is taken from {self.regime}"
         if checked is None:
-            return "no such interval was compared with real runs"
-        settings = "1 held-out setting" if checked.rows == 1 else f"{checked.rows:,} held-out settings"
-        return f"such 90% intervals contained {format_share(checked.inside)} of {settings} ({counted(checked.sources, 'source')})"
+            return "no interval of this kind was compared with real runs"
+        return f"90% intervals of this kind contained {format_share(checked.inside)} of {counted(checked.rows, 'measured setting')}"
 
     @property
     def relative_error(self) -> RelativeError:

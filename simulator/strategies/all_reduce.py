@@ -346,7 +346,7 @@ class AllReduceStrategy(Strategy, only=("compression",)):
     @property
     def way(self) -> str:
         """The algorithm, and that it is an all-reduce."""
-        return f"{self.algorithm} all-reduce"
+        return f"{self.algorithm.upper() if self.algorithm in IN_SWITCHES else self.algorithm} all-reduce"
 
     @property
     def fuses(self) -> bool:

@@ -485,7 +485,7 @@ class Strategy(Terse, only=()):
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
         """For the curve of a report: as people say it, without its number of workers; ``servers``: with that of its servers."""
-        return self.in_words.capitalize()
+        return self.in_words[:1].upper() + self.in_words[1:]
 
     @final
     @classmethod

@@ -337,7 +337,7 @@ def test_a_layout_that_is_clicked_shows_its_steps_in_time_and_its_memory(page: P
     page.run("document.getElementById('figure-map').emit('plotly_click', {points: [{x: 1, y: 1}]})")
     page.settled()
     after = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
-    assert all(text.startswith("Pipeline 2 (1f1b), tensor 8: ") for text in after.values())
+    assert all(text.startswith("2-stage pipeline (1f1b), 8-way tensor parallel: ") for text in after.values())
     assert before != after
     assert page.traces("memory") != drawn
     assert page.complaints() == []

@@ -93,6 +93,13 @@ def test_doubts_come_before_advice_and_the_rest_is_counted() -> None:
     assert watch_out(result.model_copy(update={"warnings": ()})) == ""
 
 
+def test_what_may_change_the_conclusion_comes_first_with_its_size() -> None:
+    slow = of("ring", ("cluster.inter_node.latency", "5 s"))
+    assert watch_out(slow).startswith("cluster.inter_node.latency_s means 5 s, far outside the usual range (1 ns to 1 s); 0.0")
+    assert watch_out(of("pipeline")).startswith("launching kernels is not simulated: steps may take 7.8 to 12 times as long; ")
+    assert watch_out(of("whole-job")).startswith("predictions of this kind were 19% too fast on Tesla V100-SXM2; ")
+
+
 def test_a_number_of_workers_outside_what_was_validated_is_said_with_the_range() -> None:
     (told,) = (warned for warned in of("ring", ("strategy.workers", 32)).warnings if warned.code == "outside-calibration")
     assert told.brief.startswith("32 workers: outside what was validated (")

@@ -106,7 +106,7 @@ def test_machines_that_are_slower_than_one_are_not_to_be_used():
     result = simulate(scenario_from_table(scenario_table(cluster=SLOW_NETWORK, strategy=RING), "test"))
     # without chance: a step of 6.5 ms alone, and with 3/4 of 1 MB sent twice at 50 MB/s before the update
     assert result.speedup.mean == pytest.approx(4 * 6.5 / (6.5 + 30.0))
-    said = f"4 workers do {format_number(result.speedup.mean, 2)} times the work of one: distributing does not pay here"
+    said = f"{format_number(result.speedup.mean, 2)} times the throughput of one replica: distributing does not pay here"
     assert watch_out(result).startswith(said)
     assert result.bottleneck.text.startswith(f"{said}. ")
     fast = simulate(scenario_from_table(scenario_table(strategy=RING), "test"))

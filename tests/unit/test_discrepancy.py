@@ -211,7 +211,7 @@ def test_intervals_that_no_run_tested_quote_no_coverage(scenario) -> None:
     result = simulate(scenario(strategy=ASYNC, cluster={"basis": "published"}).model_copy(update={"discrepancy": None}))
     assert result.discrepancy.regime == Regime("asynchronous servers", "between nodes")
     assert result.discrepancy.checked is None
-    assert result.discrepancy.coverage_in_words == "no such interval was compared with real runs"
+    assert result.discrepancy.coverage_in_words == "no interval of this kind was compared with real runs"
     # every regime with a coverage has settings of its own
     assert all((known.checked is None) == known.about.startswith("0 settings") for known in regimes().values())
 
@@ -219,9 +219,9 @@ def test_intervals_that_no_run_tested_quote_no_coverage(scenario) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "told"),
     [
-        ("fsdp", [("cluster.use", "nd96isr_h100_v5")], "32% too fast on average over 4 real runs on H100"),
+        ("fsdp", [("cluster.use", "nd96isr_h100_v5")], "32% too fast on H100-SXM5-80GB; mean of 4 real runs"),
         ("fsdp", [], ""),
-        ("ring", [("cluster.device", "Tesla V100-SXM2")], "19% too fast on average over 108 real runs on Tesla V100-SXM2"),
+        ("ring", [("cluster.device", "Tesla V100-SXM2")], "19% too fast on Tesla V100-SXM2; mean of 108 real runs"),
     ],
 )
 def test_the_bias_of_the_nearest_runs_is_told(name: str, settings: list[tuple[str, Any]], told: str) -> None:

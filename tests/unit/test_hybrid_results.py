@@ -288,7 +288,7 @@ def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path
 
 
 def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(simulate(hybrid({**FOUR, "workers": 8, "schedule": "pipedream"})), details=True)
+    show_result(simulate(hybrid({**FOUR, "workers": 8, "schedule": "pipedream"})), "mine.toml", details=True)
     shown = capsys.readouterr().out
     assert "mean 1.5 over the stages" in shown
     assert "layer 0 to" in shown

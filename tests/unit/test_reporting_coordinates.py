@@ -188,7 +188,7 @@ def test_files_that_differ_in_nothing_keep_their_names() -> None:
     [
         ("ssp", [{"strategy.mode": "sync"}, {}], ["Sync PS, 2 servers", "SSP PS, 2 servers"]),
         ("fsdp", [{"strategy.shard": "optimizer"}, {}], ["Sharded optimizer", "Sharded parameters"]),
-        ("pipeline", [{"strategy.pipeline": 2}, {"strategy.pipeline": 4}], ["Pipeline 2 (1f1b)", "Pipeline 4 (1f1b)"]),
+        ("pipeline", [{"strategy.pipeline": 2}, {"strategy.pipeline": 4}], ["2-stage pipeline (1f1b)", "4-stage pipeline (1f1b)"]),
         ("ring", [{}, {"strategy.compression.kind": "fp16"}], [MULTI_WORKER, f"{MULTI_WORKER} · compression fp16"]),
         ("ring", [{"workload.jitter.kind": "constant"}, {}], [f"{MULTI_WORKER} · jitter constant", f"{MULTI_WORKER} · jitter empirical"]),
         ("ring", [{}, {"strategy.bucket_size": None}], [f"{MULTI_WORKER} · bucket size 4 MiB", MULTI_WORKER]),

@@ -48,7 +48,7 @@ def test_each_layout_has_its_steps_in_time_and_its_memory(layouts: Sweep, tmp_pa
     )
     assert {"timeline-0", "timeline-1", "memory-0", "memory-1"} <= set(figures)
     assert len(figures["timeline-1"]["layout"]["yaxis"]["ticktext"]) > 2  # a lane for each stage
-    assert points["of_layouts"]["1"]["memory"].startswith("Pipeline 2 (1f1b), tensor 4: Stage 0 holds most: ")
+    assert points["of_layouts"]["1"]["memory"].startswith("2-stage pipeline (1f1b), 4-way tensor parallel: Stage 0 holds most: ")
     assert '<div class="plot" id="figure-map"' in page.partition('<div class="explored">')[0]  # it is the figure that answers
 
 

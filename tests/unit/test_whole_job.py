@@ -58,13 +58,13 @@ def test_the_parts_that_take_time_add_up_to_the_job() -> None:
 
 
 def test_epochs_that_are_alike_are_one_line_without_empty_columns() -> None:
-    assert [row[0] for row in epochs_table(LONG).rows] == ["1", "2 and 8 like it"]
+    assert [row[0] for row in epochs_table(LONG).rows] == ["1", "9 like 2"]
     plain = epochs_table(with_job(RESULT, plain=True))
     assert {column.name for column in plain.columns}.isdisjoint({"evaluation_s", "checkpoint_s"})
 
 
 def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(LONG, details=True)
+    show_result(LONG, "mine.toml", details=True)
     shown = capsys.readouterr().out
     text = " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
@@ -73,7 +73,7 @@ def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.Ca
     assert "0.737 on average before the end of the job" in text  # in the same runs as the time; less than one has no time between
     assert "Lost work" in shown
     assert "Slower first epoch" in shown
-    show_result(RESULT, details=True)
+    show_result(RESULT, "mine.toml", details=True)
     assert "The job" not in capsys.readouterr().out
 
 

@@ -99,7 +99,8 @@ def simulate(
         beside += [f'"width":{dumps(width_of(seen.result).as_data())}'] if details else []
         typer.echo(f'{{"result":{text},{",".join(beside)}}}' if beside else text)
     else:
-        show_result(seen.result, assumptions=assumptions, details=details)
+        named = "SCENARIO" if given.get("settings") else shlex.quote(str(given["scenario"]))
+        show_result(seen.result, named, assumptions=assumptions, details=details)
         if given["audit"]:
             _show_laws(seen)
     exit_if_unmet(requirements, [("", seen.result)])

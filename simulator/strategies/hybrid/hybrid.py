@@ -445,9 +445,9 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         """Return what it is made of: as others ask for it, in a word, and with its degree."""
         chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
         every = (
-            (self.pipeline > 1, "pipeline", "pipeline", f"pipeline {self.pipeline} ({self.schedule}{chunks})"),
-            (self.tensor > 1, "tensor", "tensor", f"tensor {self.tensor}"),
-            (self.expert > 1, "expert", "expert", f"expert {self.expert}"),
+            (self.pipeline > 1, "pipeline", "pipeline", f"{self.pipeline}-stage pipeline ({self.schedule}{chunks})"),
+            (self.tensor > 1, "tensor", "tensor", f"{self.tensor}-way tensor parallel"),
+            (self.expert > 1, "expert", "expert", f"{self.expert}-way expert parallel"),
             (self.shard != "none", "sharded", f"sharded {self.shard}", f"sharded {self.shard}"),
             (bool(self.on_host), "", "host", f"{len(self.on_host)} layers on the host"),
         )
