@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from calibrate.validation.against_points import LEFT_OUT
 from calibrate.validation.validation import Validation
 from paceline.cli.terminal import Styled, display, display_answer
 from paceline.reporting.validation.content import answer_of_validation, rows_table, scores_table, summary
@@ -28,21 +29,22 @@ _MOST_IN_ALL, _FEW_ROWS = 120, 6
 _LONG_TABLE = 24
 
 
-def show_validation(validation: Validation, *, details: bool = False, kept: bool = False) -> None:
+def show_validation(validation: Validation, *, details: bool = False, kept: bool = False, command: str = "paceline validate") -> None:
     """Show the quality of predictions and the settings with the largest errors; with ``details`` every score, table and note.
 
-    If the refitted scenario is ``kept`` in a file, nothing says how to write it.
+    If the refitted scenario is ``kept`` in a file, nothing says how to write it. Next steps begin with the ``command`` that was run.
     """
     if not details:
         group = validation.score.group if validation.score is not None and validation.score.group in validation.groups else None
         predicted = (row for row in validation.rows if not row.fitted and group in (None, row.group))
         rows = sorted(predicted, key=lambda row: -abs(row.error))[:_FEW_ROWS]
         unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
-        table = replace(rows_table(Validation("", "", tuple(rows), ())).narrow(*_NARROW), title=f"Largest errors{unit}")
+        what = f", {group}" if group == LEFT_OUT else ""
+        table = replace(rows_table(Validation("", "", tuple(rows), ())).narrow(*_NARROW), title=f"Largest errors{what}{unit}")
         moved = [_narrow(table) for table in validation.tables if {*_BELOW} <= {column.name for column in table.columns}]
         answer = answer_of_validation(validation)
         display_answer(
-            replace(answer, next="") if kept else answer,
+            replace(answer, next="" if kept else answer.next.replace("`--", f"`{command} --")),
             *moved,
             *([table] if rows else []),
             footer="Details: --details   Page: --out FILE.html",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from calibrate.testbed.summary import TestbedRun
-    from calibrate.validation.validation import Validation
     from paceline.watching import Watched
 
 _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
@@ -149,27 +148,17 @@ def validate(
         with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
             measuring: dict[str, Any] = {**given.of(api.validate_matrix), "matrix": chosen, "count": None}
             validation = api.validate_matrix(**measuring, progress=lambda done, total, _: advance(done, total), **common)
-    show_json(as_data(validation)) if json else show_validation(validation, details=details, kept="out_scenario" in given)
+    if json:
+        show_json(as_data(validation))
+    else:
+        show_validation(validation, details=details, kept="out_scenario" in given, command=command_line())
     for name in ("out_matrix", "platform", "out_scenario", "out", "markdown", "rows", "tables"):
         if name in given:
             note(f"wrote {given[name]}" + (f"; use it with: paceline simulate {given[name]}" if name == "out_scenario" else ""))
-    if on_points and not refit and not json and (biased := _biased(validation)):
-        note(f"{biased}; this fits the scenario to the runs:\n  {command_line()} --refit")
     for line in validation.missed:
         note(f"paceline: threshold missed: {line}")
     if validation.missed:
         raise typer.Exit(MISSED)
-
-
-def _biased(validation: Validation) -> str:
-    """Return a sentence on a bias of the predictions that exceeds the scatter of runs; empty without one."""
-    from simulator.base.text import format_share, written
-
-    score = max(validation.scores, key=lambda score: abs(score.median_error))
-    if abs(score.median_error) <= (score.noise_floor or 0):
-        return ""
-    than = "" if score.noise_floor is None else f", more than the scatter of runs ({format_share(score.noise_floor)})"
-    return f"predictions are biased by {written(score.median_error, 'error')}{than}"
 
 
 def _kept(measurements: Path) -> str:

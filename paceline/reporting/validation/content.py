@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from calibrate.validation.against_points import AS_GIVEN, LEFT_OUT, OUTLINE
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
 from paceline.answers import Answer, Figure
@@ -37,7 +38,7 @@ def answer_of_validation(validation: Validation) -> Answer:
         return Answer(headline="Every setting took part in the fit: nothing here was predicted.")
     what, score = validation.headlines[0]
     rules = ", ".join(f"{name} {format_share(error)}" for name, error in sorted(score.baselines.items(), key=lambda rule: rule[1])[:2])
-    biased = abs(score.median_error) > (score.noise_floor or 0.0) and score.settings > 1
+    biased = validation.key == OUTLINE.key and abs(score.median_error) > (score.noise_floor or 0.0)
     refitted = any(column.name == "factor_without" for table in validation.tables for column in table.columns)
     next_step = "`--refit` fits the scenario to these runs" if biased else ""
     next_step = "`--out-scenario FILE.toml` writes the refitted scenario" if refitted else next_step
@@ -54,6 +55,10 @@ def answer_of_validation(validation: Validation) -> Answer:
 
 
 def _headline(validation: Validation, what: str, score: Score) -> str:
+    before = next((other for other in validation.scores if other.group == AS_GIVEN), None)
+    if score.group == LEFT_OUT and before is not None:
+        errors = (f"{format_share(each.median_absolute_error)} {when}" for each, when in ((before, "before"), (score, "after")))
+        return f"Refit: median error {', '.join(errors)} (each run predicted from the others)."
     of = f" of {what}" if what else ""
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
     return (
@@ -63,7 +68,11 @@ def _headline(validation: Validation, what: str, score: Score) -> str:
 
 
 def _figures(score: Score) -> Iterator[Figure]:
-    yield Figure("median error", format_share(score.median_absolute_error), note=f"bias {written(score.median_error, 'error')}")
+    median, bias = format_share(score.median_absolute_error), written(score.median_error, "error")
+    if bias.lstrip("+-") == median:
+        yield Figure("median error", bias, note=f"mostly too {'fast' if score.median_error > 0 else 'slow'}")
+    else:
+        yield Figure("median error", median, note=f"bias {bias}")
     yield Figure("worst error", written(score.worst_error, "error"), note=clean(score.worst_setting))
     yield Figure("inside", format_share(score.inside), note="of runs, in the 90% interval")
     yield Figure("width", format_share(score.median_relative_width), note="of the interval, of what was measured")
