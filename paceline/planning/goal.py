@@ -115,8 +115,8 @@ def goal_of(
         _positive(trainings_per_month, "trainings_per_month", trainings_per_month, "must be a number above 0, such as 20")
         if samples is None:
             raise InputError(
-                f"`trainings_per_month` {quoted(trainings_per_month)} counts how often the goal's samples are trained on, and a throughput "
-                "has none: give `samples` with `deadline` or `budget`, or leave it out"
+                f"`trainings_per_month` {quoted(trainings_per_month)} needs the samples of a training: give `samples` with `deadline` or "
+                "`budget`, or leave it out"
             )
     only_budget = budget is not None and deadline is None
     return validated(
