@@ -214,8 +214,7 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
         if len(rates) > 1 or figure.workers == 1:
             raise InputError(asked)
         yield asked
-    figure = next((figure for figure in figures if thousand_times(figure.measured_s / figure.predicted_s) is not None), None)
-    if figure is not None:
+    for figure in [figure for figure in figures if thousand_times(figure.measured_s / figure.predicted_s) is not None][:1]:
         meant_s = figure.measured_s * (1e3 if figure.measured_s < figure.predicted_s else 1e-3)
         yield (
             f"{figure.said}: a step takes {format_seconds(figure.measured_s)}, but {format_seconds(figure.predicted_s)} is predicted: "

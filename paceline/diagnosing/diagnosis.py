@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from statistics import NormalDist
@@ -174,32 +174,26 @@ def answer_of_diagnosis(diagnosis: Diagnosis) -> Answer:
         headline=f"{state}: a step takes {format_seconds(seen.step_s)} on {seen.name}, {scale}.",
         figures=tuple(figures),
         limit=limit,
-        confidence=_how_sure(diagnosis, sure if fitted else (), named=undecided),
+        confidence="" if undecided else _how_sure(diagnosis, sure if fitted else ()),
         watch_out="; ".join([*([linear] if most.efficiency > _PERFECT else []), *(remark.rstrip(".") for remark in diagnosis.remarks)][:2]),
         next=diagnosis.measure or change,
         heading="value",
     )
 
 
-def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause], *, named: bool) -> str:
-    """Return the probability of the named cause, or of model error or an unknown cause, and what the causes leave unexplained.
-
-    With ``named``, the limit already names each possible cause with its probability.
-    """
-    text = "these runs cannot distinguish the causes"
-    if named:
-        text = ""
-    elif diagnosis.own_error >= EVEN:
+def _how_sure(diagnosis: Diagnosis, sure: Sequence[Cause]) -> str:
+    """Return the probability of the named cause, or of model error or an unknown cause, and what the causes leave unexplained."""
+    if diagnosis.own_error >= EVEN:
         return f"model error explains all runs with probability {format_share(diagnosis.own_error)}"
-    elif diagnosis.unknown >= EVEN:
+    text = "these runs cannot distinguish the causes"
+    if diagnosis.unknown >= EVEN:
         text = f"an unknown cause is more probable than any known one ({format_share(diagnosis.unknown)})"
     elif sure:
         text = f"{format_share(sure[0].probability)} that this cause is present"
     left_s = diagnosis.unexplained_s
-    if abs(left_s) <= LEFT * diagnosis.run.step_s or (named and diagnosis.own_error >= EVEN):
+    if abs(left_s) <= LEFT * diagnosis.run.step_s:
         return text
-    left = f"{format_seconds(abs(left_s))} of a step {'more' if left_s > 0 else 'less'} than the causes explain"
-    return "; ".join(filter(None, [text, left]))
+    return f"{text}; {format_seconds(abs(left_s))} of a step {'more' if left_s > 0 else 'less'} than the causes explain"
 
 
 _TRIED = {"steps": 20, "replications": 2}
@@ -510,11 +504,12 @@ class _Answer:
         """Return a run of the same program that both explanations predict differently, with both predictions."""
         pair = [own for own in (likeliest, rival) if own.scenario is not None]
         best: tuple[float, str] | None = None
-        half = counted(max(self._seen.workers // 2, 1), "worker")
-        for words, change in (
-            *([(f"on {half}", _with_half)] if self._seen.workers > 1 else []),
-            ("with twice the batch per worker", lambda scenario: with_batch(scenario, 2)),
-        ):
+        half = max(self._seen.workers // 2, 1)
+        changes: Mapping[str, Callable[[Scenario], Scenario]] = {
+            f"on {counted(half, 'worker')}": lambda scenario: with_strategy(scenario, scenario.strategy.with_count(half)),
+            "with twice the batch per worker": lambda scenario: with_batch(scenario, 2),
+        }
+        for words, change in changes.items():
             try:
                 scenarios = [change(own.scenario) for own in pair if own.scenario is not None]
             except ScenarioError:
@@ -542,10 +537,6 @@ class _Answer:
                 f"Memory is near its limit: {format_bytes(held.free_bytes)} of {format_bytes(capacity)} are free, with which libraries may "
                 "have to choose slower algorithms. What that costs is not predicted; try a smaller batch."
             )
-
-
-def _with_half(scenario: Scenario) -> Scenario:
-    return with_strategy(scenario, scenario.strategy.with_count(max(scenario.workers // 2, 1)))
 
 
 def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
@@ -583,18 +574,16 @@ def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], pred
     """
     pairs = [*([] if alone is None else [(alone, predicted_s)]), *zip(several, map(step_of, first), strict=True)]
     figures = [
-        Figure(seen.source, seen.quantity, seen.step_s, predicted_s, samples_of_step(seen, scenario), seen.workers)
-        for seen, predicted_s in pairs
-        if seen.quantity is not None
+        Figure(seen.source, seen.quantity or "step_time_s", seen.step_s, step_s, samples_of_step(seen, scenario), seen.workers)
+        for seen, step_s in pairs
+        if seen.quantity is not None or not seen.alone  # a record of one device shows its speed
     ]
     questions = list(check_units(figures))
-    for seen, step_s in pairs:
-        known = seen.quantity != "epoch_s" and (seen.quantity is not None or not seen.alone)
-        if known and thousand_times(seen.step_s / step_s) is not None:
-            likely = f"{seen.source}: a step takes {format_seconds(seen.step_s)}, but {format_seconds(step_s)} is predicted"
-            raise InputError(next(iter(questions), f"{likely}: correct its unit, or give the scenario of this run"))
-    for seen, result in zip(several, first, strict=True) if alone is not None else ():
-        computes_s = result.breakdown_s.compute * alone.step_s / predicted_s
+    if any(figure.quantity != "epoch_s" and thousand_times(figure.measured_s / figure.predicted_s) for figure in figures):
+        raise InputError(questions[0])
+    slower = alone.step_s / predicted_s if alone is not None else 0.0
+    for seen, result in zip(several, first, strict=True):
+        computes_s = result.breakdown_s.compute * slower
         # a batch that was meant for all workers together makes a step shorter by their number
         if seen.step_s * result.ranks * _FASTEST < computes_s:
             raise InputError(

@@ -264,19 +264,16 @@ class Learned(Short, Spec):
     def answer(self) -> Answer:
         """The answer, as every command shows it."""
         runs, first, cheapest = len(self.ways[0].runs), self.first, self.cheapest
-        figures = []
+        rows: list[tuple[str, Range | None, Kind, str]] = []
         alike = self.beside(first) if first is not None else []
-        if first is not None and first.time_s is not None:
-            time, note = first.time_s, [first.name] if alike else []
+        if first is not None:
+            note = first.name
             if first.time_low_s is not None and first.time_high_s is not None:
-                note.append(f"{format_interval(first.time_low_s, first.time_high_s, 'seconds')} with the uncertainty of throughput")
-            figures.append(_figure("time", time, "seconds", "; ".join(note)))
-            if first.samples is not None:
-                figures.append(_figure("samples", first.samples, "count"))
-            if first.cost_usd is not None:
-                figures.append(_figure("cost", first.cost_usd, "usd"))
-        if cheapest is not None and cheapest is not first and cheapest.cost_usd is not None:
-            figures.append(_figure("lowest cost", cheapest.cost_usd, "usd", cheapest.name))
+                note += f"; {format_interval(first.time_low_s, first.time_high_s, 'seconds')} with the uncertainty of throughput"
+            rows += ("time", first.time_s, "seconds", note), ("samples", first.samples, "count", ""), ("cost", first.cost_usd, "usd", "")
+        if cheapest is not None and cheapest is not first:
+            rows.append(("lowest cost", cheapest.cost_usd, "usd", cheapest.name))
+        rest = [f"{len(self.warnings) - 2} more: --details"] if len(self.warnings) > 2 else []
         confidence = "all its runs are faster than those of the other ways that always reach it"
         if alike:
             confidence = f"runs overlap with those of {listed([way.name for way in alike])}"
@@ -285,9 +282,13 @@ class Learned(Short, Spec):
             confidence = f"{most.name} reaches it in {most.reached} of {runs} runs"
         return Answer(
             headline=f"{self.headline}.",
-            figures=tuple(figures),
+            figures=tuple(
+                Figure(what, written(known.median, kind), format_interval(known.low, known.high, kind), note)
+                for what, known, kind, note in rows
+                if known is not None
+            ),
             confidence=confidence if len(self.ways) > 1 or first is None else "",
-            watch_out="; ".join([*map(_first_sentence, self.warnings[:2]), *_others(self.warnings)]),
+            watch_out="; ".join([clean(text.partition(". ")[0].rstrip("."), 400) for text in self.warnings[:2]] + rest),
             next=self._rates_to_try() or (f"`--seeds {2 * runs}` may separate them" if alike else ""),
             heading="median",
             range_heading=f"range of {counted(runs, 'run')}",
@@ -320,19 +321,6 @@ class Learned(Short, Spec):
 
     def _caption(self) -> str:
         return f"{self.problem} to {self.target.in_words}"
-
-
-def _figure(what: str, known: Range, kind: Kind, note: str = "") -> Figure:
-    return Figure(what, written(known.median, kind), format_interval(known.low, known.high, kind), note)
-
-
-def _first_sentence(text: str) -> str:
-    return clean(text.partition(". ")[0].rstrip("."), 400)
-
-
-def _others(warnings: Sequence[str]) -> list[str]:
-    """Return a pointer to warnings that the answer leaves out."""
-    return [f"{len(warnings) - 2} more: --details"] if len(warnings) > 2 else []
 
 
 _COLUMNS = (

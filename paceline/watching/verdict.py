@@ -274,11 +274,7 @@ def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_o
         return ()
     if since.state == "faster":
         faster = f"steps take {format_seconds(now.mean_s)}, {format_share(1 - now.mean_s / predicted.mean_s)} less than predicted"
-        return (
-            Reason(
-                "faster", faster, None, "the scenario predicts slower steps than this run: fit it with --out-scenario, or calibrate again"
-            ),
-        )
+        return (Reason("faster", faster, None, "fit the scenario to this run with --out-scenario, or calibrate again"),)
     reasons = []
     if verdict.steadiness.rare is not None and now.rare_s > _WORTH * now.mean_s:
         todo = "check what the script does at these steps (saving, evaluating, tracing a new shape), and do it less often or separately"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios"]
 _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
 """Long lists of a file: draws of parameters and ratios of an empirical distribution."""
+_LINE = 54
+"""Letters of a scenario's description, which says its strategy, that fit next to its name."""
 _MOST = 12
 """Most entries of such a list that are shown."""
 
@@ -44,17 +46,12 @@ def list_(*, kind: Annotated[_Kind | None, Typed(place=True, metavar="KIND")] = 
         Print as JSON, with descriptions.
     """
     from paceline import api
-    from paceline.cli.terminal import Styled, display, printer
+    from paceline.cli.terminal import Styled, display
 
     chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
     rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
     if json:
         typer.echo(dumps(rows))
-        return
-    if kind == "scenarios":  # a line each: their strategies are in their descriptions
-        wide = max(len(_name(row)) for row in rows) + 2
-        room = printer().width - wide
-        display(*(f"{_name(row):<{wide}}{shorten(row['description'], room, placeholder=' …')}" for row in rows))
         return
     if kind is not None:
         display(_table(kind.removesuffix("s"), rows))
@@ -159,13 +156,17 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
                    by=lambda row: "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])),
         ),
     }  # fmt: skip
-    columns = of_kind[kind]
+    columns = of_kind.get(kind, ())
     # figures of a device and of faults say more than their descriptions, unless there are none
     cells = tuple(
         (
             f"{row['name']} *" if row["own"] else row["name"],
             *(column.read(row) if row.keys() & {"device", "rates_90"} else "" for column in columns),
-            "" if kind in ("device", "fault") and row.keys() & {"device", "rates_90"} else row["description"],
+            ""
+            if kind in ("device", "fault") and row.keys() & {"device", "rates_90"}
+            else shorten(row["description"], _LINE, placeholder=" …")
+            if "strategy" in row
+            else row["description"],
         )
         for row in rows
     )

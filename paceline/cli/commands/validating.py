@@ -148,10 +148,8 @@ def validate(
         with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
             measuring: dict[str, Any] = {**given.of(api.validate_matrix), "matrix": chosen, "count": None}
             validation = api.validate_matrix(**measuring, progress=lambda done, total, _: advance(done, total), **common)
-    if json:
-        show_json(as_data(validation))
-    else:
-        show_validation(validation, details=details, kept="out_scenario" in given, command=command_line())
+    shown: dict[str, Any] = {"details": details, "kept": "out_scenario" in given, "command": command_line()}
+    show_json(as_data(validation)) if json else show_validation(validation, **shown)
     for name in ("out_matrix", "platform", "out_scenario", "out", "markdown", "rows", "tables"):
         if name in given:
             note(f"wrote {given[name]}" + (f"; use it with: paceline simulate {given[name]}" if name == "out_scenario" else ""))
