@@ -44,7 +44,7 @@ PART_COLUMNS = (
 )
 EPOCH_COLUMNS = (
     Column("epochs", "text", "Epochs", "numbers of epochs with the same time", by=lambda epoch: _numbers(epoch)),
-    Column("time_s", "seconds", "Time of each", "without faults"),
+    Column("time_s", "seconds", "Each takes", "without faults"),
     Column("first_step_s", "seconds", "First step", "waiting for its batch and tracing included"),
     Column("step_s", "seconds", "Later steps", "mean time of one"),
     Column("steps", "number", "Steps", "of all replicas together; asynchronous: updates"),
