@@ -562,14 +562,11 @@ def _steady(levels: tuple[Level, ...], times: Array, counting: NDArray[np.int64]
 def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | None) -> Iterator[str]:
     median = float(np.median(times[usable]))
     own = _of_own_clock(run, usable)
-    if own is not None:
-        ratio = median / own
-        if (said := thousand_times(ratio)) is not None:
-            yield (
-                f"{run.name}: steps of {format_seconds(median)} look like {said} (its own clock shows {format_seconds(own)} between step "
-                "ends)"
-            )
-            return
+    if own is not None and (said := thousand_times(median / own)) is not None:
+        yield (
+            f"{run.name}: steps of {format_seconds(median)} look like {said} (its own clock shows {format_seconds(own)} between step ends)"
+        )
+        return
     if expected_s is not None and (said := thousand_times(median / expected_s)) is not None:
         yield f"{run.name}: steps of {format_seconds(median)} look like {said} ({format_seconds(expected_s)} predicted)"
 

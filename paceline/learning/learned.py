@@ -172,12 +172,6 @@ class LearnedWay(Spec):
         return sum(run.diverged for run in self.runs)
 
     @property
-    def at_edge(self) -> bool:
-        """Return whether its rate is the smallest or the largest tried, so that another may be better."""
-        rates = [tried.rate for tried in self.tried]
-        return len(rates) > 1 and self.rate in (min(rates), max(rates))
-
-    @property
     def always(self) -> bool:
         """Return whether all runs reached the target, and none diverged before."""
         return self.reached == len(self.runs) and not self.diverged
@@ -234,10 +228,10 @@ class Learned(Short, Spec):
             return f"No way always reaches {self.target.in_words}"
         name = f"{first.name[:1].upper()}{first.name[1:]}"
         time, never = format_seconds(first.time_s.median), sum(not way.reached for way in self.ways)
-        rest = f"; {never} of {len(self.ways)} never do" if never else ""
+        rest = f"; {never} of {len(self.ways)} never reach it" if never else ""
         if alike := self.beside(first):
             tie = f"{name} and {alike[0].name}" if len(alike) == 1 else f"{len(alike) + 1} ways"
-            return f"{tie} tie at about {time}{rest.replace('do', 'get there')}"
+            return f"{tie} tie at about {time}{rest}"
         rate = f" at {first.rate:g} times the learning rate" if first.rate != 1.0 else ""
         return f"{name} reaches {self.target.in_words} first, in {time}{rate}{rest}"
 
@@ -252,8 +246,9 @@ class Learned(Short, Spec):
         help_of: dict[float, list[str]] = {}
         for way in self.ways:
             own = [tried.rate for tried in way.tried]
-            if (not way.reached and way.staleness >= 1.0) or way.at_edge:
-                beyond = 10.0 * max(rates) if way.reached and way.rate == max(own) else 0.1 * min(rates)
+            stale = not way.reached and way.staleness >= 1.0
+            if stale or (len(own) > 1 and way.rate in (min(own), max(own))):
+                beyond = 0.1 * min(rates) if stale or way.rate == min(own) else 10.0 * max(rates)
                 help_of.setdefault(beyond, []).append(way.name)
         if not help_of:
             return ""

@@ -65,7 +65,7 @@ def test_ways_whose_runs_overlap_are_not_told_apart():
     near = learned(way("sync", 10.0, 11.0, 14.0, 12.0), way("async", 13.5, 13.6, 16.0, 15.0), never)
     assert near.first.name == "sync"
     assert [its.name for its in near.beside(near.first)] == ["async"]
-    assert near.answer.headline == "Sync and async tie at about 11.5 s; 1 of 3 never get there."
+    assert near.answer.headline == "Sync and async tie at about 11.5 s; 1 of 3 never reach it."
     assert near.answer.confidence == "runs overlap with those of async"
     assert near.answer.next == "add `--rate 1,0.1`: x 0.1 may help ssp"
 
