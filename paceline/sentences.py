@@ -102,8 +102,8 @@ def goal_in_words(goal: Goal) -> str:
     total = goal.samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    return f"{_total_in_words(total)} samples {' and '.join(limits)}"
+    limits += [f"within ${goal.budget_usd:,.10g}"] if goal.budget_usd is not None else []
+    return f"{_total_in_words(total)} samples {' '.join(limits)}"
 
 
 def _total_in_words(total: float) -> str:
@@ -157,11 +157,13 @@ def stake_in_words(answer: Candidate) -> str:
     decision = answer.decision
     if decision is None:
         return ""
-    text = f"{chance_in_words(decision.best, decision.runs, percent=True)} to beat the next {decision.among - 1}"
+    better = "cheaper" if decision.unit == "usd" else "faster"
+    text = f"{chance_in_words(decision.best, decision.runs, percent=True)} that no alternative is {better}"
     if decision.regret_where_not_best is None:
         return text
-    worse = {"usd": "more expensive", "s": "slower", "samples/s": "slower"}[decision.unit]
-    return f"{text} (else {format_share(decision.regret_where_not_best)} {worse} on average)"
+    less = format_share(decision.regret_where_not_best)
+    worse = {"usd": f"costs {less} more", "s": f"takes {less} longer", "samples/s": f"is {less} slower"}[decision.unit]
+    return f"{text}; if one is, this {worse} on average"
 
 
 LARGER_BATCH = "2x batch"

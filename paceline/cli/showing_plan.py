@@ -56,7 +56,7 @@ _ADVICE = (
     "strategy", "nodes", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "scaling_efficiency", "staleness",
     "usd_per_million_samples", "bottleneck",
 )  # fmt: skip
-_KINDS: Mapping[str, Kind] = {"samples_per_s": "number", "samples_per_s_low": "compact", "samples_per_s_high": "compact"}
+_KINDS: Mapping[str, Kind] = dict.fromkeys(("samples_per_s", "samples_per_s_low", "samples_per_s_high"), "number")
 """How a terminal writes a column otherwise than a file: to three digits."""
 
 
@@ -92,6 +92,7 @@ def _alternatives(plan: Plan) -> Iterator[Part]:
         yield from (
             f"{own} pays if used more than {format_share(share)} of all hours, compared with {rented}" for own, rented, share in above
         )
+        yield from (f"{payment.name}: {payment.text}" for payment in plan.payments if payment.best is None)
         yield ""
     if others := alternatives_of(plan)[:MOST_ALTERNATIVES]:
         table = replace(candidates_in_rows(plan, others), title="Alternatives")
@@ -116,8 +117,10 @@ def _by_machines(advice: Advice) -> Table:
     best = advice.rows[advice.best]
     names: dict[tuple[float | None, ...], list[str]] = {}
     for name in dict.fromkeys(row.strategy for row in advice.rows):
-        rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in advice.rows if row.strategy == name}
-        shown = name or best.result.scenario.strategy.kind
+        own = [row for row in advice.rows if row.strategy == name]
+        rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in own}
+        shown, servers = name or best.result.scenario.strategy.kind, {row.result.scenario.servers for row in own}
+        shown += f", {counted(servers.pop(), 'server')}" if len(servers) == 1 and all(servers) else ""
         names.setdefault(tuple(map(rates.get, counts)), []).append(f"{shown} *" if name == best.strategy else shown)
     columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "number") for count in counts))
     return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()), more="* advised")
@@ -166,7 +169,8 @@ def _shown(table: Table, names: Sequence[str]) -> Iterator[Part]:
     """Yield a table reduced to the named columns that have values."""
     short = table.narrow(*(column.name for column in table.columns if column.name in names))
     columns = tuple(replace(column, kind=_KINDS.get(column.name, column.kind)) for column in short.columns)
-    yield replace(short, columns=columns)
+    marked = any(str(cell).endswith("% *") for row in short.rows for cell in row)
+    yield replace(short, columns=columns, more="* misses the goal" if marked else short.more)
     if any(column.name.endswith("_low") for column in short.columns):
         yield Styled("low, high: the 90% prediction interval", "dim")
 
@@ -180,7 +184,8 @@ def _candidates(plan: Plan, title: str, candidates: Sequence[Candidate], *, comp
     said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
         beside = (standing_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
-        for text in filter(None, (*_caveats(candidate), *beside)):
+        beyond = "extrapolated beyond measured settings" if candidate.result.extrapolated else ""
+        for text in filter(None, (beyond, *beside)):
             said.setdefault(text, []).append(rank)
     for text, ranks in said.items():
         yield f"{'all' if len(ranks) == len(candidates) > 1 else _ranks(ranks)}: {text}"
@@ -191,11 +196,3 @@ def _ranks(ranks: Sequence[int]) -> str:
     """Return places in the table, as a range where they are consecutive."""
     whole = len(ranks) > 2 and ranks[-1] - ranks[0] + 1 == len(ranks)
     return f"{ranks[0]} to {ranks[-1]}" if whole else listed([str(rank) for rank in ranks])
-
-
-def _caveats(candidate: Candidate) -> Iterator[str]:
-    """Remarks on a candidate's figures."""
-    if candidate.result.extrapolated:
-        yield "extrapolated beyond measured settings"
-    if not candidate.meets:
-        yield "misses the goal"

@@ -311,7 +311,7 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     return once
 
 
-class Plan(Short, Checksummed, Terse, only=("ways", "for_each_way", "payments", "break_even")):
+class Plan(Short, Checksummed, Terse, only=("doubts", "ways", "for_each_way", "payments", "break_even")):
     """The answer to a goal: the best configuration, its alternatives, and variants of it."""
 
     see: ClassVar[str] = ".sentences explains it, to_frame() has every candidate; paceline.report(plan) draws it"
@@ -321,6 +321,7 @@ class Plan(Short, Checksummed, Terse, only=("ways", "for_each_way", "payments", 
     feasible: bool = Field(description="whether any configuration reaches it")
     chosen: Candidate = Field(description="the best that meets the goal, else the nearest")
     why: str = Field(description="why it was chosen, in a sentence or two")
+    doubts: tuple[str, ...] = Field(default=(), description="better candidates of kinds never validated, and what a larger batch may cost")
     fewest: Candidate | None = Field(
         default=None,
         description="on fewer devices than the answer, the fewest simulated that may reach the goal: with half the confidence asked for or "

@@ -23,9 +23,9 @@ from paceline.planning.goal import (
     enough_of,
     job_of,
     model_error,
+    rate_reached,
     rates_of,
     reached_by,
-    reached_with,
     required_rate,
     sample_s_of,
     shares_of,
@@ -192,8 +192,7 @@ class Configuration:
     @property
     def reached(self) -> float:
         """Samples/s reached with the required confidence."""
-        result, goal = self.result, self.goal
-        return reached_with(goal.confidence, rates_of(result, goal), model_error(result, goal), shares_of(result, goal))
+        return rate_reached(self.result, self.goal)
 
     @property
     def margin(self) -> float:

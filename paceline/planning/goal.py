@@ -304,6 +304,11 @@ _MOST_SD = 40.0
 """Largest considered deviation, in standard deviations."""
 
 
+def rate_reached(result: Result, goal: Goal) -> float:
+    """Return the samples a second that the next real run reaches with the goal's confidence."""
+    return reached_with(goal.confidence, rates_of(result, goal), model_error(result, goal), shares_of(result, goal))
+
+
 def _left(whole: float, part: float) -> float:
     """Return the distance that, combined with a part, gives the whole."""
     square = whole * abs(whole) - part * abs(part)

@@ -22,6 +22,7 @@ from paceline.planning.improvements import check_upgrades, improved
 from paceline.planning.search import Search, best_bucket, bucket_in_words, can_fuse, with_bucket
 from paceline.planning.sentences import (
     beside_the_answer,
+    doubts_of,
     near_miss_in_words,
     notes_of,
     purchase_in_words,
@@ -162,6 +163,7 @@ def plan(
         feasible=bool(meeting),
         chosen=candidates[chosen],
         why=why_this(meeting, missing),
+        doubts=doubts_of(meeting),
         fewest=fewest and candidates[fewest],
         most=candidates[most] if most is not chosen and most.meets else None,
         runners_up=tuple(candidates[row] for row in others),

@@ -12,7 +12,7 @@ from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, nex
 from paceline.comparing import LITTLE, has_effect, never_validated
 from paceline.planning.answer import BreakEven, Candidate, Improvement, Plan, Refused, configuration_name
 from paceline.planning.configurations import Configuration, behind
-from paceline.planning.goal import Goal, Prefer, job_of, reachable_confidence, required_rate, sets_of
+from paceline.planning.goal import Goal, Prefer, job_of, rate_reached, reachable_confidence, required_rate, sets_of
 from paceline.planning.space import Space
 from paceline.sentences import (
     beyond_in_brackets,
@@ -55,20 +55,19 @@ def answer_of_plan(plan: Plan) -> Answer:
         figures=tuple(_figures(best, plan.goal))[:MOST_FIGURES],
         limit=f"{limit}; {gain}" if gain else limit,
         confidence=_sureness(plan),
-        watch_out=watch_out(best.result),
+        watch_out="; ".join(filter(None, (*plan.doubts, watch_out(best.result)))),
         next=_next(plan),
         met=plan.feasible,
     )
 
 
 _FIRST = {"cheapest": "Cheapest", "fastest": "Fastest", "fewest-devices": "Fewest devices"}
-
-
 _MOST_WORDS = 20
+_UNTESTED = "but was never compared with real runs"
 
 
 def _headline(plan: Plan) -> str:
-    goal, best = plan.goal, plan.chosen
+    goal, best, others = plan.goal, plan.chosen, plan.chosen.others
     parts = [format_usd(best.cost_usd.mean)] if best.cost_usd is not None else []
     if best.time_s is not None:
         parts.append(f"done in {format_seconds(best.time_s.mean)}")
@@ -76,19 +75,25 @@ def _headline(plan: Plan) -> str:
         parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
     does, limited = ", ".join(parts), ""
     if not plan.feasible:
-        sure = f" with {format_share(goal.confidence)} confidence" if best.confidence > 1 - goal.confidence else ""
-        first = f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest"
+        sure, chance = "", ""
+        if best.confidence > 1 - goal.confidence:
+            sure, chance = f" with {format_share(goal.confidence)} confidence", f" ({format_share(best.confidence)})"
+        first = f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest{chance}"
     elif (pair := plan.decisive) is not None:
         first, does = _rent_or_buy(pair), does.replace("done in ", "")
+        others = tuple(word for word in others if word not in (pair.own, pair.rented))
     else:
         limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-        limits += [f"budget {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
+        limits += [f"budget ${goal.budget_usd:,.10g}"] if goal.budget_usd is not None else []
         if goal.target_throughput_samples_per_s is not None:
             limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
-        first, limited = _FIRST[goal.prefer], f" ({listed(limits)})" if limits else ""
-    name = f"{first}: {configuration_name(best.what, others=best.others)} on {counted(best.nodes, 'node')}"
-    cluster = f" of {best.result.scenario.cluster.name}"
-    full = (f"{name}{cluster}, {does}{limited}.", f"{name}{cluster}, {does}.", f"{name}, {does}.")
+        validated = " validated" if any(text.endswith(_UNTESTED) for text in plan.doubts) else ""
+        first, limited = f"{_FIRST[goal.prefer]}{validated}", f" ({', '.join(limits)})" if limits else ""
+    full = []
+    for said in range(len(others), -1, -1):
+        name = f"{first}: {configuration_name(best.what, others=others[:said])} on {counted(best.nodes, 'node')}"
+        cluster = f" of {best.result.scenario.cluster.name}"
+        full += [f"{name}{cluster}, {does}{limited}.", f"{name}{cluster}, {does}.", f"{name}, {does}."]
     return next((text for text in full if len(text.split()) <= _MOST_WORDS), full[-1])
 
 
@@ -104,11 +109,16 @@ def _rent_or_buy(pair: BreakEven) -> str:
 
 
 def _next(plan: Plan) -> str:
-    """More workers where the nearest has the most that were searched, else what would narrow the interval."""
-    workers = plan.chosen.result.scenario.workers
+    """What would narrow the interval; of a goal that is missed more workers if twice as many may be enough, else a goal within reach."""
+    goal, result, workers = plan.goal, plan.chosen.result, plan.chosen.result.scenario.workers
+    if plan.feasible or goal.budget_usd is not None:
+        return next_of(result)
+    reached = rate_reached(result, goal)
     most = next((note for note in plan.notes if note.startswith(_HAS_THE_MOST)), None)
-    if plan.feasible or most is None:
-        return next_of(plan.chosen.result)
+    if most is None or 2 * reached < required_rate(goal, None):
+        rate, total = f"{format_number(reached, 2)} samples/s", goal.samples
+        possible = f"a goal of at most {rate}" if total is None else f"a deadline of at least {format_seconds(total / reached)}"
+        return f"a faster device, or {possible}{'; twice the workers are not enough' if most is not None else ''}"
     if most.endswith(_WIDER):
         return f"`--workers 1..{2 * workers}` searches more than {workers:,} workers"
     return most.replace("the answer", "the nearest", 1)
@@ -133,11 +143,11 @@ def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
 
 
 def _product(candidate: Candidate, goal: Goal) -> str:
-    """``16 nodes x 6.86 h x $0.40``, or of machines that are bought ``of $285,000 to buy``; empty where neither is what is paid."""
+    """``16 nodes x 6.86 h x $0.40``, or of machines that are bought ``share of $285,000 to buy``; empty where neither is what is paid."""
     scenario = candidate.result.scenario
     prices, committed = paid_for(scenario), committed_usd(scenario)
     if committed is not None:
-        return f"of {format_usd(sets_of(candidate.result, goal) * committed)} {for_what(scenario)}"
+        return f"share of {format_usd(sets_of(candidate.result, goal) * committed)} {for_what(scenario)}"
     if not bills_exactly(scenario) or len(prices) != 1 or candidate.time_s is None:
         return ""
     (nodes, price), job = prices[0], candidate.result.job
@@ -316,16 +326,10 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     best, *others = meeting
     does = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[best.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if not others else "reach"
-    cheaper = [row for row in others if row.value < best.value]
-    untested = [row for row in cheaper if never_validated(row.result)]
-    fuller = [row for row in cheaper if row not in untested and row.global_batch > best.global_batch]
-    rather = ["larger batches that are hardly better"] * bool(fuller)
-    rather += ["unvalidated strategies that are not certainly better"] * bool(untested)
-    rather += ["configurations with a higher expected regret"] * (len(cheaper) > len(untested) + len(fuller))
-    but = f", except {listed(rather)}" if rather else ""
+    better = any(row.value < best.value for row in others)
+    but = ", except some with a higher expected regret, a larger batch, or no validation" if better else ""
     simulated = f"{counted(count, 'configuration')} {'was' if count == 1 else 'were'} simulated"
     texts = [f"{simulated}, {len(meeting)} {reach} the goal, and this one {does}{but}."]
-    texts.append(_larger_batch(meeting))
     if inexact := _inexact(best):
         exact = next((row for row in meeting if not _inexact(row)), None)
         instead = "no other simulated configuration reaches the goal without that"
@@ -336,23 +340,24 @@ def why_this(meeting: Sequence[Configuration], missing: Sequence[Configuration])
     return " ".join(filter(None, texts))
 
 
-def _larger_batch(meeting: Sequence[Configuration]) -> str:
-    """Return the gain of a larger batch, which is what it may cost in samples; empty if it is the smallest."""
-    best = meeting[0]
+def doubts_of(meeting: Sequence[Configuration]) -> tuple[str, ...]:
+    """Return what speaks against the first: a better one of a kind that was never validated, and more samples for its larger batch."""
+    if not meeting or meeting[0].goal.prefer == "fewest-devices":
+        return ()
+    best, texts = meeting[0], []
+    other = next((row for row in meeting if row.value < best.value and never_validated(row.result)), None)
+    if other is not None and not never_validated(best.result):
+        better = behind(other, best) if best.goal.prefer == "fastest" else f"costs {behind(other, best)}"
+        texts.append(f"{other.line.what} on {counted(other.scenario.nodes_needed, 'node')} {better}, {_UNTESTED}")
     smaller = next((row for row in meeting if row.global_batch < best.global_batch), None)
-    if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(smaller.value) or not best.value:
-        return ""
-    text = f"Its batch of {best.global_batch:,} samples a step may need more of them to learn as much (McCandlish et al., 2018), which is "
-    text += f"not counted: with {smaller.global_batch:,} a step the best is {smaller.title}"
-    if best.goal.prefer == "fewest-devices":
-        return f"{text}."
-    more = format_share(smaller.value / best.value - 1)
-    return f"{text}, and the answer is better as long as it needs less than {more} more samples than that."
+    if smaller is not None and best.value < smaller.value < math.inf and best.value and _batch(smaller) != _batch(best):
+        more = format_share(smaller.value / best.value - 1)
+        texts.append(f"batch {_batch(best):,} pays only if it needs less than {more} more samples than batch {_batch(smaller):,}")
+    return tuple(texts)
 
 
-def _batch_key(row: Configuration) -> tuple[int | None, int | None]:
-    load = row.scenario.workload
-    return load.batch_per_replica, load.global_batch
+def _batch(row: Configuration) -> int:
+    return row.scenario.workload.batch_per_replica or row.scenario.workload.global_batch or 0
 
 
 def _inexact(row: Configuration) -> str:

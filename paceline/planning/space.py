@@ -347,7 +347,7 @@ def space_of(
                 refusal = Refused(name=name or source, cluster=asked, text=problem, configurations=configurations, asked=short)
                 space.refused.append(refusal)
                 continue
-            others = tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen)
+            others = tuple(f"{key.partition('.')[2].removesuffix('_per_replica')} {value}" for key, value in chosen)
             cell = _Cell(space, template, asked, others, counts, where, short, tunable, tell)
             if spans:
                 for each in scalings:

@@ -61,14 +61,14 @@ def _hours(time_s: Estimate | None) -> float | None:
 
 _RATE = rate("result.throughput_samples_per_s")
 _TRAINING = (
-    Column("hours", "number", "Hours of training", by=lambda each: _hours(each.time_s), short="hours"),
+    Column("hours", "hours", "Time of training", by=lambda each: _hours(each.time_s), short="time"),
     _PRICE,
     Column("cost_usd", "usd", "Cost of the training", of="cost_usd.mean", short="cost"),
 )
 """Columns of a candidate: hours, price of an hour, and their product."""
 _SIZES = (_SCALING, replace(WORKERS, of="result.scenario.workers"), _NODES)
 _OF_JOB = (
-    Column("job_hours", "number", "Hours of the job", by=lambda count: count.job and _hours(count.job.time_s)),
+    Column("job_hours", "hours", "Time of the job", by=lambda count: count.job and _hours(count.job.time_s)),
     Column("job_cost_usd", "usd", "Cost of the job", of="job.cost_usd.mean"),
     Column("goodput", "share", "Goodput", of="job.goodput"),
 )
@@ -109,7 +109,7 @@ _IN_CLUSTER = _of(
     (
         Column("devices_per_node", "count", "Devices of each"),
         replace(_RATE[0], heading="Samples/s"),
-        *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Hours", _PRICE.heading, "Total cost"), strict=True)),
+        *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Time", _PRICE.heading, "Total cost"), strict=True)),
     ),
 )
 _WAY = Column("way", "text", "Way of training", short="way of training")
@@ -191,7 +191,7 @@ def alternatives_table(plan: Plan) -> Table:
     names = [column.name for column in table.columns]
     time = ["hours" if "hours" in names else "samples_per_s", "cost_usd" if "cost_usd" in names else "usd_per_hour"]
     table = table.only(*(name for name in (_NAME.name, WORKERS.name, *time, _CONFIDENCE.name) if name in names))
-    headings = {"hours": "Time (h)", "cost_usd": "Cost", "usd_per_hour": "Cost per hour", _CONFIDENCE.name: "Probability"}
+    headings = {"hours": "Time", "cost_usd": "Cost", "usd_per_hour": "Cost per hour", _CONFIDENCE.name: "Probability"}
     columns = (*(replace(column, heading=headings.get(column.name, column.heading)) for column in table.columns), _COMPARED)
     rows = tuple((*row, compared_in_words(each, plan.chosen)) for row, each in zip(table.rows, shown, strict=True))
     return Table("Alternatives", columns, rows, "plan-alternatives")
@@ -262,7 +262,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
         # the cost of the training says the same of its samples
         replace(COLUMNS["usd_per_million_samples"], by=lambda each: None if each.cost_usd else _mean(each.usd_per_million_samples)),
         Column("staleness", "text", "Staleness (updates)", by=_staleness),
-        _CONFIDENCE,
+        replace(_CONFIDENCE, kind="text", left=False, by=lambda each: _confidence(each, plan)) if names else _CONFIDENCE,
         Column("meets", "text", "Meets the goal", by=lambda each: _meets(each, plan)),
         Column("answer_better_in", "text", "Answer better in (paired runs)", by=_better_in),
         *_of("decision", _CHANCES),
@@ -326,6 +326,12 @@ def _improvements(plan: Plan) -> Table:
         Column("text", "text", "What it is"),
     )
     return Table.reading("Gain of one improvement", columns, plan.improvements, "plan-improvements")
+
+
+def _confidence(candidate: Candidate, plan: Plan) -> str:
+    """``94.8% *`` for one that misses the goal that others reach."""
+    misses = plan.feasible and not candidate.meets
+    return f"{written(candidate.confidence, 'limit_share')} *" if misses else format_share(candidate.confidence)
 
 
 def _meets(candidate: Candidate, plan: Plan) -> str:

@@ -53,7 +53,7 @@ NONE: Final = "–"
 
 Kind = Literal[
     "text", "any", "count", "number", "updates", "difference", "throughput", "compact", "tick",
-    "seconds", "rough_seconds", "bytes", "rate", "share", "limit_share", "error", "change", "whole_change", "usd", "hourly",
+    "seconds", "hours", "rough_seconds", "bytes", "rate", "share", "limit_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """Kind of a value, which sets how it is written (:data:`FORMATS`).
@@ -68,7 +68,7 @@ Kind = Literal[
     What readers compare line by line: to three digits and a whole number at least.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
-``seconds``, ``bytes``, ``rate``
+``seconds``, ``hours``, ``bytes``, ``rate``
     Measured or predicted, to three digits in the unit that fits. Rates, in bytes per second, are written
     in bits, as networks are sold.
 ``rough_seconds``
@@ -192,6 +192,7 @@ FORMATS: Mapping[Kind, Format] = {
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,
+    "hours": replace(_SECONDS, units=tuple((size / 3600, unit) for size, unit in _TIMES)),
     "rough_seconds": Format(_TIMES[:3], digits=2, most_places=1, keeps_zeros=False, unit="s"),
     "bytes": _BYTES,
     "rate": _RATE,

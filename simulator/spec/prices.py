@@ -143,7 +143,7 @@ class Prices:
         if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
             return texts
         shown = f"{format_hourly(self.general.usd_per_node_hour)} per hour"
-        text = f"the price of {shown} for every cluster without one is used for {listed(list(self._filled))}"
+        text = f"the price of {shown} applies to {listed(list(self._filled))}"
         if self._kept:
             text += f"; {listed(list(self._kept))} {'keeps its' if len(self._kept) == 1 else 'keep their'} own"
         return [*texts, text + (f": {self.general.terms}" if self.general.terms else "")]

@@ -81,7 +81,7 @@ class Answered:
 
 
 HEADINGS = (
-    "#", "configuration", "cluster", "strategy", "way of training", "way to pay", "workers", "nodes", "samples/s", "low", "high", "hours",
+    "#", "configuration", "cluster", "strategy", "way of training", "way to pay", "workers", "nodes", "samples/s", "low", "high", "time",
     "per hour", "cost", "conf.", "memory", "waiting", "gain", "limit then", "in advance", "running",
 )  # fmt: skip
 _HEADING = "|".join(rf"(?<!\S){re.escape(name)}(?!\S)" for name in sorted(HEADINGS, key=len, reverse=True))
@@ -100,11 +100,13 @@ def tables_in(lines: list[str]) -> Iterator[tuple[str, list[dict[str, str]]]]:
         if heads.startswith("   "):  # what is improved has no heading
             columns.insert(0, (0, ""))
         rows = []
-        for row in itertools.takewhile(lambda text: text.strip() and not text.startswith(("low, high:", "running: ")), lines[place + 1 :]):
+        for row in itertools.takewhile(
+            lambda text: text.strip() and not text.startswith(("low, high:", "running: ", "* ")), lines[place + 1 :]
+        ):
             cells, begins = {}, 0
             for (end, name), (after, following) in zip(columns, [*columns[1:], (len(row), "")], strict=True):
                 if name in _LEFT:  # up to the next column: numbers end where their heading does
-                    end = after if following in _LEFT else begins + len(row[begins:after].rstrip().rpartition(" ")[0])
+                    end = after if following in _LEFT else begins + len(row[begins:after].rstrip().rpartition("  ")[0])
                 cells[name], begins = row[begins:end].strip(), end
             rows.append(cells)
         yield title, rows

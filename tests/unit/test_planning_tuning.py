@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,7 +162,7 @@ def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     assert found["gossip"].mean > found["ring"].mean
     assert found["gossip"].high / found["gossip"].low > found["ring"].high / found["ring"].low
     assert answer.chosen.name.startswith("ring")
-    assert "except unvalidated" in answer.why
+    assert re.fullmatch(r"gossip .* on 4 nodes .* higher throughput, but was never compared with real runs", answer.doubts[0])
 
 
 @pytest.mark.parametrize(("low", "first"), [(0.0, "ring"), (150.0, "ring"), (390.0, "gossip")])
@@ -214,7 +215,7 @@ def test_batches_are_searched_and_the_price_in_learning_is_named() -> None:
     answer = planned(given, batches="8..64")
     assert {its.result.scenario.workload.batch_per_replica for its in answer.candidates} == {8, 16, 32, 64}
     assert answer.chosen.result.scenario.workload.batch_per_replica == 64
-    assert "as long as it needs less than" in answer.why
+    assert any("pays only if it needs less than" in text for text in answer.doubts)
 
 
 def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
@@ -226,7 +227,7 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
     )
     answer = planned(given, goal_of(target_throughput=10.0, prefer="fastest", confidence=0.7), batches=[16, 32, 64])
     assert answer.chosen.result.scenario.workload.batch_per_replica == 16
-    assert "hardly better" in answer.why
+    assert "except some with a higher expected regret, a larger batch" in answer.why
 
 
 def test_a_range_of_batches_doubles_and_keeps_its_end() -> None:

@@ -174,7 +174,7 @@ def _table(kind: str, rows: Sequence[Row]) -> Table:
     return Table(f"{kind}s{' (* your own)' if any(row['own'] for row in rows) else ''}", every, cells).without_empty_columns()
 
 
-@calling("schema", hints={"format": "scenario, workload, cluster, device, input, result or testbed-setting."})
+@calling("schema", hints={"format": "scenario, workload, cluster, device, input, faults, result or testbed-setting."})
 def schema(given: Given, *, json: bool = True) -> None:  # noqa: ARG001 - the output is JSON in any case
     """Print the JSON Schema of a file format.
 

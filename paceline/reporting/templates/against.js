@@ -20,7 +20,7 @@ const againstFigure = {
   title(view, others) {
     const beaten = others.filter((each) => hasEffect(each) && each.gain > 0).length,
       rivals = others.length > 1 ? `${beaten || "any"} of ${others.length} others` : "the other";
-    return `With ${whereText(view)}, ${view.name} is ${beaten ? "certainly" : "not certainly"} faster than ${rivals}`;
+    return `With ${whereText(view)}, ${view.name} is ${beaten ? "" : "not certainly "}faster than ${rivals}${beaten && others.length === 1 ? `: ${winsText(others[0])}` : ""}`;
   },
   none: "Nothing else is chosen that has a result at these settings.",
   height: (view, others, width) => 64 + (width < ONE_LINE_PX ? 66 : 50) * Math.max(1, Math.min(others.length, MOST_BARS)),
