@@ -309,7 +309,7 @@ def regret(of: Answered) -> None:
         assert rounds_to(probability.removeprefix("at least ").removeprefix("at most "), candidate.decision.best)
         assert rounds_to(loss.removesuffix(" samples/s"), candidate.decision.regret) or not candidate.decision.regret
     assert rounds_to(found("%A that no alternative is (?:cheaper|faster)", sure)[0], ours.best)
-    if ours.regret_where_not_best is not None:
+    if (ours.regret_where_not_best or 0.0) >= 0.001:
         assert rounds_to(found("this (?:costs|takes|is) %A (?:more|longer|slower) on average", sure)[0], ours.regret_where_not_best)
     least = min(decision.regret for _, decision in decided)
     if ", except " not in plan.why:
