@@ -120,7 +120,7 @@ def _by_machines(advice: Advice) -> Table:
         own = [row for row in advice.rows if row.strategy == name]
         rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in own}
         shown, servers = name or best.result.scenario.strategy.kind, {row.result.scenario.servers for row in own}
-        shown += f", {counted(servers.pop(), 'server')}" if len(servers) == 1 and all(servers) else ""
+        shown += f" ({counted(servers.pop(), 'server')})" if len(servers) == 1 and all(servers) else ""
         names.setdefault(tuple(map(rates.get, counts)), []).append(f"{shown} *" if name == best.strategy else shown)
     columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "number") for count in counts))
     return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()), more="* advised")
