@@ -101,7 +101,7 @@ def show_table(results: Sequence[Result]) -> None:
     tables: list[Table] = [_table(shown, titles) if len(shown) <= _MOST_ROWS else _matrix(shown, titles)]
     if any(result.job is not None for result in shown):
         tables.append(jobs_table(shown, f"{thing_counted(shown)}s"))
-    if any(result.extrapolated for result in shown):
+    if any(result.extrapolated for result in shown) and len(shown) <= _MOST_ROWS:  # a matrix has no stars
         tables[0] = replace(tables[0], more="; ".join(filter(None, ["* beyond what was measured", tables[0].more])))
     display_answer(replace(content.decision, figures=()), *tables)
 
