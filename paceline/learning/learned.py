@@ -230,8 +230,8 @@ class Learned(Short, Spec):
         time, never = format_seconds(first.time_s.median), sum(not way.reached for way in self.ways)
         rest = f"; {never} of {len(self.ways)} never reach it" if never else ""
         if alike := self.beside(first):
-            tie = f"{name} and {alike[0].name}" if len(alike) == 1 else f"{len(alike) + 1} ways"
-            return f"{tie} tie at about {time}{rest}"
+            others = alike[0].name if len(alike) == 1 else f"{len(alike)} others"
+            return f"{name} and {others} tie at about {time}{rest}"
         rate = f" at {first.rate:g} times the learning rate" if first.rate != 1.0 else ""
         return f"{name} reaches {self.target.in_words} first, in {time}{rate}{rest}"
 
