@@ -293,3 +293,6 @@ def test_ways_to_pay_and_upgrades_are_printed_with_their_sources(folder: Path, p
     assert re.search(r"\$[\d,]+ to buy; running costs \$[\d.]+ an hour in use", said), said
     never = paceline("plan", "offers.toml", "--target-throughput", "100 samples/s", "--trainings-per-month", "3", *QUICK)
     refused(never, "--trainings-per-month 3")
+    throughput = ("--target-throughput", "100 samples/s", "--workers", "2", "--confidence", "0.5")
+    assert paceline("plan", "offers.toml", *throughput, *QUICK, "--report", "paid.html").code == 0  # whose payments have no time
+    assert ">Ways to pay<" in (folder / "paid.html").read_text()
