@@ -62,7 +62,7 @@ class Setting(Observed):
     line: int = Field(ge=1, description="of the file, where it stands first")
 
     def as_throughput(self, told: Scenario) -> Setting:
-        """The same with its speed in samples/s samples/s of all workers together.
+        """The same with its speed as samples/s of all workers together.
 
         Raises
         ------
@@ -172,7 +172,8 @@ def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, 
         raise InputError(f"{where}: the first line must name the columns, such as {_EXAMPLE}")
     for name in names:
         if name not in COLUMNS:
-            hint = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
+            nearest = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
+            hint = "did you mean throughput?" if "samples_per_s" in name else nearest
             raise InputError(f"{where}: {_quoted(name)} is not a column of measured points; {hint}")
         if names.count(name) > 1:
             raise InputError(f"{where}: has the column {name} twice; keep one")

@@ -51,6 +51,7 @@ PLAN = "plan ring --target-throughput '1 samples/s'"
         pytest.param("report r.ndjson --figures f --format pgn", "png", id="format of a figure"),
         pytest.param("validate --matrix quikc", "quick", id="matrix"),
         pytest.param("validate s.toml --measured p.csv", "throughput", id="column"),
+        pytest.param("validate s.toml --measured rates.csv", "throughput", id="column of a table of results"),
         pytest.param("testbed run --set workrs=3", "workers", id="key of a setting"),
         pytest.param("testbed run --set model=ladder-4m", "ladder-4mb", id="synthetic model"),
         pytest.param("calibrate my_model.py:build --name m --precision float23", "'float32'", id="word of the library"),
@@ -63,6 +64,7 @@ def test_the_nearest_is_suggested(folder: Path, refusal: Callable[..., None], co
     (folder / "sub").mkdir()
     (folder / "sub" / "a.toml").write_text(SCENARIO)
     (folder / "p.csv").write_text("workers,throughputt\n1,2\n")
+    (folder / "rates.csv").write_text("workers,samples_per_s\n1,2\n")
     (folder / "my_model.py").write_text("def build(): ...\n")
     refusal(command, f"did you mean {meant}")
 
