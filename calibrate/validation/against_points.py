@@ -28,7 +28,7 @@ from simulator.results.intervals import widened
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import accelerator_named
-from simulator.spec.figures import Estimate
+from simulator.spec.figures import Estimate, Warned
 from simulator.spec.uncertainty import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 
 if TYPE_CHECKING:
@@ -120,14 +120,14 @@ class PointsCase:
 
 
 def _warnings(results: Sequence[Result]) -> Iterator[str]:
-    """Warnings of the predictions, each kind once."""
-    texts_of: dict[tuple[str, str], list[str]] = {}
+    """Warnings of the predictions, each kind once; those that question the figures come first."""
+    kinds: dict[tuple[str, str], list[Warned]] = {}
     for result in results:
         for warning in result.warnings:
-            texts_of.setdefault((warning.code, warning.path), []).append(warning.text)
-    for texts in texts_of.values():
-        everywhere = len(texts) in (1, len(results)) and len(set(texts)) == 1
-        yield texts[-1] if everywhere else f"{texts[-1]} ({len(texts)} of {len(results)} settings)"
+            kinds.setdefault((warning.code, warning.path), []).append(warning)
+    for alike in sorted(kinds.values(), key=lambda alike: -alike[0].doubts):
+        everywhere = len(alike) in (1, len(results)) and len({warning.text for warning in alike}) == 1
+        yield alike[-1].text if everywhere else f"{alike[-1].text} ({len(alike)} of {len(results)} settings)"
 
 
 def validate_points(case: PointsCase, simulate: Simulate) -> Validation:
