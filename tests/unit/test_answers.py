@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.answers import MOST_FIGURES, Answer, answer_of, answer_of_memory, figure, watch_out
+from paceline.cli.showing_results import show_table
 from paceline.planning.goal import Goal
 from paceline.reporting.content import content_of
 from paceline.sentences import goal_in_words
@@ -120,3 +121,10 @@ def test_links_outside_what_was_validated_are_said_with_both_rates() -> None:
 @pytest.mark.parametrize(("samples", "said"), [(1e9, "1e9 samples in 12 h"), (1.28e6, "1.28e6 samples in 12 h"), (50_000, "50,000 ")])
 def test_a_goal_names_its_samples_as_people_type_them(samples: float, said: str) -> None:
     assert goal_in_words(Goal(samples=samples, deadline_s=12 * 3600.0)).startswith(said)
+
+
+def test_only_a_table_with_stars_explains_them(capsys):
+    """Ring on ethernet-25g is outside what was validated; more than twelve results are a matrix, which has no stars."""
+    for most, starred in (12, True), (13, False):
+        show_table([of("ring", ("strategy.workers", count)) for count in range(1, most + 1)])
+        assert ("* beyond what was measured" in capsys.readouterr().out) == starred

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.scenarios import scenario_table
 
+import paceline
 from calibrate.validation.points import Setting, compared, read_points, scenarios_at
 from simulator import simulate
 from simulator.base.errors import InputError, ReadingWarning, ScenarioError
@@ -192,3 +193,13 @@ def test_a_setting_that_the_scenario_cannot_have(tmp_path, strategy, content, sa
     points = read(tmp_path, content)
     with pytest.raises((InputError, ScenarioError), match=says):
         scenarios_at(scenario_table(strategy=strategy), points, source="s.toml", points=Path("p.csv"), beside=None)
+
+
+def test_warnings_that_question_the_figures_come_first(tmp_path):
+    """A remark on software follows the assumed network, though a result has it earlier."""
+    points = tmp_path / "points.csv"
+    points.write_text("workers,throughput\n2,6300\n4,10900\n")
+    short = {"run.steps": 6, "run.warmup_steps": 1, "run.replications": 3}
+    _, *notes = paceline.validate("ring", points, short).notes
+    assumed, software = (next(place for place, note in enumerate(notes) if text in note) for text in ("is assumed", "fit() of Keras"))
+    assert assumed < software
