@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -364,30 +364,51 @@ _ERRORS_AWAY = 2.0
 """Standard errors from nothing at which a mean error is no chance."""
 
 
+_MANY = 16
+"""Devices beyond which errors are told separately: those of replicated models grow with the number of devices."""
+
+
 def _biases(rows: Sequence[Compared]) -> Iterator[dict[str, Any]]:
-    """Of each regime the devices on which predictions were too fast or too slow, in the mean over series; no device where there is one."""
+    """Of each regime the devices on which predictions were too fast or too slow, in the mean over series; none where there is only one.
+
+    After them, whatever the device, the same for many devices.
+    """
     tables, hybrids = load_tables(), load_hybrids()
     machines = {series.id: tables.clusters[series.cluster] for series in tables.series} | hybrids.machines
-    errors: defaultdict[Regime, defaultdict[str, list[tuple[Reached, float]]]] = defaultdict(lambda: defaultdict(list))
+    of_regimes: defaultdict[Regime, list[Compared]] = defaultdict(list)
     for row in rows:
         if row.reached is not None and not row.fitted and row.reached.series in machines:
-            error = float(np.log(row.predicted.mean / np.median(row.measured)))
-            errors[row.reached.regime][machines[row.reached.series].device].append((row.reached, error))
-    for regime, of_devices in sorted(errors.items()):
+            of_regimes[row.reached.regime].append(row)
+    for regime, of_regime in sorted(of_regimes.items()):
+        of_devices: defaultdict[str, list[Compared]] = defaultdict(list)
+        for row in of_regime:
+            assert row.reached is not None
+            of_devices[machines[row.reached.series].device].append(row)
         for device, of_device in sorted(of_devices.items()):
-            of_series: defaultdict[str, list[float]] = defaultdict(list)
-            for reached, error in of_device:
-                of_series[reached.series].append(error)
-            means = [fmean(each) for each in of_series.values()]
-            if len(means) < 2 or abs(mean := fmean(means)) < max(_LEAST_BIAS, _ERRORS_AWAY * stdev(means) / len(means) ** 0.5):
-                continue
-            yield {
-                "regime": str(regime),
-                **({"device": device} if len(of_devices) > 1 else {}),
-                "predicted_over_measured": digits(np.exp(mean), 3),
-                "settings": len(of_device),
-                "sources": sorted({reached.source for reached, _ in of_device}),
-            }
+            yield from _bias(regime, of_device, {"device": device} if len(of_devices) > 1 else {})
+        many = [row for row in of_regime if row.reached is not None and row.reached.reach > np.log2(_MANY)]
+        if len(of_devices) > 1 and len({row.reached.source for row in many if row.reached is not None}) > 1:
+            yield from _bias(regime, many, {"more_than": _MANY})
+
+
+def _bias(regime: Regime, rows: Sequence[Compared], which: Mapping[str, str | int]) -> Iterator[dict[str, Any]]:
+    """An entry, if the mean error of some rows is neither small nor chance."""
+    of_series: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        assert row.reached is not None
+        of_series[row.reached.series].append(float(np.log(row.predicted.mean / np.median(row.measured))))
+    means = [fmean(each) for each in of_series.values()]
+    if len(means) < 2 or abs(mean := fmean(means)) < max(_LEAST_BIAS, _ERRORS_AWAY * stdev(means) / len(means) ** 0.5):
+        return
+    errors = [error for each in of_series.values() for error in each]
+    yield {
+        "regime": str(regime),
+        **which,
+        "predicted_over_measured": digits(np.exp(mean), 3),
+        "one_in_ten": digits(np.exp(np.quantile(errors, 0.9 if mean > 0 else 0.1)), 3),
+        "settings": len(errors),
+        "sources": sorted({row.reached.source for row in rows if row.reached is not None}),
+    }
 
 
 def _inline(spec: Deviation | LeftOutRows) -> tomlkit.items.InlineTable:

@@ -114,8 +114,10 @@ class Bias(Spec):
     """Runs that were consistently slower, or faster, than predicted."""
 
     regime: RegimeText
-    device: str = Field(default="", description="sort of network of the runs; left out: all runs of the regime used one sort")
+    device: str = Field(default="", description="device of the runs; left out: all runs")
+    more_than: int = Field(default=0, ge=0, description="replicas that all of the runs exceeded")
     predicted_over_measured: float = Field(gt=0, description="ratio of throughput, geometric mean over series")
+    one_in_ten: float = Field(gt=0, description="ratio that one run in ten exceeded; where predictions were too slow, fell below")
     settings: int = Field(ge=1)
     sources: tuple[str, ...]
 
@@ -144,7 +146,7 @@ def bias_of(scenario: Scenario) -> Bias | None:
     if regime is None or scenario.discrepancy is not None:
         return None
     device = scenario.cluster.device or scenario.workload.device
-    biases = (each for each in _known().biases if each.regime == regime)
+    biases = (each for each in _known().biases if each.regime == regime and scenario.ranks > each.more_than)
     return next((each for each in biases if not each.device or (device and same_device(each.device, device))), None)
 
 
