@@ -263,8 +263,11 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
 
 
 def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
-    """Work of the cores for a step that nothing in it waits for; like an input pipeline it holds up nothing but cores."""
-    if not setting.servers:
+    """Work of the cores for a step that nothing in it waits for; like an input pipeline it holds up nothing but cores.
+
+    None where compute is real behind a shaped link: its measured slowdown next to busy cores would count that work twice.
+    """
+    if not setting.servers or (setting.link is not None and setting.compute.kind == "real"):
         return 0.0
     tensors, size = len(setting.variables), setting.moved_bytes
     waited_s = 2.0 * size * values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0)

@@ -6,9 +6,10 @@ import pytest
 from support.testbed import TRUE, setting
 
 from calibrate.testbed.clocks import work_of_step
-from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from simulator import simulate
+from simulator.spec.distributions import Constant
 
 RATE = 50e6  # bytes/s of 400 Mbit/s
 LINK = {"bandwidth": "400 Mbit/s"}
@@ -118,6 +119,14 @@ def test_many_processes_make_as_many_steps_as_two_cores_have_time_for(mode: str,
     values = TRUE | {"dispatch_s": 0.0}
     work_s = sum(values[name] * amount for name, amount in work_of_step(given).items())
     assert 1.0 / step_s(given, values) == pytest.approx(2.0 / work_s, rel=0.05)
+
+
+def test_behind_links_real_compute_has_its_slowdown_next_to_busy_cores_and_no_further_work() -> None:
+    given = setting("async", 3, LINK, compute={"kind": "real"})
+    compute = RealCompute(mean_s=0.01, law=Constant(), busy_core_slowdown=0.4)
+    emulated, real = scenario_of(setting("async", 3, LINK), TRUE, 2.0), scenario_of(given, TRUE, 2.0, compute=compute)
+    assert emulated.cluster.shared_cores == real.cluster.shared_cores == 2.0
+    assert emulated.workload.input.base_s > 0.0 == real.workload.input.base_s
 
 
 def test_sparse_rows_travel_alone_to_servers_and_whole_in_a_ring() -> None:
