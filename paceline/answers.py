@@ -26,7 +26,7 @@ from simulator.base.text import (
 from simulator.memory import PARTS, Memory
 from simulator.resolve.resolve import resolve
 from simulator.results.bottleneck import BOTH, first_of_all
-from simulator.results.cost import usd_per_million_samples
+from simulator.results.cost import usd_per_billion_tokens, usd_per_million_samples
 from simulator.results.next_measurement import OWN_RUNS, calibrate_line, width_of
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
@@ -145,9 +145,9 @@ def headline_of(result: Result) -> str:
 
 
 def outcome_in_words(result: Result) -> str:
-    """What people want to know first: samples a second, or of a whole job its time and cost."""
+    """What people want to know first: samples or tokens a second, or of a whole job its time and cost."""
     if result.job is None:
-        return f"{rounded(result.throughput_samples_per_s.mean, 'throughput')} samples/s"
+        return f"{rounded(result.rate.mean, 'throughput')} {result.scenario.unit.per_s}"
     cost = f" for {format_usd(result.job.cost_usd.mean)}" if result.job.cost_usd is not None else ""
     return f"the job takes {written(result.job.time_s.mean, 'seconds')}{cost}"
 
@@ -166,14 +166,24 @@ def _figures(result: Result) -> Iterator[Figure]:
         yield figure("goodput", job.goodput, "share", note="time in kept steps")
         if job.checkpointing is not None and (best_s := job.checkpointing.best_s) is not None:
             yield Figure("checkpoint", written(best_s, "seconds"), note=f"best; now {written(job.checkpointing.interval_s, 'seconds')}")
-    yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
+    yield from throughput_figures(result)
     if result.ranks > 1:
         yield figure("efficiency", result.scaling_efficiency, "share", note=f"{format_number(result.speedup.mean)} times one {thing}")
     yield figure("step", result.mean_step_s, "seconds", note=f"p95 {written(step.p95, 'seconds')}")
     if stale.max:
         yield Figure("staleness", written(stale.mean, "updates"), note=f"updates, p95 {stale.p95:g}")
-    if job is None and (million := usd_per_million_samples(result)) is not None:
-        yield figure("cost", million, "usd", note="for a million samples")
+    if job is None and (cost := usd_per_billion_tokens(result)) is not None:
+        yield figure("cost", cost, "usd", note="for a billion tokens")
+    elif job is None and (cost := usd_per_million_samples(result)) is not None:
+        yield figure("cost", cost, "usd", note="for a million samples")
+
+
+def throughput_figures(result: Result) -> Iterator[Figure]:
+    """The throughput; where samples are sequences in tokens, and the share of the devices' peak that the model needs for it."""
+    yield figure("throughput", result.rate, "throughput", result.scenario.unit.per_s)
+    tokens = result.tokens
+    if tokens is not None and tokens.mfu is not None and tokens.mfu_with_attention is not None:
+        yield figure("MFU (6ND)", tokens.mfu, "share", note=f"with attention {written(tokens.mfu_with_attention.mean, 'share')}")
 
 
 def limit_of(result: Result, *, tried: bool = True) -> str:

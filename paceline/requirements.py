@@ -24,7 +24,8 @@ _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
 _ORDERED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISONS: dict[str, Callable[..., bool]] = {**_ORDERED, "==": operator.eq, "=": operator.eq, "!=": operator.ne}
 _UNITS = {"usd": r"\s*(?:USD|\$)\s*", "hourly": r"\s*(?:USD|\$|/\s*h)\s*", "throughput": r"\s*(?:samples|updates)\s*/\s*s$"}
-"""Units allowed after a number, by the kind of its column."""
+_TOKENS = r"\s*tokens\s*/\s*s$"
+"""Units allowed after a number, by the kind of its column, and of tokens."""
 _RUN_MEANS = {"step_time_s": "mean_step_s", "staleness": "mean_staleness"}
 """Figures whose interval has another name than their mean."""
 
@@ -132,13 +133,14 @@ def _number(column: Column, name: str, text: str, where: str) -> float:
     if column.kind == "seconds":
         is_bare = re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text) and name.endswith("_s")
         return number_of(text, f"{where}: {text!r}") if is_bare else parse_quantity(text, "time")
-    return number_of(re.sub(_UNITS.get(column.kind, "$^"), "", text), f"{where}: {text!r}")
+    unit = _TOKENS if column.name.startswith("tokens_per_s") else _UNITS.get(column.kind, "$^")
+    return number_of(re.sub(unit, "", text), f"{where}: {text!r}")
 
 
 _ENDS = {column.of: column.name for column in COLUMNS.values() if column.of.endswith((".low", ".high"))}
 """Columns of interval ends, by the figures that they read."""
-_BY_HEADING = {column.heading.partition(" (")[0].lower(): column for column in COLUMNS.values() if column.of.endswith(".mean")}
-"""Columns of estimates by their headings, such as "efficiency"."""
+_BY_HEADING = {column.heading.partition(" (")[0].lower(): column for column in reversed(COLUMNS.values()) if column.of.endswith(".mean")}
+"""Columns of estimates by their headings, such as "efficiency"; of several with one heading the first."""
 
 
 def judged(requirements: Iterable[Requirement], result: Result) -> tuple[list[str], list[str]]:

@@ -30,12 +30,13 @@ from simulator.results.cost import (
     paid_for,
     placement_of,
     running_usd_per_hour,
+    usd_per_billion_tokens,
     usd_per_hour,
     usd_per_million_samples,
 )
 from simulator.results.intervals import paired_ratio
 from simulator.results.results import Result
-from simulator.spec.figures import Checkpointing, Estimate, JobOutcome
+from simulator.spec.figures import Checkpointing, Estimate, JobOutcome, Unit
 from simulator.spec.uncertainty import between
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def cost_in_words(result: Result) -> str | None:
         f"{format_hourly(hourly)} an hour for {placement_of(result.scenario).nodes:,} x "
         f"{format_hourly(price.usd_per_node_hour)} ({price.said}); {format_usd(million.mean)} for a million samples"
     )
+    if (billion := usd_per_billion_tokens(result)) is not None:
+        text += f", {format_usd(billion.mean)} for a billion tokens"
     at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
     if format_usd(at_mean) != format_usd(million.mean) and format_usd(million.low) != format_usd(million.high):
         text += f" (90% of runs: {format_usd(million.low)} to {format_usd(million.high)}; mean over runs, which differ: at the mean "
@@ -95,15 +98,15 @@ def running_in_words(scenario: Scenario) -> str:
 # -- plans ---------------------------------------------------------------------------------
 
 
-def goal_in_words(goal: Goal) -> str:
+def goal_in_words(goal: Goal, unit: Unit) -> str:
     """Return a goal as ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
+        return f"{written(goal.target_throughput_samples_per_s * unit.per_sample, 'setting')} {unit.per_s}"
     total = goal.samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
     limits += [f"within ${goal.budget_usd:,.10g}"] if goal.budget_usd is not None else []
-    return f"{_total_in_words(total)} samples {' '.join(limits)}"
+    return f"{_total_in_words(total * unit.per_sample)} {unit.name} {' '.join(limits)}"
 
 
 def _total_in_words(total: float) -> str:
@@ -132,7 +135,7 @@ def regret_in_words(decision: Decision) -> str:
     """Return the expected regret of choosing a candidate, with its unit."""
     if decision.unit == "usd":
         return format_usd(decision.regret)
-    return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} samples/s"
+    return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} {decision.unit}"
 
 
 def standing_in_words(candidate: Candidate) -> str:
@@ -162,7 +165,7 @@ def stake_in_words(answer: Candidate) -> str:
     if decision.regret_where_not_best is None:
         return text
     less = format_share(decision.regret_where_not_best)
-    worse = {"usd": f"costs {less} more", "s": f"takes {less} longer", "samples/s": f"is {less} slower"}[decision.unit]
+    worse = {"usd": f"costs {less} more", "s": f"takes {less} longer"}.get(decision.unit, f"is {less} slower")
     return f"{text}; if one is, this {worse} on average"
 
 
@@ -230,7 +233,7 @@ def workers_note(plan: Plan) -> str:
     place = next(index for index, count in enumerate(counts) if count.workers == until)
     after = counts[place + 1]
     pays = f"pays up to {until:,}{beyond_in_brackets(counts[place], plan)}" if place else "does not pay"
-    what = "samples/s of the whole job change" if after.job is not None else "throughput changes"
+    what = f"{plan.unit.per_s} of the whole job change" if after.job is not None else "throughput changes"
     return (
         f"Adding workers {pays} ({_PER_WORKER}): from {until:,} to {after.workers:,}{beyond_in_brackets(after, plan)} {what} by "
         f"{change_in_words(_growth(counts[place], after))}, "
@@ -300,11 +303,13 @@ def job_in_words(result: Result) -> list[tuple[str, str]]:
     if job is None:
         return []
     epochs = f"{written(job.epochs, 'setting')} epoch{'' if job.epochs == 1 else 's'}"
-    said = [("length", f"{written(job.samples, 'setting')} samples in {epochs}, {written(job.steps, 'setting')} steps")]
+    unit = result.scenario.unit
+    length = f"{written(job.samples * unit.per_sample, 'setting')} {unit.name} in {epochs}, {written(job.steps, 'setting')} steps"
+    said = [("length", length)]
     good, low, high = (written(value, "share") for value in (job.goodput.mean, job.goodput.low, job.goodput.high))
     runs = f" (90% of runs: {format_interval(job.goodput.low, job.goodput.high, 'share')})" if low != high else ""
-    whole, steady = map(format_throughput, (job.samples_per_s.mean, result.throughput_samples_per_s.mean))
-    said.append(("goodput", f"{good}{runs} of the time; {whole} samples/s over the whole job, {steady} while it steps"))
+    whole, steady = map(format_throughput, (job.samples_per_s.mean * unit.per_sample, result.rate.mean))
+    said.append(("goodput", f"{good}{runs} of the time; {whole} {unit.per_s} over the whole job, {steady} while it steps"))
     if job.checkpointing is not None:
         said.append(("checkpoints", checkpoints_in_words(job.checkpointing)))
     if text := faults_in_words(job):

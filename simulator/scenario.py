@@ -24,6 +24,7 @@ from simulator.base.text import Short, counted, listed
 from simulator.base.validation_errors import is_valid
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import Known, constants
+from simulator.spec.figures import Unit
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.job import Faults, Job, Preemption
 from simulator.spec.training import Training
@@ -348,6 +349,12 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
         return self.workload.global_batch // self.replicas
 
     @property
+    def unit(self) -> Unit:
+        """What its training counts."""
+        model = self.workload.transformer
+        return Unit("samples", 1) if model is None else Unit("tokens", model.sequence)
+
+    @property
     def input_work(self) -> InputWork | None:
         """Work of a pipeline per batch in the simulated epochs: those after the first, unless the job has only one."""
         pipeline, job = self.input, self.job
@@ -375,6 +382,9 @@ def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) 
     return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
 
+NO_SEQUENCES = "the workload has no sequences of tokens ([workload.transformer]); give samples"
+
+
 def _rules_of_job(scenario: Scenario, job: Job) -> Iterator[str]:
     layout, faults, price = scenario.layout, scenario.faults, scenario.cluster.price
     said = job.faults.preemption if job.faults is not None else None
@@ -382,6 +392,9 @@ def _rules_of_job(scenario: Scenario, job: Job) -> Iterator[str]:
         yield "cluster.price.preemption and job.faults.preemption both set how often nodes are preempted: keep one of them"
     if scenario.run.job_steps is not None:
         yield "run.job_steps and [job] both set the length of the job: keep [job], and give run.steps for the steps to simulate"
+    if job.tokens is not None:
+        both = job.samples is not None
+        yield "job.samples and job.tokens both set the length of the job: leave one out" if both else f"job.tokens: {NO_SEQUENCES}"
     if faults is None:
         if not any(offer.preemption for offer in scenario.cluster.ways_to_pay):  # with which the same job may be planned
             yield from _rules_of_without_faults(job)

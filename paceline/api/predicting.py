@@ -478,6 +478,7 @@ def plan(
     target_throughput: Annotated[Quantity, MustBe("a number, or text with a unit, such as '20000 samples/s'"), Typed(metavar="RATE")]
     | None = None,
     samples: Amount | None = None,
+    tokens: Amount | None = None,
     epochs: Annotated[Amount, MustBe("a number, such as 90")] | None = None,
     dataset_size: Amount | None = None,
     deadline: Annotated[Quantity, MustBe("a number, or text with a unit, such as '12 h'"), Typed(metavar="TIME")] | None = None,
@@ -514,9 +515,11 @@ def plan(
     target_throughput
         Throughput to reach, such as ``"20000 samples/s"``.
 
-        A number is in samples per second.
+        A number is in samples per second; ``"1e6 tokens/s"`` needs a workload with sequences.
     samples
         Samples of the whole training, such as ``1e9``. Replaces ``epochs``; needs ``deadline``, ``budget`` or both.
+    tokens
+        Tokens in place of samples, such as ``300e9``. Needs a workload with sequences.
     epochs
         Passes over the data set. Default: those of [job] in the scenario, else 1.
 
@@ -562,7 +565,7 @@ def plan(
     over
         Values of any other key to choose from.
     settings
-        Change a key in all configurations, such as run.steps=200.
+        Change a key everywhere, such as run.steps=200.
 
         The plan chooses bucket sizes, unless ``strategy.bucket_size`` is among these, or in ``over``.
     prices
@@ -607,14 +610,17 @@ def plan(
     from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
     from simulator.base.files import Output
-    from simulator.catalogue.loading import pairs_of
+    from simulator.catalogue.loading import load_scenario, pairs_of
     from simulator.spec.prices import parse_prices
 
     settings = pairs_of(settings)
-    length = length_of(scenario, settings, samples=samples, epochs=epochs, dataset_size=dataset_size, rate=target_throughput is not None)
+    rate = target_throughput is not None
+    length = length_of(scenario, settings, samples=samples, tokens=tokens, epochs=epochs, dataset_size=dataset_size, rate=rate)
+    in_tokens = isinstance(target_throughput, str) and "token" in target_throughput
     goal = goal_of(
         target_throughput=target_throughput, samples=length.samples, epochs=length.epochs, deadline=deadline, budget=budget,
         confidence=confidence, prefer=prefer, trainings_per_month=trainings_per_month,
+        unit=load_scenario(scenario, settings).unit if in_tokens else None,
     )  # fmt: skip
     file = writable(out, scenario)
     beside = None if file is None else Output(plan_file_of(file), PLAN, force=force, beside=True)

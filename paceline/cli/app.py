@@ -298,7 +298,7 @@ def _with_what_was_meant(error: Any) -> str:
     if (option := getattr(error, "option_name", None)) is not None and message.startswith("No such option"):
         message, name = error.message.rstrip(".?"), option.lstrip("-")
         known = [word.removeprefix("--") for each in getattr(command, "params", ()) for word in each.opts if word.startswith("--")]
-        hint = did_you_mean(name, known, _as_setting(name, command), written="--{}")
+        hint = _as_setting(name, command) or did_you_mean(name, known, written="--{}")
     elif match := _NO_COMMAND.match(message):
         message, hint = match[1], _OTHERWISE_NAMED.get(match[2]) or did_you_mean(match[2], getattr(command, "commands", ()))
     elif match := _NO_CHOICE.match(message):

@@ -47,6 +47,7 @@ def _keys(
     replications: Annotated[int | None, Typed(metavar="R")] = None,
     epochs: Amount | None = None,
     samples: Amount | None = None,
+    tokens: Amount | None = None,
     dataset_size: Amount | None = None,
 ) -> None:
     """Describe the keys of a scenario that have their own options. All but replications are keys of [job].
@@ -59,6 +60,8 @@ def _keys(
         Predict a whole job of N epochs; needs --dataset-size. Short for --set job.epochs=N.
     samples
         Predict a whole job of N samples. Replaces --epochs. Short for --set job.samples=N.
+    tokens
+        Predict a whole job of N tokens, such as 300e9, of a workload with sequences. Short for --set job.tokens=N.
     dataset_size
         Samples in the data set, such as 1.28e6: one epoch. Short for --set job.dataset_size=N.
     """

@@ -32,31 +32,27 @@ if TYPE_CHECKING:
     from simulator.results.results import Result
 
 _FRONT = 8
-_FIGURES = (
-    "rank", "cluster", "strategy", "name", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "hours", "usd_per_hour",
-    "cost_usd", "confidence",
-)  # fmt: skip
+_RATES = tuple(f"{unit}_per_s{end}" for unit in ("samples", "tokens") for end in ("", "_low", "_high"))
+"""Columns of the throughput, of which a table has those of one unit."""
+_FIGURES = ("rank", "cluster", "strategy", "name", "workers", *_RATES, "hours", "usd_per_hour", "cost_usd", "confidence")
 """Columns of configurations that fit into 80 characters."""
 _TABLES: Mapping[str, Sequence[str]] = {
     "plan-clusters": (*_FIGURES, "nodes"),
     "plan-strategies": [name for name in _FIGURES if name != "usd_per_hour"],
-    "plan-ways": [
-        "way", "workers", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "usd_per_hour", "cost_usd", "memory_bytes", "waiting",
-    ],
+    "plan-ways": ["way", "workers", *_RATES, "usd_per_hour", "cost_usd", "memory_bytes", "waiting"],
     "plan-payments": [
         "payment", "hours", "usd_per_hour", "cost_usd", "cost_low_usd", "cost_high_usd", "capital_usd", "running_usd_per_hour",
         "confidence",
     ],
-    "plan-improvements": ("improvement", "gain", "gain_low", "gain_high", "samples_per_s", "bottleneck"),
+    "plan-improvements": ("improvement", "gain", "gain_low", "gain_high", "samples_per_s", "tokens_per_s", "bottleneck"),
 }  # fmt: skip
 """Tables of the details, each with the columns that fit."""
 _REMARKS = ("best", "best_placement", "text", "price")
 """Columns that are shown below these tables."""
 _ADVICE = (
-    "strategy", "nodes", "samples_per_s", "samples_per_s_low", "samples_per_s_high", "scaling_efficiency", "staleness",
-    "usd_per_million_samples", "bottleneck",
+    "strategy", "nodes", *_RATES, "scaling_efficiency", "staleness", "usd_per_million_samples", "bottleneck",
 )  # fmt: skip
-_KINDS: Mapping[str, Kind] = dict.fromkeys(("samples_per_s", "samples_per_s_low", "samples_per_s_high"), "number")
+_KINDS: Mapping[str, Kind] = dict.fromkeys(_RATES, "number")
 """How a terminal writes a column otherwise than a file: to three digits."""
 
 
@@ -96,7 +92,7 @@ def _alternatives(plan: Plan) -> Iterator[Part]:
         yield ""
     if others := alternatives_of(plan)[:MOST_ALTERNATIVES]:
         table = replace(candidates_in_rows(plan, others), title="Alternatives")
-        yield from _shown(table, ("cluster", "name", "workers", "samples_per_s", "hours", "cost_usd", "confidence"))
+        yield from _shown(table, ("cluster", "name", "workers", "samples_per_s", "tokens_per_s", "hours", "cost_usd", "confidence"))
     yield from (f"{answer.cluster}: {answer.text}" for answer in plan.clusters if answer.best is None)
     yield from (f"{answer.strategy}: {answer.text}" for answer in plan.strategies if answer.best is None)
 
@@ -118,12 +114,13 @@ def _by_machines(advice: Advice) -> Table:
     names: dict[tuple[float | None, ...], list[str]] = {}
     for name in dict.fromkeys(row.strategy for row in advice.rows):
         own = [row for row in advice.rows if row.strategy == name]
-        rates = {row.nodes: row.result.throughput_samples_per_s.mean for row in own}
+        rates = {row.nodes: row.result.rate.mean for row in own}
         shown, servers = name or best.result.scenario.strategy.kind, {row.result.scenario.servers for row in own}
         shown += f" ({counted(servers.pop(), 'server')})" if len(servers) == 1 and all(servers) else ""
         names.setdefault(tuple(map(rates.get, counts)), []).append(f"{shown} *" if name == best.strategy else shown)
     columns = (Column("strategy", "text"), *(Column(counted(count, "machine"), "number") for count in counts))
-    return Table("Samples/s", columns, tuple((", ".join(same), *rates) for rates, same in names.items()), more="* advised")
+    cells = tuple((", ".join(same), *rates) for rates, same in names.items())
+    return Table(advice.unit.per_s.capitalize(), columns, cells, more="* advised")
 
 
 def _warnings(result: Result) -> Iterator[Styled]:

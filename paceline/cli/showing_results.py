@@ -45,9 +45,9 @@ from simulator.base.text import (
 from simulator.results.cost import placement_of
 from simulator.results.misread import left_out, left_out_in_words
 from simulator.results.next_measurement import width_of
-from simulator.results.results import Outcome, Result
-from simulator.results.rows import COLUMNS
-from simulator.spec.figures import Phase, Staleness
+from simulator.results.results import Outcome, Result, unit_of
+from simulator.results.rows import COLUMNS, IN_SAMPLES, IN_TOKENS
+from simulator.spec.figures import Estimate, Phase, Staleness
 
 if TYPE_CHECKING:
     from simulator.memory import Memory
@@ -112,22 +112,23 @@ _MOST_COUNTS = 6
 
 
 def _matrix(results: Sequence[Result], names: Sequence[str]) -> Table:
-    """Return a table of samples/s: a row for each setting, a column for each number of workers (at most a few)."""
-    counts = sorted({result.ranks for result in results})
+    """Return a table of throughputs: a row for each setting, a column for each number of workers (at most a few)."""
+    counts, unit = sorted({result.ranks for result in results}), unit_of(results)
     step = (len(counts) - 1) / (_MOST_COUNTS - 1)
     shown = counts if len(counts) <= _MOST_COUNTS else [counts[round(place * step)] for place in range(_MOST_COUNTS)]
     rates: dict[str, dict[int, float]] = {}
     for name, result in zip(names, results, strict=True):
-        rates.setdefault(name, {})[result.ranks] = result.throughput_samples_per_s.mean
+        rates.setdefault(name, {})[result.ranks] = result.rate_in(unit).mean
     thing = thing_counted(results)
     columns = (Column("setting", "text"), *(Column(f"{count:,}", "compact") for count in shown))
     left = listed([f"{count:,}" for count in counts if count not in shown])
     more = f"not shown: {left} {thing}s (--json)" if left else ""
-    return Table(f"Samples/s by number of {thing}s", columns, tuple((name, *map(row.get, shown)) for name, row in rates.items()), more=more)
+    cells = tuple((name, *map(row.get, shown)) for name, row in rates.items())
+    return Table(f"{unit.capitalize()}/s by number of {thing}s", columns, cells, more=more)
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
-    named = dict(zip(map(id, results), names, strict=True))
+    named, unit = dict(zip(map(id, results), names, strict=True)), unit_of(results)
     columns = (
         Column("name", "text", "setting", by=lambda result: named[id(result)] if len(set(names)) > 1 else None),
         replace(
@@ -135,8 +136,9 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
             short=f"{thing_counted(results)}s",
             by=lambda result: f"{result.ranks}{'*' if result.extrapolated else ' '}",
         ),
-        replace(COLUMNS["throughput_samples_per_s"], by=_rate),
-        Column("interval", short="90% interval", by=_interval, left=False),
+        replace(COLUMNS[(IN_TOKENS if unit == "tokens" else IN_SAMPLES)[0]], by=lambda result: _rate(result.rate_in(unit).mean)),
+        Column("interval", short="90% interval", by=lambda result: _interval(result.rate_in(unit)), left=False),
+        COLUMNS["mfu"],
         COLUMNS["scaling_efficiency"],
         COLUMNS["step_mean_s"],
         replace(COLUMNS["staleness_mean"], kind="throughput", by=lambda result: result.staleness.mean or None),
@@ -149,13 +151,11 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> Table:
     return table.only(*(column.name for column in table.columns if column.name not in left_out))
 
 
-def _rate(result: Result) -> str:
-    rate = result.throughput_samples_per_s.mean
+def _rate(rate: float) -> str:
     return written(rate, "number" if rate < _MOST else "compact")
 
 
-def _interval(result: Result) -> str:
-    rate = result.throughput_samples_per_s
+def _interval(rate: Estimate) -> str:
     return format_interval(rate.low, rate.high, "compact")
 
 
@@ -200,8 +200,9 @@ def measurements(result: Result) -> Iterator[Part]:
     if table.rows:
         yield from ("", Styled(table.title, "bold"))
     for measurement in width_of(result).measure_next:
-        then = measurement.throughput_samples_per_s
-        interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
+        unit = result.scenario.unit
+        then = measurement.throughput_samples_per_s.times(unit.per_sample)
+        interval = f"{format_interval(then.low, then.high, 'throughput')} {unit.per_s}"
         best = "at best " if measurement.at_best else ""
         yield measurement.command
         yield Styled(f"{best}{interval}, {format_share(measurement.left)} of the width: {', '.join(measurement.narrows)}", indent=2)
@@ -262,7 +263,7 @@ def _assumed(result: Result, *, in_full: bool) -> Iterator[tuple[str, str]]:
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     """Yield lines that apply to some strategies and runs only."""
-    pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
+    unit, pace, reduction, stale = result.scenario.unit, result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
     if any(stage.staleness for stage in result.stages):
         yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"
     if result.scenario.servers:
@@ -271,17 +272,15 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
         if len(stale.per_server_mean) > 1:
             yield "servers", _by_server(stale)
         if pace.backups:
-            yield (
-                "dropped",
-                f"{format_share(result.dropped_share)} of gradients; {format_throughput(result.wasted_samples_per_s)} samples/s wasted",
-            )
+            wasted = format_throughput(result.wasted_samples_per_s * unit.per_sample)
+            yield "dropped", f"{format_share(result.dropped_share)} of gradients; {wasted} {unit.per_s} wasted"
     elif reduction is not None and reduction.chosen:
         yield "chosen", _chosen(result)
     if result.phase is not None:
         yield "phases", _phases(result.phase)
-    rates = result.throughput_of_each_replication
+    rates = [rate * unit.per_sample for rate in result.throughput_of_each_replication]
     if rates and len(rates) != _RANGE_IS_INTERVAL and result.scenario.run.total_steps(result.ranks) < _SHORT * result.ranks:
-        yield "runs", f"{format_throughput(min(rates))} to {format_throughput(max(rates))} samples/s over {len(rates)} runs"
+        yield "runs", f"{format_throughput(min(rates))} to {format_throughput(max(rates))} {unit.per_s} over {len(rates)} runs"
 
 
 _RANGE_IS_INTERVAL = 19

@@ -28,11 +28,11 @@ from simulator.base.spec import Spec
 from simulator.base.table import Column, Table, Tabular
 from simulator.base.text import counted, format_number
 from simulator.catalogue.loading import Source
-from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.cost import placement_of, usd_per_billion_tokens, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
-from simulator.spec.figures import Estimate
+from simulator.spec.figures import Estimate, Unit
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.strategy import SOFTWARE, TRAINS, trained_by
@@ -66,17 +66,24 @@ class Advice(Tabular, Spec):
     def _in_short(self) -> Iterator[str]:
         yield from self.sentences
 
+    @property
+    def unit(self) -> Unit:
+        """What its trainings count."""
+        return self.rows[self.best].result.scenario.unit
+
     def table(self) -> Table:
         """Return a row for each strategy and number of machines."""
         columns = (
             replace(COLUMNS["strategy"], by=lambda row: row.strategy or row.result.scenario.strategy.kind),
             Column("nodes", "count", "Machines", short="machines"),
             replace(WORKERS, of="result.scenario.workers"),
-            *rate("result.throughput_samples_per_s"),
+            *rate(self.unit, "result.throughput_samples_per_s"),
+            replace(COLUMNS["mfu"], of="result.tokens.mfu.mean"),
             replace(COLUMNS["scaling_efficiency"], of="result.scaling_efficiency.mean"),
             Column("staleness", "number", "Staleness (updates)", by=lambda row: row.result.staleness.mean or None, short="stale"),
             Column("differs", "text", "Different updates than one device", by=lambda row: _differs(row) or None),
             replace(COLUMNS["usd_per_million_samples"], of=""),
+            replace(COLUMNS["usd_per_billion_tokens"], by=_usd_of_tokens),
             Column("bottleneck", "text", "Limited by", of="result.bottleneck.label", short="limit"),
             Column("name", "text", "Configuration"),
             Column("runs_on", "text", "Run by", by=_software),
@@ -246,6 +253,11 @@ def _advised(line: Line, scenario: Scenario, result: Result) -> Advised:
         usd_per_hour=usd_per_hour(own),
         usd_per_million_samples=cost.mean if cost is not None else None,
     )
+
+
+def _usd_of_tokens(row: Advised) -> float | None:
+    cost = usd_per_billion_tokens(row.result)
+    return None if cost is None else cost.mean
 
 
 def _rate(row: Advised) -> float:

@@ -23,8 +23,8 @@ from simulator.base.text import Short, counted, estimated, format_share, shortly
 from simulator.base.validation_errors import rule_of
 from simulator.results.misread import LeftOut
 from simulator.results.results import Result
-from simulator.results.rows import BRIEF, OF_JOB
-from simulator.spec.figures import Estimate
+from simulator.results.rows import OF_JOB, brief_of
+from simulator.spec.figures import Estimate, Unit
 from simulator.spec.paying import Price
 from simulator.spec.uncertainty import AppliedDiscrepancy
 
@@ -60,7 +60,7 @@ class Decision(Spec):
     runs: int = Field(description="number of runs behind the probability")
     among: int = Field(description="number of compared candidates")
     regret: float = Field(description="expected loss compared with the best, in the unit")
-    unit: Literal["usd", "s", "samples/s"] = Field(description="unit of the regret: cost or time of the training, or throughput")
+    unit: Literal["usd", "s", "samples/s", "tokens/s"] = Field(description="unit of the regret: cost, time, or throughput")
     regret_share: float = Field(description="regret as a share of the best value")
     regret_where_not_best: float | None = Field(
         default=None, description="mean of that share over cases in which another candidate is the best"
@@ -104,8 +104,8 @@ class Candidate(Short, Spec):
 
     def _in_short(self) -> Iterator[str]:
         yield self.name
-        rate, time_s, cost = self.result.throughput_samples_per_s, self.time_s, self.cost_usd
-        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        rate, time_s, cost = self.result.rate, self.time_s, self.cost_usd
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", self.result.scenario.unit.per_s)
         yield "" if time_s is None else f"time {estimated(time_s.mean, time_s.low, time_s.high, 'seconds')}"
         yield "" if cost is None else f"cost {estimated(cost.mean, cost.low, cost.high, 'usd')}"
         yield f"{'reaches' if self.meets else 'misses'} the goal (probability {format_share(self.confidence)})"
@@ -120,11 +120,11 @@ class Candidate(Short, Spec):
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
         """Return the names of columns that compare candidates with the goal, and of the main figures."""
-        # its own time and cost are those of the job
+        brief = brief_of(rows)  # its own time and cost are those of the job
         return [
             name
             for name in dict.fromkeys(name for row in rows for name in row)
-            if name in _STANDING or (name in BRIEF and name not in OF_JOB)
+            if name in _STANDING or (name in brief and name not in OF_JOB)
         ]
 
     @property
@@ -370,6 +370,11 @@ class Plan(Short, Checksummed, Terse, only=("doubts", "ways", "for_each_way", "p
             (pair for pair in pairs if pair.rented == pairs[0].rented),
             key=lambda pair: math.inf if pair.pays_above is None else pair.pays_above, default=None,
         )  # fmt: skip
+
+    @property
+    def unit(self) -> Unit:
+        """What its trainings count."""
+        return self.chosen.result.scenario.unit
 
     def _in_short(self) -> Iterator[str]:
         yield self.chosen.name if self.feasible else f"nothing reaches the goal; nearest: {self.chosen.name}"

@@ -351,7 +351,9 @@ def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
     jobs = [job_of(row.result, goal) for row in compared]
     steps = [[1.0] * len(own) if job is None else step_shares(job, len(own)) for job, own in zip(jobs, each, strict=True)]
     values = drawn_rates([row.result for row in compared], each, steps)
-    unit: Literal["usd", "s", "samples/s"] = "usd" if by_cost else "samples/s" if goal.samples is None else "s"
+    counts = rows[0].scenario.unit
+    unit: Literal["usd", "s", "samples/s", "tokens/s"] = "usd" if by_cost else counts.per_s if goal.samples is None else "s"
+    times = counts.per_sample if unit == counts.per_s else 1
     if goal.samples is not None:
         values = goal.samples / values
     if by_cost:
@@ -359,7 +361,7 @@ def decisions(rows: Sequence[Configuration]) -> dict[Configuration, Decision]:
     runs = min(map(len, each))
     return {
         row: Decision(
-            best=stake.best, runs=runs, among=len(compared), regret=stake.regret, unit=unit,
+            best=stake.best, runs=runs, among=len(compared), regret=stake.regret * times, unit=unit,
             regret_share=stake.share, regret_where_not_best=stake.where_not_best,
         )
         for row, stake in zip(compared, stakes(values, runs, most=goal.samples is None), strict=True)

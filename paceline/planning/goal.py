@@ -20,17 +20,18 @@ from simulator.base.errors import InputError, UnitError
 from simulator.base.spec import PositiveSeconds, Spec
 from simulator.base.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
 from simulator.base.validation_errors import quoted, validated
-from simulator.catalogue.loading import Source, load_scenario, table_of
+from simulator.catalogue.loading import Source, is_number, load_scenario, samples_of, table_of
 from simulator.results.cost import LEAST_PER_S, cost_of_samples, is_paid_in_advance, time_of_samples_s, usd_estimate
 from simulator.results.intervals import combined
 from simulator.results.results import Result
-from simulator.spec.figures import Estimate, JobOutcome
+from simulator.scenario import NO_SEQUENCES
+from simulator.spec.figures import Estimate, JobOutcome, Unit
 from simulator.spec.paying import sets_of_nodes
 from simulator.spec.uncertainty import CERTAIN, RelativeError, relative_error_of
 
 _HOUR_S = 3600.0
 _NUMBER = r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)"
-_RATE = re.compile(_NUMBER + r"\s*(?:samples?|images?|examples?|sequences?)\s*(?:/|per)\s*(?P<unit>[A-Za-z]+)", re.ASCII)
+_RATE = re.compile(_NUMBER + r"\s*(?P<thing>samples?|images?|examples?|sequences?|tokens?)\s*(?:/|per)\s*(?P<unit>[A-Za-z]+)", re.ASCII)
 _MONEY = re.compile(r"(?:USD|\$)\s*" + _NUMBER + r"|(?P<before>" + _NUMBER.replace("number", "first") + r")\s*(?:USD|\$)", re.ASCII)
 _ROUNDING = 1e-12
 
@@ -63,6 +64,7 @@ def goal_of(
     confidence: float = 0.95,
     prefer: Prefer | None = None,
     trainings_per_month: float | None = None,
+    unit: Unit | None = None,
 ) -> Goal:
     """Return a goal from its arguments.
 
@@ -72,7 +74,7 @@ def goal_of(
     Parameters
     ----------
     target_throughput
-        Such as ``"20000 samples/s"``, or a number of samples a second.
+        Such as ``"20000 samples/s"`` or ``"1e6 tokens/s"``, or a number of samples a second.
     samples, epochs
         Samples of the whole training, and their epochs (default: one).
     deadline
@@ -85,6 +87,8 @@ def goal_of(
         Preference among those that do; default: the fastest if only a budget is given, else the cheapest.
     trainings_per_month
         Number of such trainings a month.
+    unit
+        What the training counts; None: samples.
 
     Raises
     ------
@@ -122,7 +126,7 @@ def goal_of(
     return validated(
         Goal,
         {
-            "target_throughput_samples_per_s": None if target_throughput is None else _rate(target_throughput),
+            "target_throughput_samples_per_s": None if target_throughput is None else _rate(target_throughput, unit),
             "samples": samples,
             "epochs": 1.0 if epochs is None else epochs,
             "deadline_s": None if deadline is None else _time_s(deadline),
@@ -141,7 +145,7 @@ def _check_amounts(**amounts: float | None) -> None:
             _positive(value, name, value, f"must be a number above 0, such as `{name}={_EXAMPLES[name]}`")
 
 
-_EXAMPLES = {"samples": "1e9", "epochs": "90", "dataset_size": "1.28e6"}
+_EXAMPLES = {"samples": "1e9", "tokens": "300e9", "epochs": "90", "dataset_size": "1.28e6"}
 
 
 def _positive(value: float, argument: str, shown: object, rule: str) -> float:
@@ -150,9 +154,9 @@ def _positive(value: float, argument: str, shown: object, rule: str) -> float:
     return value
 
 
-def _rate(given: str | float) -> float:
+def _rate(given: str | float, unit: Unit | None) -> float:
     """Samples a second."""
-    rule = "must be a number of samples over a time, above 0, such as `target_throughput='20000 samples/s'`"
+    rule = "must be a number of samples or tokens over a time, above 0, such as `target_throughput='20000 samples/s'`"
     if not isinstance(given, str):
         return _positive(float(given), "target_throughput", given, rule)
     match = _RATE.fullmatch(given.strip())
@@ -163,7 +167,12 @@ def _rate(given: str | float) -> float:
     except UnitError:
         raise UnitError(f"`target_throughput` {quoted(given)} {rule}") from None
     warn_of_thousands(given.strip())
-    return _positive(float(match["number"]) / unit_s, "target_throughput", given, rule)
+    per_s = _positive(float(match["number"]) / unit_s, "target_throughput", given, rule)
+    if not match["thing"].startswith("token"):
+        return per_s
+    if unit is None or unit.name != "tokens":
+        raise InputError(f"`target_throughput` {quoted(given)}: {NO_SEQUENCES}")
+    return per_s / unit.per_sample
 
 
 def _time_s(given: str | float) -> float:
@@ -357,6 +366,7 @@ def length_of(
     epochs: float | None,
     dataset_size: float | None,
     rate: bool,
+    tokens: float | None = None,
 ) -> Length:
     """Return the length of a training, from the arguments and the scenario's ``[job]``.
 
@@ -370,15 +380,21 @@ def length_of(
         Epochs, and samples of the data set; default: the job's, else one epoch of all samples.
     rate
         Whether the goal is a throughput, which needs no length.
+    tokens
+        Tokens of the whole training, in place of its samples.
 
     Raises
     ------
     InputError
-        All three are given.
+        All three are given, or tokens with samples, or of a workload without sequences.
     ScenarioError
         The scenario breaks a rule.
     """
     settings = list(settings)
+    if tokens is not None:
+        if samples is not None:
+            raise InputError(f"`tokens` {tokens:,.15g} and `samples` {samples:,.15g} both determine the length; leave one out")
+        samples = _samples_of(tokens, _unit_of(scenario, settings))
     if samples is not None and dataset_size is not None and epochs is not None:
         raise InputError(
             f"`samples` {quoted(samples)}, `epochs` {quoted(epochs)} and `dataset_size` {quoted(dataset_size)}: two of them determine "
@@ -387,13 +403,15 @@ def length_of(
     _check_amounts(samples=samples, epochs=epochs, dataset_size=dataset_size)
     job = table_of(scenario, settings)[0].get("job") if not rate else None
     known = job if isinstance(job, Mapping) else {}  # what else stands there is refused where the scenario is loaded
+    if is_number(known.get("tokens")) and known.get("samples") is None:
+        known = {**known, "samples": _samples_of(known["tokens"], _unit_of(scenario, settings))}
     asked = samples is not None or dataset_size is not None or epochs is not None
     samples, epochs = _completed(samples, dataset_size, epochs, known)
     if rate or not asked or samples is None or (job is None and not _has_overheads(scenario, settings)):
         return Length(samples, epochs, settings)
     passes = 1.0 if epochs is None else epochs
     own = {"job.dataset_size": samples / passes, "job.epochs": passes}
-    kept = [(key, value) for key, value in settings if key not in own and key != "job.samples"]
+    kept = [(key, value) for key, value in settings if key not in own and key not in ("job.samples", "job.tokens")]
     return Length(samples, epochs, [*kept, *own.items()])
 
 
@@ -414,9 +432,22 @@ def _completed(
     return (None if size is None else size * (1.0 if epochs is None else epochs)), epochs
 
 
+def _unit_of(scenario: Source, settings: Iterable[tuple[str, Any]]) -> Unit:
+    """Return what a training counts, whatever its length."""
+    return load_scenario(scenario, [*(pair for pair in settings if not pair[0].startswith("job.")), ("job", None)]).unit
+
+
+def _samples_of(tokens: float, unit: Unit) -> float:
+    """Return the sequences that hold a number of tokens."""
+    _check_amounts(tokens=tokens)
+    if unit.name != "tokens":
+        raise InputError(f"`tokens` {tokens:,.15g}: {NO_SEQUENCES}")
+    return samples_of(tokens, unit.per_sample)
+
+
 def _number(value: object) -> float | None:
     """Return a positive number of a job, if it is one; loading the scenario refuses other values."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf else None
+    return float(value) if is_number(value) else None
 
 
 def _has_overheads(scenario: Source, settings: Iterable[tuple[str, Any]]) -> bool:

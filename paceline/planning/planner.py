@@ -449,7 +449,9 @@ class _Groups:
         if best is chosen:
             return "the answer" if best.meets else "the nearest"
         if not best.meets:
-            return f"misses the goal: {format_throughput(best.margin * best.needed)} of {format_throughput(best.needed)} samples/s needed"
+            unit = best.scenario.unit
+            reached, needed = (format_throughput(rate * unit.per_sample) for rate in (best.margin * best.needed, best.needed))
+            return f"misses the goal: {reached} of {needed} {unit.per_s} needed"
         rate = best.result.throughput_samples_per_s.mean / chosen.result.throughput_samples_per_s.mean
         change = f"{format_share(abs(rate - 1))} {'more' if rate > 1 else 'less'} throughput"
         texts = [behind(best, chosen)]
@@ -465,7 +467,9 @@ def _near_miss(best: Configuration, missed: Sequence[Configuration]) -> Configur
 
 def _too_slow(rows: Sequence[Configuration]) -> str:
     most = max(rows, key=lambda row: row.promised)
-    return f"too slow: at most {format_throughput(most.ceiling)} of {format_throughput(most.needed)} samples/s needed (closed forms)"
+    unit = most.scenario.unit
+    at_most, needed = (format_throughput(rate * unit.per_sample) for rate in (most.ceiling, most.needed))
+    return f"too slow: at most {at_most} of {needed} {unit.per_s} needed (closed forms)"
 
 
 def _limit(way: Way, result: Result) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, watch_out
+from paceline.answers import MOST_FIGURES, Answer, Figure, figure, limit_of, next_of, throughput_figures, watch_out
 from paceline.comparing import LITTLE, has_effect, never_validated
 from paceline.planning.answer import BreakEven, Candidate, Improvement, Plan, Refused, configuration_name
 from paceline.planning.configurations import Configuration, behind
@@ -72,13 +72,13 @@ def _headline(plan: Plan) -> str:
     if best.time_s is not None:
         parts.append(f"done in {format_seconds(best.time_s.mean)}")
     else:
-        parts.append(f"{format_number(best.result.throughput_samples_per_s.mean)} samples/s")
+        parts.append(f"{format_number(best.result.rate.mean)} {plan.unit.per_s}")
     does, limited = ", ".join(parts), ""
     if not plan.feasible:
         sure, chance = "", ""
         if best.confidence > 1 - goal.confidence:
             sure, chance = f" with {format_share(goal.confidence)} confidence", f" ({format_share(best.confidence)})"
-        first = f"Nothing reaches {goal_in_words(goal)}{sure}. Nearest{chance}"
+        first = f"Nothing reaches {goal_in_words(goal, plan.unit)}{sure}. Nearest{chance}"
     elif (pair := plan.decisive) is not None:
         first, does = _rent_or_buy(pair), does.replace("done in ", "")
         others = tuple(word for word in others if word not in (pair.own, pair.rented))
@@ -86,7 +86,7 @@ def _headline(plan: Plan) -> str:
         limits = [f"deadline {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
         limits += [f"budget ${goal.budget_usd:,.10g}"] if goal.budget_usd is not None else []
         if goal.target_throughput_samples_per_s is not None:
-            limits.append(f"goal {written(goal.target_throughput_samples_per_s, 'setting')}")
+            limits.append(f"goal {written(goal.target_throughput_samples_per_s * plan.unit.per_sample, 'setting')}")
         validated = " validated" if any(text.endswith(_UNTESTED) for text in plan.doubts) else ""
         first, limited = f"{_FIRST[goal.prefer]}{validated}", f" ({', '.join(limits)})" if limits else ""
     full = []
@@ -116,7 +116,7 @@ def _next(plan: Plan) -> str:
     reached = rate_reached(result, goal)
     most = next((note for note in plan.notes if note.startswith(_HAS_THE_MOST)), None)
     if most is None or 2 * reached < required_rate(goal, None):
-        rate, total = f"{format_number(reached, 2)} samples/s", goal.samples
+        rate, total = f"{format_number(reached * plan.unit.per_sample, 2)} {plan.unit.per_s}", goal.samples
         possible = f"a goal of at most {rate}" if total is None else f"a deadline of at least {format_seconds(total / reached)}"
         return f"a faster device, or {possible}{'; twice the workers are not enough' if most is not None else ''}"
     if most.endswith(_WIDER):
@@ -127,7 +127,7 @@ def _next(plan: Plan) -> str:
 def _figures(candidate: Candidate, goal: Goal) -> Iterator[Figure]:
     result = candidate.result
     of_job = "job " if job_of(result, goal) is not None else ""
-    yield figure("throughput", result.throughput_samples_per_s, "throughput", "samples/s")
+    yield from throughput_figures(result)
     if candidate.time_s is not None:
         yield figure(f"{of_job}time", candidate.time_s, "seconds")
     if candidate.cost_usd is not None:
@@ -253,9 +253,10 @@ def _missed(plan: Plan, chosen: Configuration) -> str:
     if not math.isfinite(needed):
         return f"{_beyond_budget(chosen, goal)}."
     over = " over the whole job" if job_of(plan.chosen.result, goal) is not None else ""
+    reaches, needs = (format_throughput(rate * plan.unit.per_sample) for rate in (reached, needed))
     text = (
-        f"At confidence {format_number(goal.confidence, 4)} it reaches {format_throughput(reached)} of the "
-        f"{format_throughput(needed)} samples/s needed{over}: {format_throughput(needed / reached)} times too slow."
+        f"At confidence {format_number(goal.confidence, 4)} it reaches {reaches} of the {needs} {plan.unit.per_s} needed{over}: "
+        f"{format_throughput(needed / reached)} times too slow."
     )
     committed = committed_usd(plan.chosen.result.scenario)
     enough = [f"{change.name}{beyond_in_brackets(change, plan)}" for change in plan.improvements if _is_enough(change, goal, committed)]
@@ -380,8 +381,8 @@ def notes_of(plan: Plan, chosen: Configuration, space: Space) -> list[str]:
             why += ", or similar cuts are better by closed forms or in short runs"
         notes.append(f"{were} skipped, {why}; the neighbours of the answer were simulated")
     notes.append(
-        "configurations are compared by samples/s; effects of larger batches, stale gradients or rarer averaging on convergence are "
-        "not predicted"
+        f"configurations are compared by {plan.unit.per_s}; effects of larger batches, stale gradients or rarer averaging on convergence "
+        "are not predicted"
     )
     steps = chosen.scenario.run.steps
     notes.append(f"each simulated run has {steps:,} steps per worker; longer runs average out variation between steps, not between runs")
@@ -460,10 +461,13 @@ def why_not(rows: Sequence[Configuration], nearest: Configuration | None, refuse
         if failed:
             return f"could not be simulated: {failed}"
         most = max(rows, key=lambda row: row.promised)
-        rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
+        unit = most.scenario.unit
+        at_most, needed = (format_throughput(rate * unit.per_sample) for rate in (most.ceiling, most.needed))
+        rates = f"{at_most} {unit.per_s} of {needed} needed"
         return f"too slow at every allowed size: at most {rates} (closed forms)"
-    reached = format_throughput(nearest.margin * nearest.needed)
-    needs = f"{reached} samples/s at the required confidence, {format_throughput(nearest.needed)} needed"
+    unit = nearest.scenario.unit
+    reached, needed = (format_throughput(rate * unit.per_sample) for rate in (nearest.margin * nearest.needed, nearest.needed))
+    needs = f"{reached} {unit.per_s} at the required confidence, {needed} needed"
     if confidence := nearest.confidence:
         return f"reaches the goal with confidence {_probability(confidence)} ({format_number(goal.confidence, 4)} required); {needs}"
     return f"too slow at every size {'tried' if any(row.reachable for row in rows) else 'allowed'}: {needs}"

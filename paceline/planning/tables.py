@@ -26,7 +26,7 @@ from paceline.sentences import chance_in_words, nodes_beyond, regret_in_words
 from simulator.base.table import Column, Table
 from simulator.base.text import format_hourly, format_number, format_share, written
 from simulator.results.rows import COLUMNS
-from simulator.spec.figures import Estimate
+from simulator.spec.figures import Estimate, Unit
 
 Columns = tuple[Column, ...]
 _HOUR_S = 3600.0
@@ -42,12 +42,23 @@ _IN_WORDS = frozenset({"rank", "workers", "nodes"})
 """Columns that repeat the words of a configuration and its machines."""
 
 
-def rate(of: str = "throughput_samples_per_s") -> Columns:
-    """Return columns for throughput and the ends of its interval."""
+def rate(unit: Unit, of: str = "throughput_samples_per_s") -> Columns:
+    """Return columns for throughput in a unit and the ends of its interval, read from an estimate in samples/s."""
+
+    def end(name: str, part: str, heading: str, short: str) -> Column:
+        read = Column(name, of=f"{of}.{part}")
+
+        def by(item: Any) -> float | None:
+            value = read.read(item)
+            return value * unit.per_sample if isinstance(value, (int, float)) else None
+
+        return Column(name, "throughput", heading, by=by, short=short)
+
+    name = f"{unit.name}_per_s"
     return (
-        Column("samples_per_s", "throughput", "Throughput (samples/s)", of=f"{of}.mean", short="samples/s"),
-        Column("samples_per_s_low", "throughput", "Low", of=f"{of}.low", short="low"),
-        Column("samples_per_s_high", "throughput", "High", of=f"{of}.high", short="high"),
+        end(name, "mean", f"Throughput ({unit.per_s})", unit.per_s),
+        end(f"{name}_low", "low", "Low", "low"),
+        end(f"{name}_high", "high", "High", "high"),
     )
 
 
@@ -59,7 +70,6 @@ def _hours(time_s: Estimate | None) -> float | None:
     return time_s.mean / _HOUR_S if time_s is not None else None
 
 
-_RATE = rate("result.throughput_samples_per_s")
 _TRAINING = (
     Column("hours", "hours", "Time of training", by=lambda each: _hours(each.time_s), short="time"),
     _PRICE,
@@ -104,14 +114,20 @@ def _of(part: str, columns: Iterable[Column]) -> Columns:
     return tuple(map(of_part, columns))
 
 
-_IN_CLUSTER = _of(
-    "best",
-    (
+def _rate_of(plan: Plan) -> Columns:
+    """Return the columns of a candidate's throughput, and its MFU where samples are sequences."""
+    return *rate(plan.unit, "result.throughput_samples_per_s"), replace(COLUMNS["mfu"], of="result.tokens.mfu.mean")
+
+
+def _in_cluster(plan: Plan) -> Columns:
+    columns = (
         Column("devices_per_node", "count", "Devices of each"),
-        replace(_RATE[0], heading="Samples/s"),
+        replace(_rate_of(plan)[0], heading=plan.unit.per_s.capitalize()),
         *(replace(column, heading=heading) for column, heading in zip(_TRAINING, ("Time", _PRICE.heading, "Total cost"), strict=True)),
-    ),
-)
+    )
+    return _of("best", columns)
+
+
 _WAY = Column("way", "text", "Way of training", short="way of training")
 _OF_WAY = (
     Column("memory_bytes", "bytes", "Memory of a device", short="memory"),
@@ -128,9 +144,10 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
     ``plan-workers``, the answer with other numbers of them; ``plan-payments``, the answer with each way to pay; ``plan-break-even``, when
     advance payment pays off; ``plan-improvements``; ``plan-refused``; ``plan-all``, every simulated configuration.
     """
-    training, of_job = _of("best", (*_RATE, *_TRAINING)), _OF_JOB if any(count.job is not None for count in plan.workers) else ()
+    clusters = plan.clusters if len(plan.clusters) > 1 else ()
+    training, of_job = _of("best", (*_rate_of(plan), *_TRAINING)), _OF_JOB if any(count.job is not None for count in plan.workers) else ()
     tables = (
-        _best_of_each("plan-clusters", "Each cluster", COLUMNS["cluster"], _IN_CLUSTER, plan.clusters if len(plan.clusters) > 1 else ()),
+        _best_of_each("plan-clusters", "Each cluster", COLUMNS["cluster"], _in_cluster(plan), clusters),
         _best_of_each("plan-strategies", "Each strategy", COLUMNS["strategy"], training, plan.strategies),
         _best_of_each("plan-ways", "The best of each way of training", _WAY, (*training, *_OF_WAY), plan.ways, _LIMITS),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
@@ -189,7 +206,7 @@ def alternatives_table(plan: Plan) -> Table:
     shown = [plan.chosen, *alternatives_of(plan)[:MOST_ALTERNATIVES]]
     table = candidates_in_rows(plan, shown).without_empty_columns()
     names = [column.name for column in table.columns]
-    time = ["hours" if "hours" in names else "samples_per_s", "cost_usd" if "cost_usd" in names else "usd_per_hour"]
+    time = ["hours" if "hours" in names else f"{plan.unit.name}_per_s", "cost_usd" if "cost_usd" in names else "usd_per_hour"]
     table = table.only(*(name for name in (_NAME.name, WORKERS.name, *time, _CONFIDENCE.name) if name in names))
     headings = {"hours": "Time", "cost_usd": "Cost", "usd_per_hour": "Cost per hour", _CONFIDENCE.name: "Probability"}
     columns = (*(replace(column, heading=headings.get(column.name, column.heading)) for column in table.columns), _COMPARED)
@@ -257,7 +274,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
         Column("rank", "count", "Rank", by=lambda each: ranks[each.key] + 1, short="#"),
         replace(_NAME, by=lambda each: names[ranks[each.key]]) if names else _NAME,
         *_SIZES,
-        *_RATE,
+        *_rate_of(plan),
         *_TRAINING,
         # the cost of the training says the same of its samples
         replace(COLUMNS["usd_per_million_samples"], by=lambda each: None if each.cost_usd else _mean(each.usd_per_million_samples)),
@@ -274,7 +291,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
 
 def _counts(name: str, title: str, counted: Columns, rows: Iterable[ServerCount | WorkerCount], plan: Plan, of_job: Columns = ()) -> Table:
     """Return the chosen configuration with other numbers of workers or servers; for a whole job with the columns ``of_job``."""
-    return Table.reading(title, (*counted, _scaling_of(plan), *rate(), *of_job, _PRICE, _machines(plan)), rows, name)
+    return Table.reading(title, (*counted, _scaling_of(plan), *rate(plan.unit), *of_job, _PRICE, _machines(plan)), rows, name)
 
 
 def _scaling_of(plan: Plan) -> Column:
@@ -318,7 +335,7 @@ def _improvements(plan: Plan) -> Table:
         Column("gain", "change", "Throughput gained", short="gain"),
         Column("gain_low", "change", "Least gained", short="low"),
         Column("gain_high", "change", "Most gained", short="high"),
-        *rate(),
+        *rate(plan.unit),
         _PRICE,
         *(_UPGRADES if any(improvement.usd is not None for improvement in plan.improvements) else ()),
         _machines(plan),

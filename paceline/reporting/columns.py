@@ -23,8 +23,8 @@ from paceline.sentences import NOT_CERTAIN
 from paceline.tables import CONFIGURATION
 from simulator.base.table import FORMULA, Cell, Column
 from simulator.base.text import clean, digits, kind_of_setting, written
-from simulator.results.results import Failure, Result
-from simulator.results.rows import COLUMNS
+from simulator.results.results import Failure, Result, unit_of
+from simulator.results.rows import COLUMNS, IN_SAMPLES, IN_TOKENS
 from simulator.scenario import Scenario
 from simulator.spec.figures import Breakdown, Histogram
 
@@ -43,9 +43,11 @@ _LONGEST_TEXT = 600
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
 
+_MFU = ("mfu", "mfu_low", "mfu_high")
 _COST = ("usd_per_million_samples", "usd_per_million_samples_low", "usd_per_million_samples_high")
+_COST_OF_TOKENS = ("usd_per_billion_tokens", "usd_per_billion_tokens_low", "usd_per_billion_tokens_high")
+_OF_TOKENS = (*IN_TOKENS, *_COST_OF_TOKENS, *_MFU, "mfu_with_attention")
 _EFFICIENCY = ("scaling_efficiency", "scaling_efficiency_low", "scaling_efficiency_high")
-_RATE = ("throughput_samples_per_s", "throughput_low", "throughput_high")
 _SPEEDUP = ("speedup", "speedup_low", "speedup_high")
 _STALENESS = ("staleness_mean", "staleness_p50", "staleness_p95", "staleness_p99", "staleness_max")
 _STEP = tuple(f"{part}_s" for part in PARTS)
@@ -53,20 +55,20 @@ _BUSY = ("devices_busy", "links_busy", "busiest_link_busy", "servers_busy", "bus
 _OF_SERVERS = ("servers", "servers_busy", "busiest_server_busy")
 
 _TABLES: dict[str, tuple[str, ...]] = {
-    "throughput": (*_RATE, *_SPEEDUP),
+    "throughput": (*IN_SAMPLES, *IN_TOKENS, *_MFU, *_SPEEDUP),
     "efficiency": _EFFICIENCY,
-    "cost": (*_COST, "usd_per_hour"),
+    "cost": (*_COST, *_COST_OF_TOKENS, "usd_per_hour"),
     "staleness": _STALENESS,
     "steps": (*_STEP, "step_mean_s", "hidden_communication_s"),
     "busy": (*_BUSY, "busiest_link", "all_reduce"),
     "results": (
-        *_RATE, "monte_carlo_error_samples_per_s", *_SPEEDUP, *_EFFICIENCY, "updates_per_s",
+        *IN_SAMPLES, *IN_TOKENS, *_MFU, "mfu_with_attention", "monte_carlo_error_samples_per_s", *_SPEEDUP, *_EFFICIENCY, "updates_per_s",
         "step_mean_s", "step_p50_s", "step_p95_s", "step_p99_s", *_STEP, "hidden_communication_s",
         *_STALENESS, "dropped_share", "wasted_samples_per_s", *_BUSY,
         "replicas", "servers", "devices_per_node", "batch_per_replica", "global_batch",
         "steps_of_a_replica", "job_steps", "replications", "usd_per_hour",
-        *_COST, "bottleneck_label", "busiest_link", "all_reduce", "placement", "extrapolated", "warnings", "warning_texts",
-        "seed", "scenario_hash",
+        *_COST, *_COST_OF_TOKENS, "bottleneck_label", "busiest_link", "all_reduce", "placement", "extrapolated", "warnings",
+        "warning_texts", "seed", "scenario_hash",
     ),
 }  # fmt: skip
 """Columns of the tables behind figures, after those that say which point a row is of."""
@@ -77,9 +79,6 @@ _JOB = (
     "goodput", "goodput_low", "goodput_high", *_JOB_PARTS, "job_faults", "checkpoint_interval_s", "best_checkpoint_interval_s",
 )  # fmt: skip
 """Columns of whole jobs, which only reports of some hold."""
-
-_RANKED = (_RATE, _JOB[:3])
-"""What results are ranked by, and whole jobs (:func:`paceline.comparing.rank`): the mean, and the ends of its interval."""
 
 _COMPUTED: dict[str, tuple[Column, ...]] = {
     "against": (
@@ -163,19 +162,26 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         ``pairs``, ``most_compared``, ``nothing``
             Of each result those that are compared with it: [index, gain, its low and its high end, wins, runs that share their draws];
             with how many of other curves, the best, where they are too many for all, else 0; the change that reads as none.
+        ``rate``, ``unit``
+            Columns of the throughput and the ends of its interval, and their unit.
+        ``cost``
+            Columns of the cost and the ends of its interval, and of what ``many`` it is.
         ``formats``, ``none``, ``formula``, ``style``, ``words``
             How it is written, drawn and said.
     """
     rows = [_row(result) for result in results]
     jobs = results[chosen].job is not None
-    shown = _shown_tables(jobs=any(result.job is not None for result in results))
+    unit = unit_of(results)
+    rate = IN_TOKENS if unit == "tokens" else IN_SAMPLES
+    ranked = _JOB[:3] if jobs else rate  # as paceline.comparing.rank does: the mean, and the ends of its interval
+    shown = _shown_tables(jobs=any(result.job is not None for result in results), tokens=unit == "tokens")
     pairs, most_compared = _pairs(results, at, jobs=jobs)
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
     columns = _points(results, at) | {
         name: _column({**COLUMNS, **_FURTHER}[name], [row.get(name) for row in rows]) for name in named if name != _WARNINGS.name
     }
     computed = {name: [_heading(column) for column in columns] for name, columns in _COMPUTED.items()}
-    computed["around"].append(_heading(COLUMNS[_RANKED[jobs][0]]))
+    computed["around"].append(_heading(COLUMNS[ranked[0]]))
     computed["distribution"].insert(2, {"heading": at.keys[0].name, "kind": "count"})
     columns["warning_texts"] = {**_heading(_WARNINGS), **_warnings(results)}
     return {
@@ -201,8 +207,14 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "busy": list(_BUSY),
         "chosen": {"curve": at.curve_of[chosen], "at": _beginning(results, at, chosen)},
         "conditions": list(at.conditions),
-        "ranked": {"columns": _RANKED[jobs], "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
-        "measured": [[index, value] for index, value in measured],
+        "ranked": {"columns": ranked, "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
+        "rate": rate,
+        "unit": f"{unit}/s",
+        "cost": {
+            "columns": _COST_OF_TOKENS if unit == "tokens" else _COST,
+            "many": "a billion tokens" if unit == "tokens" else "a million samples",
+        },
+        "measured": [[index, value * (results[index].scenario.unit.per_sample if unit == "tokens" else 1)] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
         "pairs": pairs,
         "most_compared": most_compared,
@@ -329,12 +341,14 @@ def _points(results: Sequence[Result], at: Coordinates) -> dict[str, dict[str, A
     return columns
 
 
-def _shown_tables(*, jobs: bool) -> dict[str, tuple[str, ...]]:
-    """Columns of each table, those of whole jobs where there are any."""
+def _shown_tables(*, jobs: bool, tokens: bool) -> dict[str, tuple[str, ...]]:
+    """Columns of each table, those of whole jobs and of tokens where there are any."""
+    unsaid = () if tokens else _OF_TOKENS
+    shown = {table: tuple(name for name in names if name not in unsaid) for table, names in _TABLES.items()}
     if not jobs:
-        return _TABLES
-    *kept, last = _TABLES["results"]
-    return {**_TABLES, "job": (*_JOB, "usd_per_hour"), "results": (*kept, *_JOB, last)}
+        return shown
+    *kept, last = shown["results"]
+    return {**shown, "job": (*_JOB, "usd_per_hour"), "results": (*kept, *_JOB, last)}
 
 
 def _tables(columns: dict[str, dict[str, Any]], at: Coordinates, shown: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:

@@ -347,19 +347,20 @@ def pareto_figure(plan: Plan) -> Figure | None:
     # where the goal lies: a deadline in hours and a budget in US dollars, or a throughput
     goal = plan.goal
     goal_x = goal.deadline_s / _HOUR_S if goal.deadline_s is not None else None
-    goal_x, goal_y = (goal_x, goal.budget_usd) if whole else (goal.target_throughput_samples_per_s, None)
+    target, unit = goal.target_throughput_samples_per_s, plan.unit
+    goal_x, goal_y = (goal_x, goal.budget_usd) if whole else (None if target is None else target * unit.per_sample, None)
     shapes, words = [], []
     if goal_x is not None:
         xs.append(goal_x)
         shapes.append(upright(goal_x, dash="dash"))
-        said = f"deadline {written(goal.deadline_s, 'setting_s')}" if whole else f"{written(goal_x, 'setting')} samples/s"
+        said = f"deadline {written(goal.deadline_s, 'setting_s')}" if whole else f"{written(goal_x, 'setting')} {unit.per_s}"
         words.append(words_at(math.log10(goal_x), 1, "x", "paper", said, xanchor="right", yanchor="top", xshift=-4, font=_LABEL))
     if goal_y is not None:
         ys.append(goal_y)
         shapes.append({**upright(0, dash="dash"), "xref": "paper", "yref": "y", "x1": 1, "y0": goal_y, "y1": goal_y})
         said = f"budget {format_usd(goal_y)}"
         words.append(words_at(1, math.log10(goal_y), "paper", "y", said, xanchor="right", yanchor="bottom", font=_LABEL))
-    title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
+    title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else (f"Throughput ({unit.per_s})", "Price (US dollars an hour)")
     # how many workers the answer and the ends of the front have, above or below the point, on the side that has more room
     middle = math.sqrt(min(xs) * max(xs))
     span = math.log(max(xs) / min(xs)) or 1.0
@@ -382,15 +383,15 @@ def _columns(places: Sequence[tuple[float, float]]) -> tuple[list[float], list[f
 def _place(candidate: Candidate, *, whole: bool) -> tuple[float, float] | None:
     """Where it stands on the two axes; none without a price, or where that is 0, for which a logarithmic axis has no place."""
     if not whole:
-        return (candidate.result.throughput_samples_per_s.mean, candidate.usd_per_hour) if candidate.usd_per_hour else None
+        return (candidate.result.rate.mean, candidate.usd_per_hour) if candidate.usd_per_hour else None
     time_s, cost = candidate.time_s, candidate.cost_usd
     return (time_s.mean / _HOUR_S, cost.mean) if time_s is not None and cost is not None and cost.mean else None
 
 
 def _candidate_hover(candidate: Candidate, *, whole: bool) -> str:
-    rate = candidate.result.throughput_samples_per_s
+    rate, unit = candidate.result.rate, candidate.result.scenario.unit
     lines = [f"<b>{plot_text(candidate.name)}</b>", f"{candidate.scaling} scaling, {plot_text(candidate.placement)}"]
-    lines.append(f"{format_throughput(rate.mean)} samples/s (90% interval {format_interval(rate.low, rate.high, 'throughput')})")
+    lines.append(f"{format_throughput(rate.mean)} {unit.per_s} (90% interval {format_interval(rate.low, rate.high, 'throughput')})")
     if whole and candidate.time_s is not None and candidate.cost_usd is not None:
         lines.append(f"{format_seconds(candidate.time_s.mean)} and {format_usd(candidate.cost_usd.mean)}")
     elif candidate.usd_per_hour is not None:

@@ -91,8 +91,8 @@ from simulator.memory import PARTS as PARTS_OF_MEMORY
 from simulator.memory import Memory, memory
 from simulator.results.cost import placement_of, usd_per_hour
 from simulator.results.misread import left_out
-from simulator.results.results import Result
-from simulator.results.rows import COLUMNS
+from simulator.results.results import Result, unit_of
+from simulator.results.rows import COLUMNS, IN_SAMPLES, IN_TOKENS
 from simulator.scenario import Scenario
 from simulator.spec.workload import Workload
 
@@ -198,7 +198,7 @@ def render(report: Content, *, whole: bool = True) -> str:
 
 
 _BRIEF = (
-    "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high", "scaling_efficiency",
+    "scaling", "replicas", "nodes", *IN_SAMPLES, *IN_TOKENS, "mfu", "scaling_efficiency",
     "scaling_efficiency_low", "scaling_efficiency_high", "limit",
 )  # fmt: skip
 
@@ -209,7 +209,8 @@ def _brief_table(results: Sequence[Result], at: Coordinates) -> Table:
         {**result.row(), "configuration": at.name_of(index), "limit": result.bottleneck.label}
         for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
     ]
-    columns = (CONFIGURATION, *(replace(COLUMNS[name], of="") for name in _BRIEF))
+    unsaid = IN_SAMPLES if unit_of(results) == "tokens" else (*IN_TOKENS, "mfu")
+    columns = (CONFIGURATION, *(replace(COLUMNS[name], of="") for name in _BRIEF if name not in unsaid))
     more = f"The first {_MOST_PLAIN_ROWS:,} of {len(results):,} results." if len(results) > _MOST_PLAIN_ROWS else ""
     return replace(Table.reading("All results", columns, rows, "results"), more=more)
 
@@ -328,9 +329,9 @@ def _title_of_front(plan: Plan) -> str:
     reach = f"{meeting} {of} reach{'es' if meeting == 1 else ''} the goal; the answer"
     if best.time_s is not None and best.cost_usd is not None:
         return f"{reach} takes {format_seconds(best.time_s.mean)} and costs {format_usd(best.cost_usd.mean)}"
-    rate = format_throughput(best.result.throughput_samples_per_s.mean)
+    rate = format_throughput(best.result.rate.mean)
     costs = f" for {format_hourly(best.usd_per_hour)} an hour" if best.usd_per_hour is not None else ""
-    return f"{reach} trains {rate} samples/s{costs}"
+    return f"{reach} trains {rate} {plan.unit.per_s}{costs}"
 
 
 def _sensitivity(changes: Sequence[Change], scaling: str) -> Still:
@@ -557,6 +558,7 @@ def render_card(report: Content) -> str:
         "height": max(top + 16 + sum(20 * len(texts) + 8 for _, texts in lines), _TOP + _HEIGHT + 40),
         "drawn": _drawn(report),
         "counted": f"{report.counted}s",
+        "unit": result.scenario.unit.per_s,
     }
     return environment().get_template("card.svg").render(mark=_MARK, **values)
 
@@ -570,7 +572,7 @@ def _drawn(report: Content) -> dict[str, Any] | None:
     ranks = [each.ranks for each in line]
     if len(set(ranks)) == 1:
         return None
-    rates = [each.throughput_samples_per_s for each in line]
+    rates = [each.rate for each in line]
     lows = [max(rate.low, rate.mean / _FAR) for rate in rates]
     ends = min(lows + [rate.high for rate in rates]), max(rate.high for rate in rates)
 
@@ -581,7 +583,7 @@ def _drawn(report: Content) -> dict[str, Any] | None:
     def written_out(places: list[tuple[float, float]]) -> str:
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
-    (here,) = placed([answer.ranks], [answer.throughput_samples_per_s.mean])
+    (here,) = placed([answer.ranks], [answer.rate.mean])
     return {
         "line": written_out(placed(ranks, [rate.mean for rate in rates])),
         "band": written_out([*placed(ranks, [rate.high for rate in rates]), *placed(ranks, lows)[::-1]]),

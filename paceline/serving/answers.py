@@ -82,7 +82,7 @@ class Point:
     scenario
         Pickled.
     bound
-        Samples a second that none of its runs can exceed; None where nothing is known.
+        Throughput, in the unit of the scenario, that none of its runs can exceed; None where nothing is known.
     effort_s
         What simulating it in full takes, by the model.
     """
@@ -139,6 +139,8 @@ class Prepared:
         Sentences on what cannot be.
     sentence
         What the bounds say.
+    unit
+        Of throughputs.
     """
 
     text: str
@@ -151,6 +153,7 @@ class Prepared:
     steps: int = 0
     left_out: tuple[str, ...] = ()
     sentence: str = ""
+    unit: str = "samples/s"
 
     @property
     def points(self) -> list[Point]:
@@ -172,8 +175,9 @@ def prepared(question: Question, served: Served) -> Prepared:
     except InputError as error:
         return Prepared(text, tuple(problems_of(error, served)), form_of(table, None) if question.form else None)
     form, run, own = form_of(table, scenario) if question.form else None, scenario.run, curves[0].at(count)
-    said = _bound_in_words(own, curves)
-    return Prepared(text, (), form, _sliders(scenario, count), curves, count, run.replications, run.steps, left_out, said)
+    unit = scenario.unit.per_s
+    said = _bound_in_words(own, curves, unit)
+    return Prepared(text, (), form, _sliders(scenario, count), curves, count, run.replications, run.steps, left_out, said, unit)
 
 
 def _curve(line: Line) -> Curve:
@@ -194,18 +198,19 @@ _MOST_KNOWN = 2048
 
 
 def _point(count: int, asked: Asked, ceilings: Ceilings) -> Point:
-    scenario, bound = asked.given, float(np.max(ceilings.of(asked)))
+    scenario, most = asked.given, float(np.max(ceilings.of(asked)))
     effort = effort_s(asked.resolved)
-    return Point(count, scenario.ranks, scenario.hash, pickle.dumps(scenario), bound if math.isfinite(bound) else None, effort)
+    bound = most * scenario.unit.per_sample if math.isfinite(most) else None
+    return Point(count, scenario.ranks, scenario.hash, pickle.dumps(scenario), bound, effort)
 
 
-def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
+def _bound_in_words(own: Point, curves: Sequence[Curve], unit: str) -> str:
     """Return what no run can exceed."""
     several = f" by {curves[0].name}" if len(curves) > 1 else ""
     workers = counted(own.count, "worker")
     if own.bound is None:
         return f"{workers}{several}: no upper bound is known; simulating."
-    return f"{workers}{several}: at most {format_throughput(own.bound)} samples/s."
+    return f"{workers}{several}: at most {format_throughput(own.bound)} {unit}."
 
 
 def _sliders(scenario: Scenario, count: int) -> dict[str, Any]:
@@ -231,7 +236,7 @@ class Simulated:
     result
         Pickled; None where it failed.
     look
-        What it tells, for the page: ``mean``, ``low`` and ``high`` samples a second with the 90% prediction interval, in a few words what
+        What it tells, for the page: ``mean``, ``low`` and ``high`` of the throughput with the 90% prediction interval, in a few words what
         ``limit``s it, whether it is ``hollow``: beyond what was validated, and what is ``said`` of how it was simulated.
     failed
         Why there is none.
@@ -255,7 +260,7 @@ def simulated(scenario: bytes, share: Share) -> Simulated:
         result = simulate(shortened, progress=going_on)
     except PacelineError as error:
         return Simulated(None, None, str(error).splitlines()[0])
-    rate, whole, part = result.throughput_samples_per_s, given.run, shortened.run
+    rate, whole, part = result.rate, given.run, shortened.run
     runs = f"{part.replications} of {whole.replications:,}" if part.replications < whole.replications else f"{whole.replications:,}"
     said = f"{runs} runs" + (f" of {part.steps:,} steps" if part.steps < whole.steps else "")
     look = {
@@ -348,11 +353,11 @@ def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> di
             raise InputError(f"{long.what}; {long.instead}, or plan on the command line")
 
     given: dict[str, Any] = goal.given()
-    if "samples" in given:
+    for length in given.keys() & {"samples", "tokens"}:
         try:
-            given["samples"] = float(given["samples"].replace(",", ""))
+            given[length] = float(given[length].replace(",", ""))
         except ValueError:
-            raise InputError(f"samples: {quoted(given['samples'])} must be a number, such as 1e9") from None
+            raise InputError(f"{length}: {quoted(given[length])} must be a number, such as 1e9") from None
     if "price" in given:
         given["prices"] = given.pop("price")
     text = changed(question.text, question.changes)
@@ -597,7 +602,7 @@ def _bounds(ready: Prepared) -> Event:
         }
         for index, curve in enumerate(ready.curves)
     ]
-    return {"kind": "bounds", "curves": curves, "count": ready.count, "sentence": ready.sentence}
+    return {"kind": "bounds", "curves": curves, "count": ready.count, "sentence": ready.sentence, "unit": ready.unit}
 
 
 def _look_at(point: Point, simulation: Simulated) -> dict[str, Any] | None:

@@ -77,6 +77,7 @@ class Goal(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: str = Field(default="", max_length=40)
+    tokens: str = Field(default="", max_length=40)
     deadline: str = Field(default="", max_length=40)
     budget: str = Field(default="", max_length=40)
     price: str = Field(default="", max_length=40)

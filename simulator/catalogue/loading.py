@@ -7,10 +7,11 @@ scenario sets another value (``overridden``). For that, keys of workloads, clust
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from pydantic import BaseModel
 
@@ -281,13 +282,32 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
         for key, other in (("batch_per_replica", "global_batch"), ("global_batch", "batch_per_replica")):
             if own.get(key) is not None and own.get(other) is None and isinstance(resolved["workload"], dict):
                 resolved["workload"].pop(other, None)
-    scenario = validated(Scenario, resolved, source)
+    scenario = validated(Scenario, _in_samples(resolved), source)
     try:
         # what cannot be is refused here, where the file is known; the scenario stays as it was written
         writing_of(resolve(scenario))
     except ScenarioError as error:
         raise ScenarioError(*(f"{source}: {line}" for line in error.args)) from None
     return scenario
+
+
+def _in_samples(table: Table) -> Table:
+    """A scenario whose job is given in samples where it was in tokens of sequences; itself if it has no such job."""
+    tokens, sequence = at(table, "job.tokens"), at(table, "workload.transformer.sequence")
+    if not (is_number(tokens) and is_number(sequence) and at(table, "job.samples") is None):
+        return table
+    job = {**table["job"], "samples": samples_of(tokens, sequence)}
+    return {**table, "job": {key: value for key, value in job.items() if key != "tokens"}}
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Return whether a value of a table is a positive finite number; loading refuses others."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def samples_of(tokens: float, sequence: float) -> float:
+    """Sequences that hold a number of tokens, rounded up."""
+    return float(math.ceil(tokens / sequence))
 
 
 def load_scenario(scenario: Source, settings: Settings = (), prices: Prices | None = None) -> Scenario:

@@ -21,7 +21,7 @@ Pairs: TypeAlias = Sequence[tuple[str, Any]]
 _EVERY = ("job.checkpoint.every", "job.checkpoint.every_steps", "job.checkpoint.every_epochs")
 _EITHER_OR: tuple[tuple[str, ...], ...] = (
     ("workload.batch_per_replica", "workload.global_batch"),
-    ("job.samples", "job.epochs"),
+    ("job.samples", "job.tokens", "job.epochs"),
     (*_EVERY, "job.checkpoint.interval"),
 )
 """Keys of which one is given: whoever sets one means it instead of the others."""

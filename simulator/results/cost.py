@@ -280,5 +280,11 @@ def usd_per_million_samples(result: Result) -> Estimate | None:
     return _priced(time_of_samples_s(result, 1e6), hourly)
 
 
+def usd_per_billion_tokens(result: Result) -> Estimate | None:
+    """The same for a billion tokens; None if the price is unknown or samples are no sequences."""
+    million, unit = usd_per_million_samples(result), result.scenario.unit
+    return None if million is None or unit.name != "tokens" else million.times(1e3 / unit.per_sample)
+
+
 def _priced(time_s: Estimate, hourly: float) -> Estimate:
     return Estimate(mean=time_s.mean / _HOUR_S * hourly, low=time_s.low / _HOUR_S * hourly, high=time_s.high / _HOUR_S * hourly)

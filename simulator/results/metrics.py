@@ -30,6 +30,7 @@ from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
 from simulator.results.what_if import Gains, contested, gains_of, typical
 from simulator.scenario import Resolved, Scenario
+from simulator.spec.accelerator import accelerator_named
 from simulator.spec.figures import (
     Breakdown,
     Estimate,
@@ -40,6 +41,7 @@ from simulator.spec.figures import (
     Scatter,
     Stage,
     Staleness,
+    Tokens,
     Utilisation,
 )
 from simulator.spec.uncertainty import AppliedDiscrepancy, RelativeError, relative_error_of
@@ -95,11 +97,11 @@ def summarise(
     batch_alone = scenario.workload.global_batch or scenario.batch  # strong scaling gives the one replica the work of all
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
+    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
+    relative_error = relative_error_of(applied)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     linear, stages, phase = _linear(scenario, alone), _stages(achieved, runs), _phase(achieved, runs)
-    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved, math.fsum(speedups) / len(speedups) / linear)
-    relative_error = relative_error_of(applied)
     step_time, staleness = _step_time(runs), _staleness(achieved, runs, [stage.staleness for stage in stages])
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains | None = None
@@ -109,6 +111,8 @@ def summarise(
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     all_reduces = tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms)
     limit = bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains, all_reduces)
+    throughput = prediction_interval(samples_per_s, relative_error)
+    tokens = _tokens(scenario, throughput)
     limit, first = limit_of_host(scenario, breakdown, limit), first_of_all(achieved, math.fsum(speedups) / len(speedups))
     return Result(
         scenario_hash=asked.given.hash,
@@ -117,7 +121,8 @@ def summarise(
         seed=scenario.run.seed,
         replicas=scenario.replicas,
         placement=placement_of(scenario),
-        throughput_samples_per_s=prediction_interval(samples_per_s, relative_error),
+        throughput_samples_per_s=throughput,
+        tokens=tokens,
         updates_per_s=prediction_interval([run.updates * kept / run.window_s for run in runs], relative_error),
         throughput_of_each_replication=tuple(samples_per_s),
         wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps * kept) * step_samples / run.window_s for run in runs])),
@@ -141,8 +146,35 @@ def summarise(
         bottleneck=limit.replaced({"text": " ".join([*(f"{each}." for each in first), limit.text])}),
         coverage=coverage(scenario),
         assumed=asked.assumed,
-        warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
+        warnings=warnings_of(asked, phase, tokens, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
+    )
+
+
+def _tokens(scenario: Resolved, throughput: Estimate) -> Tokens | None:
+    """The throughput in tokens, and the share of the devices' peak that the model's operations need; None without sequences.
+
+    Recomputation, padding and a mask do not count. Where some nodes have other devices, their peak is unknown.
+    """
+    model, cluster = scenario.workload.transformer, scenario.cluster
+    if model is None:
+        return None
+    per_s, of_weights = throughput.times(model.sequence), 6.0 * model.parameters_per_token
+    device = accelerator_named(cluster.device or scenario.workload.device)
+    peak = device.peak(scenario.workload.precision) if device is not None else None
+    if any(kind.speed != 1.0 for kind in cluster.node_classes):
+        peak = None
+    devices = math.ceil(scenario.ranks / cluster.replicas_per_device)
+
+    def mfu(flops_per_token: float) -> Estimate | None:
+        return None if peak is None else per_s.times(flops_per_token / (devices * peak))
+
+    return Tokens(
+        per_sample=model.sequence,
+        per_s=per_s,
+        parameters=model.parameters_per_token,
+        mfu=mfu(of_weights),
+        mfu_with_attention=mfu(of_weights + model.attention_flops_per_token),
     )
 
 

@@ -15,8 +15,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Cell, Row, flat
 from simulator.base.text import Short, counted, estimated, format_seconds, format_share
-from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.results.rows import BRIEF, COLUMNS, OF_JOB
+from simulator.results.cost import placement_of, usd_per_billion_tokens, usd_per_hour, usd_per_million_samples
+from simulator.results.rows import COLUMNS, brief_of
 from simulator.scenario import Scenario
 from simulator.spec.figures import (
     Assumed,
@@ -33,6 +33,7 @@ from simulator.spec.figures import (
     Scatter,
     Stage,
     Staleness,
+    Tokens,
     Utilisation,
     Warned,
 )
@@ -85,8 +86,8 @@ class Outcome(Short, Checksummed):
         """All figures of one row; for several, the settings that differ and the most important figures."""
         if len(rows) <= 1:
             return [name for row in rows for name in row]
-        unsaid = {name for name in OF_JOB if all(row.get(name) is None for row in rows)}
-        return [name for name in rows[0] if name not in unsaid and (name in BRIEF or name not in COLUMNS)]
+        brief = brief_of(rows)
+        return [name for name in rows[0] if name in brief or name not in COLUMNS]
 
     def _caption(self) -> str:
         return f"{type(self).__name__} of {self.scenario.workload.name} on {self.scenario.cluster.name}"
@@ -104,6 +105,7 @@ class Result(Outcome):
     replicas: int = Field(description="copies of the model that train")
     placement: Placement = Field(description="placement of replicas and servers")
     throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
+    tokens: Tokens | None = Field(default=None, description="the throughput in tokens, and MFU; left out for samples without sequences")
     updates_per_s: Estimate = Field(description="updates of the model per second")
     throughput_of_each_replication: tuple[float, ...] = Field(
         default=(), description="distribution of samples/s, from which the interval follows"
@@ -148,21 +150,30 @@ class Result(Outcome):
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out fields that only some scenarios have."""
         written: dict[str, Any] = handler(self)
-        for name in ("stages", "exchanges", "job"):
+        for name in ("tokens", "stages", "exchanges", "job"):
             if not getattr(self, name):
                 written.pop(name, None)
         return written
 
     def _in_short(self) -> Iterator[str]:
         yield from super()._in_short()
-        rate = self.throughput_samples_per_s
-        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        rate = self.rate
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", self.scenario.unit.per_s)
         yield f"efficiency {format_share(self.scaling_efficiency.mean)}, step {format_seconds(self.step_time_s.mean)}"
         if self.job is not None:
             time = self.job.time_s
             yield f"whole job {estimated(time.mean, time.low, time.high, 'seconds')}"
         yield f"limit: {self.bottleneck.label}"
         yield counted(len(self.warnings), "warning")
+
+    @property
+    def rate(self) -> Estimate:
+        """The throughput in the unit of the scenario: tokens, or samples, a second."""
+        return self.throughput_samples_per_s.times(self.scenario.unit.per_sample)
+
+    def rate_in(self, unit: str) -> Estimate:
+        """The throughput in samples or, of sequences, tokens a second."""
+        return self.rate if unit == "tokens" else self.throughput_samples_per_s
 
     @property
     def grade(self) -> str:
@@ -181,10 +192,16 @@ class Result(Outcome):
             **dict(zip(("share_model", "share_parameters", "share_luck"), self.scatter.shares, strict=True)),
             "balance": self.bottleneck.balance or "",
             "cost": usd_per_million_samples(self),
+            "tokens_cost": usd_per_billion_tokens(self),
             "warnings": len(self.warnings),
             "assumed": ", ".join(f"{each.path} = {each.value}" for each in self.assumed),
             "failed": "",
         }
+
+
+def unit_of(results: Iterable[Result]) -> str:
+    """What all of some results count: tokens if all train on sequences, whose lengths may differ, else samples."""
+    return "tokens" if all(result.scenario.unit.name == "tokens" for result in results) else "samples"
 
 
 class Failed(Spec):

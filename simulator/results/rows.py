@@ -6,7 +6,9 @@ columns by their names. ``of`` is the path of an attribute of a :class:`~simulat
 
 from __future__ import annotations
 
-from simulator.base.table import Column
+from collections.abc import Sequence
+
+from simulator.base.table import Column, Row
 
 _ALL = (
     Column("workload", "text", "Workload", "name of the workload", of="scenario.workload.name"),
@@ -29,6 +31,16 @@ _ALL = (
            "low end of the throughput's 90% prediction interval, samples/s", of="throughput_samples_per_s.low"),
     Column("throughput_high", "throughput", "High",
            "high end of the throughput's 90% prediction interval, samples/s", of="throughput_samples_per_s.high"),
+    Column("tokens_per_s", "throughput", "Throughput (tokens/s)",
+           "tokens per second, mean over replications; empty without sequences", of="tokens.per_s.mean", short="tokens/s"),
+    Column("tokens_per_s_low", "throughput", "Low", "low end of its 90% prediction interval, tokens/s", of="tokens.per_s.low"),
+    Column("tokens_per_s_high", "throughput", "High", "high end of its 90% prediction interval, tokens/s", of="tokens.per_s.high"),
+    Column("mfu", "share", "MFU", "model FLOPs utilisation by 6 N D, mean; empty if the device's peak is unknown", of="tokens.mfu.mean",
+           short="MFU"),
+    Column("mfu_low", "share", "Low MFU", "low end of the MFU's 90% prediction interval", of="tokens.mfu.low"),
+    Column("mfu_high", "share", "High MFU", "high end of the MFU's 90% prediction interval", of="tokens.mfu.high"),
+    Column("mfu_with_attention", "share", "MFU with attention", "model FLOPs utilisation by 6 N D + 12 L H Q T, mean",
+           of="tokens.mfu_with_attention.mean"),
     Column("share_model", "share", "Variance by the model",
            "share of the variance of throughput due to model error"),
     Column("share_parameters", "share", "Variance by fits", "share of the variance of throughput due to fits of workload and cluster"),
@@ -91,6 +103,11 @@ _ALL = (
            "low end of the cost of a million samples, from the throughput's interval", of="cost.low"),
     Column("usd_per_million_samples_high", "usd", "High cost",
            "high end of the cost of a million samples, from the throughput's interval", of="cost.high"),
+    Column("usd_per_billion_tokens", "usd", "Cost of a billion tokens", "US dollars for a billion tokens, mean", of="tokens_cost.mean",
+           short="per 1B"),
+    Column("usd_per_billion_tokens_low", "usd", "Low cost", "low end of that cost, from the throughput's interval", of="tokens_cost.low"),
+    Column("usd_per_billion_tokens_high", "usd", "High cost", "high end of that cost, from the throughput's interval",
+           of="tokens_cost.high"),
     Column("warnings", "count", "Warnings", "number of warnings of the result"),
     Column("coverage", "text", "Coverage", "weakest grade of evidence: checked, interpolation or uncovered", of="grade"),
     Column("extrapolated", "any", "Beyond what was measured", "whether some aspect is not covered by any measurement"),
@@ -171,8 +188,19 @@ OF_JOB = (
 )  # fmt: skip
 """Columns of a small table if any result has a whole job."""
 
+IN_SAMPLES = "throughput_samples_per_s", "throughput_low", "throughput_high"
+IN_TOKENS = "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high"
+"""Columns of the throughput and its interval, which tables show in tokens if all results have sequences."""
+
 BRIEF = (
-    "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",
+    "strategy", "cluster", "scaling", "replicas", "nodes", *IN_SAMPLES, *IN_TOKENS, "mfu",
     "scaling_efficiency", "staleness_mean", "usd_per_million_samples", *OF_JOB, "limit", "bottleneck", "balance", "warnings", "failed",
 )  # fmt: skip
 """Columns of a small table."""
+
+
+def brief_of(rows: Sequence[Row]) -> list[str]:
+    """Columns of :data:`BRIEF` for some rows: without those of jobs and tokens that none has, and the throughput in one unit."""
+    lacking = {name for name in (*OF_JOB, *IN_TOKENS, "mfu") if all(row.get(name) is None for row in rows)}
+    doubled = IN_TOKENS if any(row.get(IN_TOKENS[0]) is None for row in rows) else IN_SAMPLES
+    return [name for name in BRIEF if name not in lacking and name not in doubled]

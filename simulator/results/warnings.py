@@ -17,8 +17,9 @@ from simulator.results.inadequacy import bias_of, coverage, launching, validated
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.misread import misread
 from simulator.scenario import Resolved
+from simulator.spec.accelerator import accelerator_named
 from simulator.spec.constants import constants
-from simulator.spec.figures import Exchange, Phase, Warned
+from simulator.spec.figures import Exchange, Phase, Tokens, Warned
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import Workload
 from simulator.strategies.pipelines import pipelines
@@ -26,8 +27,9 @@ from simulator.strategies.strategy import outside_fit
 
 
 def warnings_of(
-    asked: Asked, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
-) -> tuple[Warned, ...]:
+    asked: Asked, phase: Phase | None = None, tokens: Tokens | None = None, *, aligned: bool = False,
+    exchanges: Sequence[Exchange] = (), exposed: float = 0.0,
+) -> tuple[Warned, ...]:  # fmt: skip
     """All warnings of a result.
 
     Parameters
@@ -36,6 +38,8 @@ def warnings_of(
         The scenario as written, to find keys without effect, and as simulated.
     phase
         Workers' phases in its runs.
+    tokens
+        Its throughput in tokens.
     aligned
         Whether ranks entered collectives together, ready or not.
     exchanges
@@ -49,6 +53,7 @@ def warnings_of(
         *_on_the_workload(scenario),
         *_on_the_input(scenario),
         *_on_the_device(scenario),
+        *_on_the_mfu(scenario, tokens),
         *_on_the_cluster(scenario),
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
@@ -74,13 +79,10 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
             yield Warned.of("outside-calibration", value, part.text, path, within if outside else None)
     bias = bias_of(scenario)
     if bias is not None:
-        off, most = (
-            f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
-            for over in (bias.predicted_over_measured, bias.one_in_ten)
-        )
-        where = f" on {bias.device}" if bias.device else f" on more than {bias.more_than} devices" if bias.more_than else ""
-        runs = f"mean of {counted(bias.settings, 'real run')}, one in ten at least {most}"
-        text = f"predictions of this kind were {off}{where}; {runs} ({listed(bias.sources)}: docs/fidelity.md)"
+        over = bias.predicted_over_measured
+        off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
+        device, runs = f" on {bias.device}" if bias.device else "", counted(bias.settings, "real run")
+        text = f"predictions of this kind were {off}{device}; mean of {runs} ({listed(bias.sources)}: docs/fidelity.md)"
         yield Warned.of("biased", scenario.cluster.device or load.device, text)
     if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, load)):
         yield Warned.of("not-by-fit", scenario.strategy.kind, text)
@@ -218,6 +220,18 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
                                              f"{format_seconds(launched.kernel_s)} each, and a CUDA graph avoids launching each",
             within=(launched.launch_s.low, launched.launch_s.high),
         )  # fmt: skip
+
+
+def _on_the_mfu(scenario: Resolved, tokens: Tokens | None) -> Iterator[Warned]:
+    device = accelerator_named(scenario.cluster.device or scenario.workload.device)
+    highest = device.highest(scenario.workload.precision) if device is not None else None
+    mfu = tokens.mfu_with_attention if tokens is not None else None
+    if device is None or highest is None or mfu is None or mfu.mean <= highest.mfu:
+        return
+    yield Warned.of(
+        "mfu-above-published", mfu.mean, f"MFU of {format_share(mfu.mean)} is above the highest published for {device.name}, "
+                                         f"{format_share(highest.mfu)} ({highest.run}); {highest.source}", within=(0.0, highest.mfu),
+    )  # fmt: skip
 
 
 def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:

@@ -18,7 +18,7 @@ from pydantic import Field
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
-from simulator.base.spec import MEMORY, Bytes, Moderate, Rate, Spec, Usual
+from simulator.base.spec import MEMORY, Bytes, Moderate, PositiveShare, Rate, Spec, Usual
 from simulator.base.validation_errors import validated, warn_of_implausible
 
 Flops = Annotated[Moderate, Field(gt=0), Usual(1e9, 1e20)]
@@ -49,6 +49,14 @@ class Cores(Spec):
     )
 
 
+class HighestMfu(Spec):
+    """The highest model FLOPs utilisation, attention included, that a published training reached on the device or one of the same chip."""
+
+    mfu: PositiveShare = Field(description="operations of the model, without recomputation, over the peak (docs/metrics.md)")
+    run: Text = Field(description="the training, in a few words")
+    source: Text = Field(description="where it is published, and how the figure follows")
+
+
 class Accelerator(Spec):
     """One device: a GPU, one die of a board with two, or all CPUs of a host together."""
 
@@ -62,6 +70,9 @@ class Accelerator(Spec):
     memory_bandwidth_bytes_per_s: Annotated[Rate, Usual(1e6, 1e15)] = Field(gt=0, description="bandwidth between the device and its memory")
     peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates by number format")
     cores: Cores | None = Field(default=None, description="cores of a CPU, in place of peak_flops_per_s.float32")
+    highest_mfu: dict[Literal["16-bit", "32-bit"], HighestMfu] = Field(
+        default_factory=dict, description="highest published MFU by width of the number format; results above it warn"
+    )
     provenance: dict[str, Text] = Field(description="for each figure, its document and date")
 
     def _broken_rules(self) -> Iterator[str]:
@@ -103,6 +114,10 @@ class Accelerator(Spec):
             return {"mixed_float16": peaks.float16, "mixed_bfloat16": peaks.bfloat16, "bfloat16": peaks.bfloat16}.get(precision)
         of_cores = peaks.float32 if cores is None else cores.count * cores.clock_hz * cores.float32_flops_per_cycle
         return peaks.tf32 or of_cores
+
+    def highest(self, precision: str) -> HighestMfu | None:
+        """Highest published MFU in this precision; None where none is known."""
+        return self.highest_mfu.get("32-bit" if precision == "float32" else "16-bit")
 
 
 def load_accelerator(path: str | Path) -> Accelerator:

@@ -103,10 +103,9 @@ class Transformer(Spec):
     @property
     def constants(self) -> tuple[str, str, str, str]:
         """Constants that decide its times: shares of the peak, of the bandwidth, of the peak in fused attention, a kernel's start."""
-        products = "decoder_matrix_share" if self.architecture == "decoder" else "matrix_share"
-        fused = "fused_attention_share" if self.attention == "fused" else products
+        fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
         moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
-        return products, moving, fused, "kernel_start_s"
+        return "matrix_share", moving, fused, "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:
@@ -127,6 +126,28 @@ class Transformer(Spec):
     def inner(self) -> int:
         """Width of the feed-forward blocks."""
         return self.feed_forward or 4 * self.hidden
+
+    @property
+    def share_predicted(self) -> float:
+        """Share of tokens that the head predicts."""
+        return self.predicted if self.predicted is not None else 0.15 if self.architecture == "encoder" else 1.0
+
+    @property
+    def parameters_per_token(self) -> float:
+        """Parameters of all matrices that a token is multiplied with, the N of 6 N D (docs/metrics.md).
+
+        Experts count where a token is sent to them, the head for the tokens that it predicts; tables that are only looked up do not.
+        """
+        h, dense = self.hidden, (3 if self.gated else 2) * self.hidden * self.inner
+        of_layers = self.layers * (2.0 * h * (h + self.width) + dense)
+        if self.experts is not None:
+            of_layers += self.layers // self.experts.every * ((self.experts.used - 1) * dense + h * self.experts.count)
+        return of_layers + self.share_predicted * (self.vocabulary * h + h * h * (self.architecture == "encoder"))
+
+    @property
+    def attention_flops_per_token(self) -> float:
+        """Operations of attention scores in forward and backward pass, 12 L H Q T, without regard to a causal mask (PaLM, appendix B)."""
+        return 12.0 * self.layers * self.hidden * self.sequence
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """Embedding, layers and head."""
@@ -284,7 +305,7 @@ class Transformer(Spec):
         embedding's matrix.
         """
         h, v, encoder = self.hidden, self.vocabulary, self.architecture == "encoder"
-        s = self.sequence * (self.predicted if self.predicted is not None else 0.15 if encoder else 1.0)
+        s = self.sequence * self.share_predicted
         has = [*self._norm("norm")]
         if encoder:
             has = [*self._product("pooler", h, h), *self._product("next_sentence", h, 2), *self._product("transform", h, h), *has]

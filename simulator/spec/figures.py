@@ -25,6 +25,40 @@ class Estimate(Spec):
     low: float = Field(description="low end of the 90% prediction interval")
     high: float = Field(description="high end of the 90% prediction interval")
 
+    def times(self, factor: float) -> Self:
+        """Scale mean and interval."""
+        return self.replaced({"mean": self.mean * factor, "low": self.low * factor, "high": self.high * factor})
+
+
+class Unit(NamedTuple):
+    """What a training counts: samples, or tokens where samples are sequences.
+
+    Attributes
+    ----------
+    name
+        ``samples`` or ``tokens``.
+    per_sample
+        Number of them in a sample.
+    """
+
+    name: Literal["samples", "tokens"]
+    per_sample: int
+
+    @property
+    def per_s(self) -> Literal["samples/s", "tokens/s"]:
+        """Unit of the throughput."""
+        return "tokens/s" if self.name == "tokens" else "samples/s"
+
+
+class Tokens(Spec):
+    """The throughput in tokens, and the model FLOPs utilisation (docs/metrics.md)."""
+
+    per_sample: int = Field(description="tokens per sample: the length of a sequence")
+    per_s: Estimate = Field(description="tokens per second of all replicas together")
+    parameters: float = Field(description="N of 6 N D: parameters of the matrices that a token is multiplied with")
+    mfu: Estimate | None = Field(description="MFU by 6 N D; null: the device's peak is unknown")
+    mfu_with_attention: Estimate | None = Field(description="MFU by 6 N D + 12 L H Q T; null: the device's peak is unknown")
+
 
 class Quantiles(Spec):
     """Distribution of a time over steps, in seconds."""
@@ -473,6 +507,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     "host-bound": WarningKind("Launching kernels may take longer than computing", "workload", doubts=2),
     "implausible": WarningKind("A figure beyond any known hardware", doubts=2),
     "iterator-ends": WarningKind("Epochs may begin with a pause", "job.iterators"),
+    "mfu-above-published": WarningKind("MFU is above that of any published run on the device", "cluster.device", doubts=2),
     "moved-device": WarningKind("Compute is scaled to another device", "workload.moved", doubts=1),
     "neighbours-not-felt": WarningKind("Background traffic has no effect", "cluster.background.on"),
     "no-effect": WarningKind("A key has no effect"),

@@ -296,6 +296,9 @@ class Job(Terse):
 
     epochs: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="passes over the data set")
     samples: Samples | None = Field(default=None, description="samples in total, in place of epochs")
+    tokens: Annotated[Moderate, Field(gt=0)] | None = Field(
+        default=None, description="tokens in total, in place of samples: sequences of workload.transformer.sequence, rounded up"
+    )
     dataset_size: Samples | None = Field(default=None, description="samples of the data set; left out: one epoch has all samples")
     startup: Duration | None = Field(default=None, description="time until the first step begins; left out: as measured, else none")
     tracing: Duration | None = Field(default=None, description="extra time of the first step; left out: as measured, else none")
@@ -314,14 +317,14 @@ class Job(Terse):
     )
 
     def _broken_rules(self) -> Iterator[str]:
-        if self.samples is None and (self.epochs is None or self.dataset_size is None):
+        if self.samples is None and self.tokens is None and (self.epochs is None or self.dataset_size is None):
             lacking = (
                 "dataset_size" if self.epochs is not None else "epochs" if self.dataset_size is not None else "epochs and dataset_size"
             )
             yield f"has no length: give samples, or epochs and dataset_size (missing: {lacking})"
         if self.samples is not None and self.epochs is not None and self.dataset_size is not None:
             yield "has samples, epochs and dataset_size, but two of them set the length: leave one out"
-        epochs = self.total_samples / self.epoch_samples
+        epochs = self.total_samples / self.epoch_samples if self.tokens is None else 0.0
         if epochs > _MOST_EPOCHS:
             yield (
                 f"has {epochs:,.0f} epochs, at most {_MOST_EPOCHS:,} are possible: give fewer epochs or samples; dataset_size counts "

@@ -9,7 +9,7 @@ one device (``_OF_A_DEVICE`` of ``simulator.resolve.device_transfer``) and those
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -627,6 +627,9 @@ def _expanded(dimensions: Transformer | Residual, precision: str, device: str, o
 def _filled(data: Mapping[str, Any], expanded: Mapping[str, Any]) -> dict[str, Any]:
     """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
     keys = [name for name in expanded if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    own = data.get("variables")
+    if isinstance(own, Sequence) and len(own) != len(expanded["variables"]) and "layers" in keys:
+        keys.remove("layers")  # which name other variables
     filled = {**data, **{name: expanded[name] for name in keys}}
     for name in ("forward", "backward"):
         if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:

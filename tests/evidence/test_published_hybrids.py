@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,6 +18,7 @@ from evidence.published.tables import load_tables
 from paceline.reporting.validation.page import kinds_of_tables
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.files import with_checksum
+from simulator.spec.accelerator import accelerator_named
 
 TABLES = load_hybrids()
 ROWS = {row.name: row for row in TABLES.rows}
@@ -268,3 +270,25 @@ def test_which_tables_there_will_be_is_known_before():
     files = {file.name for file in (Path(__file__).parents[2] / "evidence" / "tables").glob("hybrids-*.csv")}
     assert files == set(kinds_of_tables(outline_of()))
     assert set(kinds_of_tables(outline_of(["torchgpipe"]))) == {"hybrids-torchgpipe.csv", "hybrids-layouts.csv"}
+
+
+def test_no_row_has_a_higher_mfu_than_its_device_names() -> None:
+    """Rows with products in 8 bits, or composed of parts, do not count (docs/metrics.md)."""
+    highest: dict[str, float] = {}
+    for row in TABLES.rows:
+        model, series = TABLES.model_of(row), TABLES.of(row)
+        if model is None or series.from_its_smallest_row_alone or series.note.startswith("composed"):
+            continue
+        device = accelerator_named(TABLES.machine_of(row).device)
+        assert device is not None
+        peak, known = device.peak(series.precision), device.highest(series.precision)
+        assert peak is not None
+        assert known is not None
+        # 6 N + 12 L H Q T a token are three times the forward pass
+        mfu = 3.0 * math.fsum(model.forward_flops(row.sequence)) * row.throughput / (row.devices * peak)
+        assert mfu <= known.mfu + 0.0005, row.name
+        highest[device.name] = max(mfu, highest.get(device.name, 0.0))
+    for name in ("A100-SXM4-80GB", "Tesla V100-SXM3"):
+        device = accelerator_named(name)
+        assert device is not None
+        assert device.highest_mfu["16-bit"].mfu == pytest.approx(highest[device.name], abs=0.0005)

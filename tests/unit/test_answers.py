@@ -12,7 +12,7 @@ from paceline.sentences import goal_in_words
 from simulator import load_scenario, simulate
 from simulator.memory import memory
 from simulator.results.results import Result
-from simulator.spec.figures import WARNINGS, Estimate, Warned
+from simulator.spec.figures import WARNINGS, Estimate, Unit, Warned
 
 SHORT = [("run.steps", 6), ("run.warmup_steps", 1), ("run.replications", 3)]
 
@@ -40,7 +40,7 @@ def test_every_scenario_has_an_answer_of_that_shape(name: str) -> None:
     answer = answer_of(result)
     has_the_shape(answer)
     shown = {row.what: row for row in answer.figures}
-    assert shown["throughput"].interval.endswith(" samples/s")
+    assert shown["throughput"].interval.endswith(f" {result.scenario.unit.per_s}")
     assert ("job time" in shown) == (result.job is not None)
     assert ("staleness" in shown) == (result.staleness.max > 0)
     assert answer.limit.startswith(result.bottleneck.label)
@@ -120,7 +120,7 @@ def test_links_outside_what_was_validated_are_said_with_both_rates() -> None:
 
 @pytest.mark.parametrize(("samples", "said"), [(1e9, "1e9 samples in 12 h"), (1.28e6, "1.28e6 samples in 12 h"), (50_000, "50,000 ")])
 def test_a_goal_names_its_samples_as_people_type_them(samples: float, said: str) -> None:
-    assert goal_in_words(Goal(samples=samples, deadline_s=12 * 3600.0)).startswith(said)
+    assert goal_in_words(Goal(samples=samples, deadline_s=12 * 3600.0), Unit("samples", 1)).startswith(said)
 
 
 def test_only_a_table_with_stars_explains_them(capsys):

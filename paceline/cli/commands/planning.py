@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _SHOWN = 6
 _OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
 _OF_RATES = (
-    "target_throughput", "samples", "dataset_size", "confidence", "prefer", "trainings_per_month", "scaling", "runs_on", "backend",
-    "scheduler",
+    "target_throughput", "samples", "tokens", "dataset_size", "confidence", "prefer", "trainings_per_month", "scaling", "runs_on",
+    "backend", "scheduler",
 )  # fmt: skip
 """Options that have no effect with --target."""
 _COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")
@@ -38,7 +38,7 @@ _COLUMNS_SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "
     only={"plan_to_target": "With --target"},
     hints={"force": "Replaces --report too."},
     common={
-        "Goal": ("target_throughput", "samples", "deadline", "budget", "target", "problem"),
+        "Goal": ("target_throughput", "samples", "tokens", "deadline", "budget", "target", "problem"),
         "Choose from": ("clusters", "strategies", "workers", "prices", "settings"),
         "Output": ("report", "details", "yes", "json"),
     },

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ALL_SHOWN = 200
 """Most results of a sweep that are shown; with more, only some at each end."""
 _OF_EACH_END = 20
-_JOB_KEYS = ("epochs", "samples", "dataset_size", "replications")
+_JOB_KEYS = ("epochs", "samples", "tokens", "dataset_size", "replications")
 
 
 @calling(
@@ -36,7 +36,7 @@ _JOB_KEYS = ("epochs", "samples", "dataset_size", "replications")
     keys=_JOB_KEYS,
     hints={"audit": "Exit 1 if one is broken."},
     common={
-        "What to simulate": ("settings", "epochs", "samples", "dataset_size", "prices"),
+        "What to simulate": ("settings", "epochs", "samples", "tokens", "dataset_size", "prices"),
         "Output": ("details", "assumptions", "trace", "tensorboard", "require", "yes", "json"),
     },
 )

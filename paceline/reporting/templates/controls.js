@@ -54,7 +54,8 @@ function showState(state) {
 const TOLD = [
   "the job takes {job_time_s} ({job_time_low_s} to {job_time_high_s})",
   "{job_cost_usd} for all of it",
-  "{throughput_samples_per_s} samples/s ({throughput_low} to {throughput_high})",
+  `{${RATE}} ${data.unit} ({${RATE_LOW}} to {${RATE_HIGH}})`,
+  "MFU {mfu}",
   "efficiency {scaling_efficiency}",
   "step {step_mean_s}",
   "{usd_per_hour} an hour",

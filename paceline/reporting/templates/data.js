@@ -1,6 +1,9 @@
 // The embedded points, and which of them a choice shows.
 
 const data = JSON.parse(document.getElementById("points").textContent);
+// columns of the throughput, and of the cost, of samples or tokens
+const [RATE, RATE_LOW, RATE_HIGH] = data.rate,
+  [COST, COST_LOW, COST_HIGH] = data.cost.columns;
 const { keys, groups, curves } = data;
 const pointsOf = curves.map(() => []);
 data.curve.forEach((curve, point) => pointsOf[curve].push(point));

@@ -124,6 +124,9 @@ const SHOW = {
   },
   bounds(event) {
     bounds = event;
+    const length = byId("plan-length");
+    length.name = bounds.unit.replace("/s", "");
+    length.labels[0].textContent = byId("possible-unit").textContent = length.name === "tokens" ? "Tokens" : "Samples";
     looks = [];
     if (!byId("answer").hasChildNodes()) {
       byId("answer").append(element("h1", { textContent: event.sentence }));
@@ -236,8 +239,8 @@ function drawPossible() {
       means = known.map((look) => look.mean),
       [lows, highs] = [known.map(lowest), known.map((look) => look.high)],
       title = (n) => `<b>${plotText(name)}</b><br>${n} workers<br>`,
-      most = x.map((n, i) => title(n) + (y[i] === null ? "no bound is known" : `at most ${written(y[i], "throughput")} samples/s`)),
-      told = known.map(({ count, mean, low, high, limit }) => `${title(count)}${written(mean, "throughput")} samples/s<br>90% interval ${written(low, "throughput")} to ${written(high, "throughput")}<br>limited by ${plotText(limit)}`);
+      most = x.map((n, i) => title(n) + (y[i] === null ? "no bound is known" : `at most ${written(y[i], "throughput")} ${bounds.unit}`)),
+      told = known.map(({ count, mean, low, high, limit }) => `${title(count)}${written(mean, "throughput")} ${bounds.unit}<br>90% interval ${written(low, "throughput")} to ${written(high, "throughput")}<br>limited by ${plotText(limit)}`);
     return [
       scatterTrace({ mode: "lines", x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: most }),
       ...(at.length > 1 ? [scatterTrace({ mode: "lines", fill: "toself", fillcolor: band, line: { width: 0, color: band }, hoverinfo: "skip", x: [...at, ...at.slice().reverse()], y: [...highs, ...lows.reverse()] })] : []),

@@ -14,7 +14,7 @@ function ranking(view, points) {
 }
 
 function rankText(point) {
-  return data.ranked.least ? shown(RANK, point) : `${shown(RANK, point)} samples/s`;
+  return data.ranked.least ? shown(RANK, point) : `${shown(RANK, point)} ${data.unit}`;
 }
 
 function rankHover(point) {
@@ -146,7 +146,7 @@ const rankedFigure = {
   },
   draw(view, every, width) {
     const points = every.slice(0, MOST_RANKED),
-      { scale, unit } = data.ranked.least ? timeUnit(points.map(jobLength)) : { scale: 1, unit: "samples/s" },
+      { scale, unit } = data.ranked.least ? timeUnit(points.map(jobLength)) : { scale: 1, unit: data.unit },
       [middle, low, high] = data.ranked.columns.map((name) => points.map((point) => value(name, point) / scale)),
       axis = `${data.ranked.least ? data.columns[RANK].heading : "Throughput"} (${unit})`,
       labels = this.labels(points, width),

@@ -17,8 +17,8 @@ function hoverText(point, ...more) {
 function rateText(point) {
   return hoverText(
     point,
-    `${shown("throughput_samples_per_s", point)} samples/s`,
-    `90% interval ${interval("throughput_low", "throughput_high", point)}`,
+    `${shown(RATE, point)} ${data.unit}`,
+    `90% interval ${interval(RATE_LOW, RATE_HIGH, point)}`,
     `speed-up ${shown("speedup", point)} (${interval("speedup_low", "speedup_high", point)})`,
     `efficiency ${shown("scaling_efficiency", point)} (${interval("scaling_efficiency_low", "scaling_efficiency_high", point)})`,
   );
@@ -137,7 +137,7 @@ function endLabels(view, { type, range: [low, high] }, read) {
 }
 
 function siblingTraces(view) {
-  const rate = (point) => value("throughput_samples_per_s", point);
+  const rate = (point) => value(RATE, point);
   return siblings(view).filter(({ here }) => !here).map((each) => ({ ...curveTrace(view, each, rate, rateText), mode: "lines", opacity: 0.6, showlegend: false }));
 }
 
@@ -146,12 +146,12 @@ function idealTraces(view) {
     [low, high] = ends(view);
   // n times this is where the efficiency is 100%; curves of one workload differ a little in it, since the speed-up is a mean of ratios
   view.lines.forEach(({ points: [first] }) => {
-    const single = value("throughput_samples_per_s", first) / value("speedup", first);
+    const single = value(RATE, first) / value("speedup", first);
     if (single > 0 && !singles.some((other) => Math.abs(other - single) <= SAME_IDEAL * Math.max(other, single))) {
       singles.push(single);
     }
   });
-  const words = (single) => `Ideal: ${written(single, "throughput")} samples/s from each ${view.key.counted}`;
+  const words = (single) => `Ideal: ${written(single, "throughput")} ${data.unit} from each ${view.key.counted}`;
   return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
@@ -161,8 +161,8 @@ function measuredTraces(view) {
   const text = ([point, rate]) =>
     hoverText(
       point,
-      `<b>measured ${written(rate, "throughput")} samples/s</b>`,
-      `predicted ${shown("throughput_samples_per_s", point)}, ${written(value("throughput_samples_per_s", point) / rate - 1, "change")}`,
+      `<b>measured ${written(rate, "throughput")} ${data.unit}</b>`,
+      `predicted ${shown(RATE, point)}, ${written(value(RATE, point) / rate - 1, "change")}`,
     );
   const crosses = scatterTrace({
     name: "measured",
@@ -175,15 +175,15 @@ function measuredTraces(view) {
   return held.length ? [crosses] : [];
 }
 
-const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s", {
+const throughputFigure = figureOverKey("throughput", RATE, {
   title(view) {
-    const best = extreme(ranking(view, chosenPoints(view)), "throughput_samples_per_s"),
+    const best = extreme(ranking(view, chosenPoints(view)), RATE),
       who = view.chosen.length < 2 ? "the throughput is" : data.ranked.least ? `steps are fastest by ${nameOf(best)}:` : `${nameOf(best)} is fastest:`;
-    const rate = best === undefined ? "" : `${shown("throughput_samples_per_s", best)} samples/s`;
+    const rate = best === undefined ? "" : `${shown(RATE, best)} ${data.unit}`;
     return rate && (siblings(view).length ? `With ${settingsText(view.state.at)}: ${rate}` : `With ${whereText(view)}, ${who} ${rate}`);
   },
   hover: rateText,
-  ends: ["throughput_low", "throughput_high"],
+  ends: [RATE_LOW, RATE_HIGH],
   log: true,
   ticks: { tickformat: ",~s" },
   under: idealTraces,
@@ -199,16 +199,16 @@ const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
   under: (view) => [referenceTrace(ends(view), [1, 1], "Ideal: 100%")],
 });
 
-const costFigure = figureOverKey("cost", "usd_per_million_samples", {
-  title: (view) => cheapest(view, "usd_per_million_samples", "for a million samples"),
+const costFigure = figureOverKey("cost", COST, {
+  title: (view) => cheapest(view, COST, `for ${data.cost.many}`),
   hover: (point) =>
     hoverText(
       point,
-      `${shown("usd_per_million_samples", point)} for a million samples`,
-      `90% interval ${interval("usd_per_million_samples_low", "usd_per_million_samples_high", point)}`,
+      `${shown(COST, point)} for ${data.cost.many}`,
+      `90% interval ${interval(COST_LOW, COST_HIGH, point)}`,
       `${shown("usd_per_hour", point)} an hour for ${shown("nodes", point)} nodes`,
     ),
-  ends: ["usd_per_million_samples_low", "usd_per_million_samples_high"],
+  ends: [COST_LOW, COST_HIGH],
   log: true,
   ticks: { tickformat: ",~s", tickprefix: "$" },
   none: "Nothing that is chosen has a price.",
