@@ -1,8 +1,8 @@
 """Estimates the testbed parameters that clocks inside a step and CPU times of processes show directly, without the simulator.
 
-A sleeping device takes no core, so over loopback the CPU time of workers and servers is the
-work of calls, scheduling and messages, and of copying. Runs of several sizes tell what each step
-takes whatever its bytes from what each byte takes. All other parameters are fitted in fitting.py.
+A sleeping device takes no core, so the CPU time of workers and servers is the work of calls, scheduling, messages and copying, with the
+kernel's work on packets: all tasks together account for the machine's busy cores to 2%. Runs of several sizes tell what a step takes
+whatever its bytes from what each byte, tensor and server takes. All other parameters are fitted in fitting.py.
 """
 
 from __future__ import annotations
@@ -138,62 +138,80 @@ def _beside(step: Updated, others: Sequence[Updated]) -> int:
 
 Array = NDArray[np.float64]
 
-_NAMES = ("loopback_step_s", "loopback_async_step_s", "loopback_per_byte_s")
 _RELATIVE_ERROR = 0.08
 """Relative, by which the CPU time of repeats differs from hour to hour."""
+_AWAKE = 0.25
+"""Busy cores of a run, on average, below which its work takes longer than in a busy machine: a core that wakes up for each message has cold
+caches. The error grows with the square of what is missing."""
 _LARGEST_RING = 5
 """Workers of a ring that takes part in the fit."""
 
 
 def is_fitted(setting: TestbedSetting) -> bool:
     """Tell whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
-    small = setting.workers == 1 or (setting.mode == "ring" and setting.workers <= _LARGEST_RING)
-    plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
+    small = setting.workers == 1 or (setting.mode == "ring" and setting.workers <= _LARGEST_RING and not setting.overlap)
+    plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant"
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
 
 
-def loopback_work(
+def work_of_step(setting: TestbedSetting) -> dict[str, float]:
+    """How often a step of a worker with servers takes each of the parameters of the cores' work, the coordinator's own apart."""
+    is_async, both_ways = setting.mode == "async", 2.0 * setting.moved_bytes
+    if setting.link is None:
+        return {"loopback_async_step_s" if is_async else "loopback_step_s": 1.0, "loopback_per_byte_s": both_ways}
+    return {
+        "step_cpu_s": 1.0,
+        "managed_cpu_s": float(setting.mode != "between-graph"),
+        "server_cpu_s": min(setting.servers, len(setting.variables)) - 1.0,
+        "tensor_cpu_s": float(len(setting.variables)),
+        "cpu_per_byte_s": both_ways,
+        # in a function of TensorFlow 2 a sleep costs more than in a session: 0.25 and 0.10 ms
+        "layer_cpu_s": (setting.sleeps - 1.0) * (2.5 if is_async else 1.0),
+    }
+
+
+def work_of_cores(
     readings: Sequence[Readings], count: int, rng: np.random.Generator
 ) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
-    """Least squares of CPU time per step over bytes moved, with the priors as one more, weak observation of each parameter.
+    """Least squares of CPU time per step over what a step does, with the priors as one more, weak observation of each parameter.
 
     Parameters
     ----------
     readings
-        Emulated runs of one worker with servers over loopback.
+        Emulated runs of one worker with servers.
     count
         How many joint draws are wanted: the parameters are known better together than apart.
 
     Returns
     -------
     parameters, draws
-        What steps and bytes over loopback cost; none, and empty draws, without such runs.
+        What steps cost the cores; without runs of a kind nothing of what only they show.
     """
-    rows, cpu_s = [], []
-    for reading in readings:
-        for run in reading.runs:
-            is_async = reading.setting.mode == "async"
-            rows.append([float(not is_async), float(is_async), 2.0 * reading.setting.moved_bytes])
-            cpu_s.append((run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps))
-    if not rows:
+    runs = [(work_of_step(reading.setting), run) for reading in readings for run in reading.runs]
+    names = sorted({name for work, _ in runs for name, amount in work.items() if amount})
+    if not names:
         return {}, [{} for _ in range(count)]
-    centers, low, high = np.transpose([PRIORS[name] for name in _NAMES])
-    widths, measured = (high - low) / (2 * Z90), np.array(cpu_s)
-    weights = 1.0 / np.maximum(_RELATIVE_ERROR * measured, 1e-6)
+    rows = np.array([[work.get(name, 0.0) for name in names] for work, _ in runs])
+    used_s = np.array([run.cpu_s("worker") + run.cpu_s("ps") for _, run in runs])
+    measured = used_s / [len(run.steps) for _, run in runs]
+    errors = _RELATIVE_ERROR * np.maximum(_AWAKE * np.array([run.seconds for _, run in runs]) / np.maximum(used_s, 1e-6), 1.0) ** 2
+    centers, low, high = np.transpose([PRIORS[name] for name in names])
+    widths = (high - low) / (2 * Z90)
+    weights = 1.0 / np.maximum(errors * measured, 1e-6)
     # in units of the priors' widths, so that all columns are of a size
-    scaled = np.vstack([np.array(rows) * widths * weights[:, None], np.eye(len(_NAMES))])
+    scaled = np.vstack([rows * widths * weights[:, None], np.eye(len(names))])
     wanted = np.concatenate([measured * weights, centers / widths])
     solved = lsq_linear(scaled, wanted, bounds=(0.0, np.inf)).x * widths
     covariance = np.linalg.inv(scaled.T @ scaled) * np.outer(widths, widths)
-    why = f"CPU time of workers and servers per step over loopback, by bytes moved ({len(rows)} runs)"
+    why = f"CPU time of workers and servers per step, by what a step does ({len(rows)} runs)"
     parameters = {
         name: Parameter.around(value, deviation, why, determined=deviation < 0.5 * width)
         for name, value, deviation, width in zip(
-            _NAMES, solved.tolist(), np.sqrt(np.diag(covariance)).tolist(), widths.tolist(), strict=True
+            names, solved.tolist(), np.sqrt(np.diag(covariance)).tolist(), widths.tolist(), strict=True
         )
     }
     drawn = np.maximum(rng.multivariate_normal(solved, covariance, size=count), 0.0)
-    return parameters, [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
+    return parameters, [{name: digits(value) for name, value in zip(names, row, strict=True)} for row in drawn]
 
 
 def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Parameter]:

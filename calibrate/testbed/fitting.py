@@ -19,7 +19,7 @@ from scipy.stats import chi2, norm, t
 
 from calibrate.fit.estimators import Z90
 from calibrate.probing import Progress
-from calibrate.testbed.clocks import is_fitted, loopback_work, timed_directly
+from calibrate.testbed.clocks import is_fitted, timed_directly, work_of_cores
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import NO_JOBS, scenario_of
@@ -32,7 +32,7 @@ from simulator.resolve.resolve import resolve
 Array = NDArray[np.float64]
 
 _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",
-                "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip
+                "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s", "layer_sleep_s")  # fmt: skip
 _DRAWS = 60
 _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
@@ -77,9 +77,9 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         raise CalibrationError("no run has one worker and a server: measure one, such as `paceline testbed run --set workers=1`")
     parameters: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
     parameters |= timed_directly(readings, cores)
-    served = [reading for reading in readings if reading.setting.link is None and reading.setting.servers and is_fitted(reading.setting)]
-    over_loopback, joint = loopback_work(served, _DRAWS, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
-    parameters |= over_loopback
+    served = [reading for reading in readings if reading.setting.servers and is_fitted(reading.setting)]
+    of_cores, joint = work_of_cores(served, _DRAWS, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
+    parameters |= of_cores
     simulated = _Simulated(cores)
     draws, left = _in_the_loop(readings, parameters, simulated, seed, progress)
     shared, queues = fit_tcp_sharing(readings, parameters, cores, seed=seed)
@@ -225,6 +225,7 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
             "loopback_bytes_per_s": reading.setting.link is None,
             "loopback_waited_share": reading.setting.link is None and reading.setting.servers > 0,
             "accumulate_s": reading.setting.mode == "sync",
+            "layer_sleep_s": reading.setting.overlap,
         }.get(name, (reading.setting.servers == 0) == name.startswith("turn"))
         for reading in used
     )

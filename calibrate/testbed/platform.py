@@ -30,6 +30,13 @@ _PARAMETERS: dict[str, tuple[float, float, float, str]] = {
         "fixed core time per step over loopback: calls, scheduling, messages (sessions)"),
     "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2, "the same if a coordinator hands out the steps, without its own work"),
     "loopback_waited_share": (0.5, 0.25, 1.0, "share of the work on bytes that a transfer waits for; the rest overlaps with the step"),
+    "step_cpu_s": (4.0e-3, 2.0e-3, 8.0e-3,
+        "core time of worker and servers per step over shaped links, whatever its tensors (sessions, 1 server)"),
+    "managed_cpu_s": (2.0e-3, 5.0e-4, 8.0e-3, "more of it with a coordinator, without its own work, or with SyncReplicasOptimizer"),
+    "server_cpu_s": (3.0e-3, 1.0e-3, 6.0e-3, "more of it for each further server"),
+    "tensor_cpu_s": (2.0e-4, 8.0e-5, 5.0e-4, "more of it for each tensor that is pulled and pushed"),
+    "cpu_per_byte_s": (8.0e-10, 4.0e-10, 1.6e-9, "more of it for each byte of a pull or push, packets included"),
+    "layer_cpu_s": (1.0e-4, 4.0e-5, 3.0e-4, "more of it for each sleep of a step by layer after the first"),
     "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9,
         "core time per rank for each byte reduced over loopback: packing, sending, adding"),
     "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9,
@@ -52,6 +59,7 @@ _PARAMETERS: dict[str, tuple[float, float, float, str]] = {
     "server_s": (2.0e-5, 2.0e-6, 5.0e-4, "service time of a server per gradient tensor"),
     "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9, "the same per byte"),
     "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3, "excess sleep of the emulated device"),
+    "layer_sleep_s": (1.7e-4, 5.0e-5, 5.0e-4, "excess of each further sleep, of a step by layer"),
     "queue_s": (2.0e-3, 5.0e-4, 8.0e-3,
         "data that a transfer keeps in its sender's queue if one queue serves all (sharing = tcp); later transfers wait behind it"),
     "weight_sigma": (0.4, 0.15, 1.0,
@@ -116,7 +124,7 @@ class Platform(Tabular, Spec):
 
     see: ClassVar[str] = "to_frame() has every parameter"
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     name: str = Field(min_length=1, max_length=200)
     cores: float = Field(ge=1, description="cores of the machine, shared by all tasks")
     parameters: dict[str, Parameter]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from calibrate.testbed.clocks import work_of_step
 from calibrate.testbed.fitting import factors_of
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.readings import mean_of
@@ -142,17 +143,34 @@ def predict_setting(
             stale.update(run.staleness.counts)
     mean = math.fsum(rates) / len(rates)
     ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
-    drawn, applied = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), applied_to_runs(scenario, runs)
+    drawn = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean))
+    if setting.link is not None and compute is None:
+        shared = platform.cores if _busy(setting, platform, runs, mean) > _CONTENDED else None
+        scenario = resolve(scenario.replaced({"cluster.shared_cores": shared}))
+    applied = applied_to_runs(scenario, runs)
     undetermined = sorted(name for name in _rests_on(setting) if not platform.parameters[name].determined)
     return Prediction(setting, widened(drawn, relative_error_of(applied)), stale, drawn, applied, tuple(undetermined))
+
+
+_CONTENDED = 0.5
+"""Share of the cores' time from which on tasks wait for a core as much as for a link: model errors are then those of shared cores."""
+
+
+def _busy(setting: TestbedSetting, platform: Platform, runs: Sequence[Measured], updates_per_s: float) -> float:
+    """Share of the cores' time that simulated tasks take; of a ring, which is simulated without cores, by its bytes."""
+    if setting.servers:
+        return math.fsum(float(run.in_use_s["cores"].mean()) / run.window_s for run in runs) / len(runs)
+    sent = 2.0 * (setting.workers - 1) * setting.parameter_bytes
+    return platform.parameters["ring_cpu_per_byte_s"].value * sent * updates_per_s / platform.cores
 
 
 def _rests_on(setting: TestbedSetting) -> set[str]:
     """Parameters that a prediction of the setting rests on most."""
     names = {"wire_bytes_per_byte" if setting.link is not None else "loopback_bytes_per_s"}
+    if setting.servers:
+        names |= {name for name, amount in work_of_step(setting).items() if amount}
     if setting.link is None:
-        step = "loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"
-        names |= {step, "loopback_per_byte_s", "loopback_waited_share"} if setting.servers else {"loopback_ring_per_byte_s"}
+        names |= {"loopback_waited_share" if setting.servers else "loopback_ring_per_byte_s"}
     else:
         names |= {"tensor_s", "tensor_per_byte_s"} if setting.servers else {"turn_s", "turn_per_byte_s"}
     names |= {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from calibrate.testbed.clocks import work_of_step
 from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator import scenario_from_table
 from simulator.base.errors import InputError
@@ -88,11 +89,12 @@ def scenario_of(
     """
     if setting.is_job:
         raise InputError(f"{NO_JOBS}; leave them out")
-    mean_s = setting.compute.mean_s + values["sleep_s"]
-    # without overlap nothing happens between the passes, so that one will do
-    forward_share, law = _FORWARD_SHARE if setting.overlap else 0.0, setting.compute.law
+    mean_s, law = setting.compute.mean_s + values["sleep_s"], setting.compute.law
     if compute is not None:
         mean_s, law = compute.mean_s, compute.law
+    # without overlap nothing happens between the passes, so that one will do
+    forward_s = mean_s * _FORWARD_SHARE if setting.overlap else 0.0
+    sleeps_s = (setting.sleeps - 1) * values["layer_sleep_s"] / 2  # in each pass
     # what a worker's own process does between two steps holds nobody else up; asynchronously it stands before the read
     own_s = 0.0
     if setting.mode == "sync":
@@ -105,8 +107,8 @@ def scenario_of(
         "workload": {
             "name": setting.model,
             "batch_per_replica": setting.batch,
-            "forward": {"base_s": mean_s * forward_share, "per_sample_s": 0.0},
-            "backward": {"base_s": mean_s * (1.0 - forward_share) + own_s, "per_sample_s": 0.0},
+            "forward": {"base_s": forward_s + sleeps_s, "per_sample_s": 0.0},
+            "backward": {"base_s": mean_s - forward_s + sleeps_s + own_s, "per_sample_s": 0.0},
             "jitter": law.model_dump(mode="json"),
             "input": {"base_s": _beside_s(setting, values), "per_sample_s": 0.0},
             "busy_core_slowdown": compute.busy_core_slowdown if compute is not None else 0.0,
@@ -165,8 +167,8 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
-        # behind shaped links a sleeping device leaves the cores idle most of the time: hosts hardly wait for one
-        "shared_cores": cores if link is None or real else None,
+        # what the cores do for a ring behind shaped links is in its rounds
+        "shared_cores": cores if link is None or setting.servers or real else None,
         "device_is_host": real,
         "inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 0.0},
         "transport": transport,
@@ -261,12 +263,19 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
 
 
 def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
-    """Work of the cores for a step over loopback while it goes on; like an input pipeline it holds up nothing but cores."""
-    if setting.link is not None or not setting.servers:
+    """Work of the cores for a step that nothing in it waits for; like an input pipeline it holds up nothing but cores.
+
+    None where compute is real behind a shaped link: its measured slowdown next to busy cores would count that work twice.
+    """
+    if not setting.servers or (setting.link is not None and setting.compute.kind == "real"):
         return 0.0
-    share = 1.0 - min(values["loopback_waited_share"], 1.0)
-    step_s = values["loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"]
-    return step_s + 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
+    tensors, size = len(setting.variables), setting.moved_bytes
+    waited_s = 2.0 * size * values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0)
+    if setting.link is not None:  # a tensor is worked on at both ends of both ways, and applied
+        waited_s = tensors * (4.0 * values["tensor_s"] + values["server_s"])
+        waited_s += size * (4.0 * values["tensor_per_byte_s"] + values["server_per_byte_s"])
+    whole_s = math.fsum(values[name] * amount for name, amount in work_of_step(setting).items())
+    return max(whole_s - waited_s, 0.0)
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int, *, one_gpu: bool) -> dict[str, Any]:

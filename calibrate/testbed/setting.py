@@ -277,6 +277,11 @@ class TestbedSetting(Terse, only=("faults", "checkpoint_every")):
         return float(math.fsum(rows))
 
     @property
+    def sleeps(self) -> int:
+        """Sleeps of the emulated device in a step: one, or by layer one in each pass for each variable; none of real compute but one."""
+        return 2 * len(self.variables) if self.overlap and self.compute.kind == "emulated" else 1
+
+    @property
     def samples_per_update(self) -> int:
         """Samples that an update of the model is computed from: one batch, or where workers step together, those of all that count."""
         if self.mode in ("ring", "mirrored"):

@@ -32,6 +32,7 @@ class Reached(Spec):
     reach: float = Field(ge=0, description="doublings of replicas beyond the calibrated number")
     compute: float = Field(description="derivative of the logarithm of a step's time by that of compute time")
     communication: float = Field(description="derivative by the logarithm of communication time")
+    efficiency: float | None = Field(default=None, description="share of linear scaling, beyond which model error does not reach")
     low: float = Field(description="width of the interval without model error")
     high: float
 
@@ -134,7 +135,7 @@ def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: s
     """
     if applied is None:
         return None
-    shared = {name: getattr(applied, name) for name in ("regime", "reach", "compute", "communication")}
+    shared = {name: getattr(applied, name) for name in ("regime", "reach", "compute", "communication", "efficiency")}
     return Reached(source=source, series=series, low=drawn.low, high=drawn.high, **shared)
 
 

@@ -27,7 +27,7 @@ from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
-from calibrate.validation.comparison import Compared, Reached, histogram_distance, reached_of
+from calibrate.validation.comparison import Compared, histogram_distance, reached_of
 from calibrate.validation.matrix import Matrix, times_compute
 from calibrate.validation.validation import Outline, Validation, largest_errors, scores_of
 from simulator.base.errors import CalibrationError
@@ -35,7 +35,6 @@ from simulator.base.table import Column, Table
 from simulator.base.text import counted, digits
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
-from simulator.results.inadequacy import CONTENDED, MEASURED
 from simulator.spec.distributions import Empirical
 
 _QUANTILES = 64
@@ -233,23 +232,8 @@ def _compared(reading: Readings, group: str, platform: Platform, fitted: list[Re
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
         baselines={"max-min": _max_min(setting, 1.0 if one_gpu else platform.cores, seed, compute)},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model_name},
-        reached=_as_it_ran(reading, reached_of(prediction.applied, prediction.drawn, source=platform.name, series=group)),
+        reached=reached_of(prediction.applied, prediction.drawn, source=platform.name, series=group),
     )
-
-
-_BUSY = 0.5
-"""Share of the cores' time from which on tasks wait for a core as much as for a link."""
-
-
-def _as_it_ran(reading: Readings, reached: Reached | None) -> Reached | None:
-    """Put runs whose tasks kept more than half of the cores busy into the regime of hosts that share cores, whatever was predicted.
-
-    One machine plays all hosts of the testbed, which real hosts behind such links do not have to share.
-    """
-    busy = max(run.cpu_s() / (run.seconds * reading.cores) for run in reading.runs)
-    if reached is None or busy <= _BUSY or reached.regime.links != MEASURED:
-        return reached
-    return reached.model_copy(update={"regime": replace(reached.regime, links=CONTENDED)})
 
 
 _MAX_MIN = {"wire_bytes_per_byte": 1.03, "coordinator_s": 0.004, "session_s": 0.004, "ring_step_s": 0.004, "loopback_bytes_per_s": 1e10}

@@ -32,7 +32,7 @@ from simulator.base.text import digits
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.constants import Known, constants
 
-NAMES = ("matrix_share", "fused_elementwise_share", "kernel_start_s")
+NAMES = ("decoder_matrix_share", "fused_elementwise_share", "kernel_start_s")
 _MICRO_BATCHES, _LAYERS = 4, 24
 _SCALE = 0.1
 _STEP = 0.05

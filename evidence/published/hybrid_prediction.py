@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
+from evidence.discrepancy import validated_rows
 from evidence.published.hybrids import HybridRow, HybridTables, alpha_beta, base_of_rules, linear, roofline
 from evidence.published.prediction import discrepancy_without
+from evidence.published.shares import of_decoders
 from simulator import simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
@@ -25,10 +28,9 @@ from simulator.base.validation_errors import validated
 from simulator.catalogue.loading import scenario_from_table
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
-from simulator.results.inadequacy import CATALOGUE, CUT, regime_of
+from simulator.results.inadequacy import regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
-from simulator.spec.uncertainty import Regime
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
 DIMENSIONS: Way = "from dimensions"
@@ -46,8 +48,8 @@ _SOURCES = {
     "nemo_megatron_launcher": "NeMo",
     "torchgpipe": "torchgpipe",
 }
-_RUN = {"steps": 2, "warmup_steps": 1, "replications": 5}
-_LONG_RUN = {"steps": 2, "warmup_steps": 1, "replications": 2}
+_RUN = {"steps": 1, "warmup_steps": 1}
+_LONG_RUN = {**_RUN, "replications": 5}
 """Of rows with more passes than ``_MANY``; all steps are alike but for the spread of a device's speed."""
 _MANY = 20_000
 _AMOEBANET_PARAMETERS = 557e6
@@ -214,13 +216,19 @@ def hybrid_rows(tables: HybridTables, row: HybridRow, constants: Mapping[str, Kn
     found = []
     ways = ways_of(tables, row)
     if DIMENSIONS in ways:
-        found.append(_compared(tables, row, DIMENSIONS, hybrid_scenario(tables, row)))
+        found.append(_compared(tables, row, DIMENSIONS, hybrid_scenario(tables, row, _without(tables.of(row).table))))
     if FITTED in ways:
         found.append(_compared(tables, row, FITTED, hybrid_scenario(tables, row, constants)))
     if (base := tables.base_of(row)) is not None:
         times = _solved(tables, base)
         found.append(_compared(tables, row, SMALLEST, hybrid_scenario(tables, row, None, times), fitted=row == base, base=base))
     return found
+
+
+@lru_cache(maxsize=16)
+def _without(table: str) -> dict[str, Known]:
+    """Constants that users get, as they are without the rows of a table."""
+    return {"decoder_matrix_share": of_decoders(validated_rows(), without=table)}
 
 
 def _compared(
@@ -249,13 +257,12 @@ def _compared(
         },
         note=series.note,
     )  # fmt: skip
-    if fitted or is_composed(found):
+    # users have no constants fitted to one table, and know what their layers take
+    if fitted or is_composed(found) or way == FITTED or tables.model_of(row) is None:
         return found
-    reached = reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id)
-    if reached is not None:
-        # of others, what their constants leave open says more than what the model is off by
-        reached = reached.model_copy(update={"regime": Regime(CUT, CATALOGUE if way == SMALLEST else way)})
-    return found.model_copy(update={"reached": reached})
+    return found.model_copy(
+        update={"reached": reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id)}
+    )
 
 
 def _solved(tables: HybridTables, base: HybridRow) -> Times:

@@ -46,7 +46,7 @@ _ABOUT = (
     "Every row is predicted by simulating a scenario of kind hybrid: the model by its dimensions, a machine of the catalogue, degrees, "
     "micro-batches and what is computed again as published. From dimensions: with the constants that users get, to which no row of these "
     "tables was fitted; but fused_attention_share lies between what llm-foundry's longer sequences show and what kernels reach alone. "
-    "Constants fitted: with matrix_share, fused_elementwise_share and kernel_start_s fitted to two thirds of the layouts of "
+    "Constants fitted: with decoder_matrix_share, fused_elementwise_share and kernel_start_s fitted to two thirds of the layouts of "
     "one node in vTrain's table; all other tables, and its rows of several nodes, took no part. From its smallest row: compute is scaled "
     "so that the row of the same training with the fewest devices comes out, which is not scored.",
     "vTrain's rows of one node are no independent measurements: their step times are linear in the number of micro-batches to nine digits, "

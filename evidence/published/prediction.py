@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
-from evidence.discrepancy import Sample, deviations, rows_from_csv
+from evidence.discrepancy import Sample, deviations, validated_rows
 from evidence.published.scenarios import PublishedCase, element_bytes, pushes, scenario_of, table_of, with_servers
 from evidence.published.tables import Row
 from simulator import simulate
-from simulator.base import catalog
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
@@ -194,8 +193,7 @@ def discrepancy_without(table: str, regime: Regime) -> Discrepancy:
 
 @lru_cache(maxsize=1)
 def _sample() -> Sample:
-    files = sorted((catalog.own_file("discrepancy.toml").parent / "validated").glob("*.csv"))
-    return Sample.of(row for file in files for row in rows_from_csv(file))
+    return Sample.of(validated_rows())
 
 
 def linear(smallest: Row, row: Row) -> float:

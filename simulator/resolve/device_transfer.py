@@ -130,7 +130,9 @@ def efficiency(speeds: PublishedThroughputs) -> Range | None:
 
 @lru_cache(maxsize=32)
 def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
-    """How far published pairs lie from the ratio of their two bounds: root mean square of logarithms, each model counted once.
+    """How far published pairs lie from the ratio of their two bounds: root mean square of logarithms.
+
+    A model counts as the root of its number of pairs, so that one odd pair does not decide, nor the model with the most pairs.
 
     A pair's distance is the difference of its two logarithmic efficiencies, so no mean is
     fitted. None of fewer than three models.
@@ -144,7 +146,8 @@ def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
     ).values()
     if len(models) < _FEWEST_MODELS:
         return None
-    return Scatter(math.sqrt(statistics.fmean(statistics.fmean(values) for values in models)), len(models))
+    squares, weights = (statistics.fmean(values) for values in models), [math.sqrt(len(values)) for values in models]
+    return Scatter(math.sqrt(statistics.fmean(squares, weights)), len(models))
 
 
 def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speeds: PublishedThroughputs) -> Range | None:

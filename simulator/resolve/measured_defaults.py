@@ -12,7 +12,9 @@ is to be added (``cluster.transport.software = "given"``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from statistics import NormalDist
 
 from simulator.base.rng import Streams
 from simulator.base.text import written
@@ -69,6 +71,7 @@ _OF_CONSTANTS = {
     "host_memory_share": ("bandwidth through host memory", f"{_LINKS} host-memory"),
     "rdma_share": ("bandwidth of RDMA links", f"{_LINKS} rdma"),
     "ethernet_share": ("bandwidth of Ethernet", f"{_LINKS} ethernet"),
+    "ethernet_spread": ("bandwidth of Ethernet", f"{_LINKS} ethernet, where collectives cross it"),
     "overlap_cost": ("compute during collectives", f"{_PASSES}, where parameters are shared out"),
     "straggler_cv": (JITTER, "workload.jitter"),
     "crowding": ("compute next to other busy devices", _PASSES),
@@ -166,6 +169,11 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         return _achieved(link.link, values if over else None, waits=link.key == "intra_node" and "tensor" in strategy.cuts)
 
     real = cluster.with_links(achieved)
+    if scenario.nodes_needed > 1 and cluster.inter_node.sort == "ethernet":
+        slower = 1.0 if scenario.servers else slowest_of(scenario.nodes_needed, values["ethernet_spread"])
+        real = real.replaced({"inter_node.bandwidth_bytes_per_s": real.inter_node.bandwidth_bytes_per_s * slower})
+        if (cap := cluster.transport.flow_cap_bytes_per_s) is not None:  # of what is on the wire
+            real = real.replaced({"transport.flow_cap_bytes_per_s": cap * min(values["ethernet_share"], 1.0) * slower})
     if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
         # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
         real = real.replaced({"protocols.auto": ("ll", "simple")})
@@ -178,6 +186,14 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         longer = 1.0 + values["crowding"]
         changes |= {"workload.forward": load.forward.times(longer), "workload.backward": load.backward.times(longer)}
     return scenario.replaced(changes)
+
+
+def slowest_of(count: int, spread: float) -> float:
+    """Rate of the slowest of some links over that of the median one, if their logarithms are normal with this standard deviation.
+
+    Expected value of the smallest of ``count`` normal values by Blom, "Statistical Estimates and Transformed Beta-Variables", 1958.
+    """
+    return math.exp(spread * NormalDist().inv_cdf((1.0 - 0.375) / (count + 0.25)))
 
 
 def updates_are_open(scenario: Scenario) -> bool:

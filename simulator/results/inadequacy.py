@@ -93,14 +93,15 @@ def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bo
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
 CUT = "cut models"
 """Strategies that split a model: stages, split tensors, experts, sharded state."""
-MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
+MEASURED, CONTENDED, CATALOGUE, DIMENSIONS = "measured links", "measured, contended", "catalogue", "from dimensions"
 ONE_NODE, BETWEEN, GRPC, HOSTS = "inside one node", "between nodes", "over gRPC", "where hosts compute"
-"""Links of the catalogue, by the properties with which errors vary; for split models, all are :data:`CATALOGUE`."""
+"""Links of the catalogue, by the properties with which errors vary; for split models, all are :data:`CATALOGUE`, or :data:`DIMENSIONS`
+where no step was measured either."""
 KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
     ALL_REDUCE: (MEASURED, CONTENDED, ONE_NODE, BETWEEN),
     SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
     ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
-    CUT: (MEASURED, CONTENDED, CATALOGUE),
+    CUT: (MEASURED, CONTENDED, CATALOGUE, DIMENSIONS),
 }
 """Kinds of links for each kind of training; each pair is a regime."""
 
@@ -113,8 +114,10 @@ class Bias(Spec):
     """Runs that were consistently slower, or faster, than predicted."""
 
     regime: RegimeText
-    device: str = Field(default="", description="sort of network of the runs; left out: all runs of the regime used one sort")
+    device: str = Field(default="", description="device of the runs; left out: all runs")
+    more_than: int = Field(default=0, ge=0, description="replicas that all of the runs exceeded")
     predicted_over_measured: float = Field(gt=0, description="ratio of throughput, geometric mean over series")
+    one_in_ten: float = Field(gt=0, description="ratio that one run in ten exceeded; where predictions were too slow, fell below")
     settings: int = Field(ge=1)
     sources: tuple[str, ...]
 
@@ -142,15 +145,9 @@ def bias_of(scenario: Scenario) -> Bias | None:
     regime = regime_of(scenario)
     if regime is None or scenario.discrepancy is not None:
         return None
-    if regime.kind == CUT and scenario.workload.is_computed:
-        regime = _FROM_DIMENSIONS
     device = scenario.cluster.device or scenario.workload.device
-    biases = (each for each in _known().biases if each.regime == regime)
+    biases = (each for each in _known().biases if each.regime == regime and scenario.ranks > each.more_than)
     return next((each for each in biases if not each.device or (device and same_device(each.device, device))), None)
-
-
-_FROM_DIMENSIONS = Regime(CUT, "from dimensions")
-"""Runs whose predictions used no measurement of theirs, like those of a user who gives a model by its dimensions."""
 
 
 def regime_of(scenario: Scenario) -> Regime | None:
@@ -178,7 +175,7 @@ def regime_of(scenario: Scenario) -> Regime | None:
 def _known_by_sort(scenario: Scenario, kind: str) -> str:
     """Kind of unmeasured links; servers next to workers that compute on the hosts' CPUs are a separate kind."""
     if kind == CUT:
-        return CATALOGUE
+        return DIMENSIONS if scenario.workload.is_computed else CATALOGUE
     if scenario.servers and scenario.cluster.device_is_host:
         return HOSTS
     if is_carried(scenario):
@@ -291,12 +288,30 @@ _STEP = 0.05
 """Steps in the logarithms of factors, for derivatives of a step's time."""
 
 
+SUPERLINEAR = 1.03
+"""Multiple of linear scaling at which model error ends: published runs are faster only where they measured the single device badly, or
+where a share of the model fits into a memory that the whole does not."""
+
+
 def applied_discrepancy(
-    scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Resolved | None = None
+    scenario: Resolved,
+    parts: Breakdown,
+    hidden_s: float,
+    use: Utilisation,
+    simulated: Resolved | None = None,
+    efficiency: float | None = None,
 ) -> AppliedDiscrepancy | None:
     """Effect of the discrepancy on the throughput of a scenario with these steps; None if there is none.
 
-    ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
+    Parameters
+    ----------
+    parts, hidden_s, use
+        Of the result as it is.
+    simulated
+        What was put in the place of the scenario, with rates as they are achieved; left out: itself.
+    efficiency
+        Throughput divided by that of linear scaling, beyond which model error does not extend the interval, other than by the error of
+        the single replica itself; left out: there is no limit.
     """
     regime, own, launched = regime_of(scenario), discrepancy_of(scenario), launching(scenario)
     if launched is not None and scenario.discrepancy is None:
@@ -343,6 +358,8 @@ def applied_discrepancy(
         parts=tuple(parts_of),
         staleness=own.staleness(reach),
         checked=own.checked,
+        efficiency=efficiency,
+        most=None if efficiency is None else math.hypot(max(math.log(SUPERLINEAR / efficiency), 0.0), Z_90 * own.compute.at),
     )
 
 

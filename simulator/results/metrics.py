@@ -97,11 +97,11 @@ def summarise(
     batch_alone = scenario.workload.global_batch or scenario.batch  # strong scaling gives the one replica the work of all
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
-    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
-    relative_error = relative_error_of(applied)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     linear, stages, phase = _linear(scenario, alone), _stages(achieved, runs), _phase(achieved, runs)
+    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved, math.fsum(speedups) / len(speedups) / linear)
+    relative_error = relative_error_of(applied)
     step_time, staleness = _step_time(runs), _staleness(achieved, runs, [stage.staleness for stage in stages])
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains | None = None

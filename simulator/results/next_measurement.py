@@ -105,7 +105,8 @@ def _width_of(this: Itself[Result]) -> Width:
 
     def applying(changed: Resolved) -> AppliedDiscrepancy | None:
         """Discrepancy of a changed scenario."""
-        return applied_discrepancy(changed, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
+        parts, hidden_s, use, known = result.breakdown_s, result.hidden_communication_s, result.utilisation, result.discrepancy
+        return applied_discrepancy(changed, parts, hidden_s, use, achieved, known.efficiency if known else None)
 
     logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
     decomposition = decomposed(logs, quantities)

@@ -79,10 +79,13 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
             yield Warned.of("outside-calibration", value, part.text, path, within if outside else None)
     bias = bias_of(scenario)
     if bias is not None:
-        over = bias.predicted_over_measured
-        off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
-        device, runs = f" on {bias.device}" if bias.device else "", counted(bias.settings, "real run")
-        text = f"predictions of this kind were {off}{device}; mean of {runs} ({listed(bias.sources)}: docs/fidelity.md)"
+        off, most = (
+            f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
+            for over in (bias.predicted_over_measured, bias.one_in_ten)
+        )
+        where = f" on {bias.device}" if bias.device else f" on more than {bias.more_than} devices" if bias.more_than else ""
+        runs = f"mean of {counted(bias.settings, 'real run')}, one in ten at least {most}"
+        text = f"predictions of this kind were {off}{where}; {runs} ({listed(bias.sources)}: docs/fidelity.md)"
         yield Warned.of("biased", scenario.cluster.device or load.device, text)
     if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, load)):
         yield Warned.of("not-by-fit", scenario.strategy.kind, text)

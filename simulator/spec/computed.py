@@ -35,8 +35,8 @@ DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
 """Factor on these shares for a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`)."""
 CONSTANTS = (
-    "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s",
-    *NEWER,
+    "matrix_share", "decoder_matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share",
+    "fused_attention_share", "kernel_start_s", *NEWER,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` used to compute times; each model has its own (:attr:`Dimensions.constants`)."""
 _DRAWS = 60
@@ -353,7 +353,7 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     for name, known in used.items():
         order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
         drawn = [known.quantile((int(place) + 0.5) / _DRAWS, keeps="inverse" if name.endswith("_share") else "mean") for place in order]
-        columns.append([min(value, 1.0) for value in drawn] if name in ("matrix_share", *NEWER) else drawn)
+        columns.append([min(value, 1.0) for value in drawn] if name.endswith("matrix_share") or name in NEWER else drawn)
     return list(zip(*columns, strict=True))
 
 

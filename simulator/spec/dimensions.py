@@ -103,9 +103,10 @@ class Transformer(Spec):
     @property
     def constants(self) -> tuple[str, str, str, str]:
         """Constants that decide its times: shares of the peak, of the bandwidth, of the peak in fused attention, a kernel's start."""
-        fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
+        products = "decoder_matrix_share" if self.architecture == "decoder" else "matrix_share"
+        fused = "fused_attention_share" if self.attention == "fused" else products
         moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
-        return "matrix_share", moving, fused, "kernel_start_s"
+        return products, moving, fused, "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:

@@ -238,6 +238,8 @@ class AppliedDiscrepancy(Spec):
     parts: tuple[Part, ...] = Field(default=(), description="effect of each cause on the throughput")
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="coverage of such intervals on left-out runs")
+    efficiency: float | None = Field(default=None, gt=0, description="throughput divided by that of linear scaling, which limits it")
+    most: float | None = Field(default=None, ge=0, description="largest increase of the throughput by model error, as a logarithm")
 
     @property
     def coverage_in_words(self) -> str:
@@ -252,7 +254,8 @@ class AppliedDiscrepancy(Spec):
     @property
     def relative_error(self) -> RelativeError:
         """Relative error of the throughput."""
-        return RelativeError(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+        slower, faster = (math.hypot(*(getattr(part, side) for part in self.parts)) for side in ("slower", "faster"))
+        return RelativeError(slower, faster if self.most is None else min(faster, self.most / Z_90))
 
 
 def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:

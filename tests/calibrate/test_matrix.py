@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from support.testbed import as_measured
 import calibrate.validation.running as running
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from calibrate.validation.comparison import Reached
 from calibrate.validation.matrix import Matrix, read_matrix, with_models
-from calibrate.validation.running import _as_it_ran, measure_matrix, validate_matrix
+from calibrate.validation.running import measure_matrix, validate_matrix
 from paceline.reporting.validation import as_data
 from simulator.base.errors import CalibrationError, InputError, PacelineWarning, ScenarioError
 
@@ -276,15 +274,3 @@ def test_runs_of_two_machines_are_not_mixed(measured: tuple[Matrix, Path]) -> No
     other.write_text(other.read_text(encoding="utf-8").replace('"cores": 2', '"cores": 4'), encoding="utf-8")
     with pytest.raises(CalibrationError, match="measured with cores 4"):
         validate_matrix(matrix, folder, replications=19)
-
-
-@pytest.mark.parametrize(("busy_s", "regime"), [(4.9, "all-reduce, measured links"), (5.1, "all-reduce, measured, contended")])
-def test_runs_that_kept_the_cores_busy_are_of_hosts_that_share_them(busy_s: float, regime: str) -> None:
-    """Of two cores for five seconds, in one of two runs."""
-    runs = tuple(SimpleNamespace(seconds=5.0, cpu_s=lambda used_s=used_s: used_s) for used_s in (1.0, busy_s))
-    readings: Any = SimpleNamespace(runs=runs, cores=2.0)
-    reached = Reached(regime="all-reduce, measured links", reach=1.0, compute=0.5, communication=0.5, low=1.0, high=2.0)
-    found = _as_it_ran(readings, reached)
-    assert found is not None
-    assert str(found.regime) == regime
-    assert _as_it_ran(readings, None) is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from support.testbed import TRUE, setting
 
-from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.clocks import work_of_step
+from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from simulator import simulate
+from simulator.spec.distributions import Constant
 
 RATE = 50e6  # bytes/s of 400 Mbit/s
 LINK = {"bandwidth": "400 Mbit/s"}
@@ -99,6 +101,32 @@ def test_over_loopback_the_cores_move_every_byte() -> None:
     # the rest of the cores' work goes on beside the step, on the other core
     expected = TRUE["session_s"] + 0.020 + TRUE["sleep_s"] + 2 * each_way_s + server_s
     assert step_s(given, TRUE | {"loopback_step_s": 0.0}) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["between-graph", "sync"])
+def test_a_step_by_layer_sleeps_twice_for_each_variable(mode: str) -> None:
+    """Five variables in equal parts: ten sleeps, nine of which come late beyond the first."""
+    given = setting(mode, 1, {"bandwidth": "10 Gbit/s"}, "ladder-1mb/5", overlap=True)
+    late, none = (step_s(given, TRUE | {"layer_sleep_s": each_s, "layer_cpu_s": 0.0}) for each_s in (1e-3, 0.0))
+    assert given.sleeps == 10
+    assert late - none == pytest.approx(9e-3, rel=0.05)  # of the first pull that is waited for, less shows
+
+
+@pytest.mark.parametrize(("mode", "model"), [("between-graph", "ladder-1mb"), ("between-graph", "ladder-1mb/16"), ("async", "ladder-1mb")])
+def test_many_processes_make_as_many_steps_as_two_cores_have_time_for(mode: str, model: str) -> None:
+    """Work per step, over two cores: 24 workers whose links and sleeps would allow twice as many steps."""
+    given = setting(mode, 24, {"bandwidth": "10 Gbit/s"}, model, servers=2, compute={"mean": "30 ms"}, steps=40)
+    values = TRUE | {"dispatch_s": 0.0}
+    work_s = sum(values[name] * amount for name, amount in work_of_step(given).items())
+    assert 1.0 / step_s(given, values) == pytest.approx(2.0 / work_s, rel=0.05)
+
+
+def test_behind_links_real_compute_has_its_slowdown_next_to_busy_cores_and_no_further_work() -> None:
+    given = setting("async", 3, LINK, compute={"kind": "real"})
+    compute = RealCompute(mean_s=0.01, law=Constant(), busy_core_slowdown=0.4)
+    emulated, real = scenario_of(setting("async", 3, LINK), TRUE, 2.0), scenario_of(given, TRUE, 2.0, compute=compute)
+    assert emulated.cluster.shared_cores == real.cluster.shared_cores == 2.0
+    assert emulated.workload.input.base_s > 0.0 == real.workload.input.base_s
 
 
 def test_sparse_rows_travel_alone_to_servers_and_whole_in_a_ring() -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.once import once
 from support.testbed import FAST, GIGABIT, TRUE, as_measured, setting
 
-from calibrate.testbed.clocks import loopback_work, timed_directly
+from calibrate.testbed.clocks import timed_directly, work_of_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Platform
 from calibrate.testbed.prediction import predict_setting
@@ -62,16 +62,35 @@ def test_what_a_step_costs_over_loopback_and_what_a_byte_come_apart_by_sizes(tmp
     for factor in (1.0, 1.5):
         true = TRUE | {"loopback_step_s": 4.5e-3 * factor, "loopback_per_byte_s": 1.0e-9 * factor}
         runs = [as_measured(tmp_path, setting("between-graph", 1, model=model), true) for model in ("ladder-1mb", "ladder-4mb")]
-        parameters, drawn = loopback_work(runs, 400, np.random.default_rng(0))
+        parameters, drawn = work_of_cores(runs, 400, np.random.default_rng(0))
         for name in ("loopback_step_s", "loopback_per_byte_s"):
             one = parameters[name]
             assert one.determined
             assert one.low < true[name] < one.high
             assert one.value == pytest.approx(true[name], rel=0.1)
-        assert not parameters["loopback_async_step_s"].determined
+        assert set(parameters) == {"loopback_step_s", "loopback_per_byte_s"}  # of what no run does nothing is said
         # known together better than apart
         whole = [row["loopback_step_s"] + row["loopback_per_byte_s"] * 8.4e6 for row in drawn]
         assert np.std(whole) / np.mean(whole) < 0.1
+
+
+def test_what_steps_tensors_servers_and_layers_cost_the_cores_behind_links_come_apart(tmp_path: Path) -> None:
+    """Runs of one worker that differ in one thing each; costs half as large again are seen as such."""
+    link, layers = {"bandwidth": "1 Gbit/s"}, {"overlap": True}
+    names = ("step_cpu_s", "managed_cpu_s", "server_cpu_s", "tensor_cpu_s", "cpu_per_byte_s", "layer_cpu_s")
+    for factor in (1.0, 1.5):
+        true = TRUE | {name: PRIORS[name][0] * factor for name in names}
+        kinds = [
+            ("ladder-1mb", {}), ("ladder-16mb", {}), ("ladder-1mb/64", {}), ("ladder-1mb/16", layers),
+            ("ladder-1mb/16", {**layers, "servers": 3}),
+        ]  # fmt: skip
+        runs = [as_measured(tmp_path, setting("between-graph", 1, link, model, **more), true) for model, more in kinds]
+        runs += [as_measured(tmp_path, setting("sync", 1, link, "ladder-1mb"), true)]
+        parameters, drawn = work_of_cores(runs, 10, np.random.default_rng(0))
+        assert set(parameters) == set(names) == set(drawn[0])
+        for name in names:
+            assert parameters[name].low < true[name] < parameters[name].high
+            assert parameters[name].value == pytest.approx(true[name], rel=0.25)
 
 
 def test_a_coordinators_work_is_that_for_a_single_asynchronous_worker(tmp_path: Path) -> None:

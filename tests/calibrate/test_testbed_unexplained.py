@@ -12,6 +12,7 @@ from support.testbed import FAST, TRUE, as_measured, setting
 from calibrate.testbed.fitting import factors_of, fit_misfit, fit_noise, fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform
 from calibrate.testbed.prediction import predict_setting
+from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import InputError
 
 LABELS = [f"setting {number}" for number in range(40)]
@@ -133,9 +134,28 @@ def test_a_fit_tells_noisy_repeats_from_a_setting_that_is_off(tmp_path: Path) ->
     assert found["misfit"].value > 2 * exact["misfit"].value
 
 
+@pytest.mark.parametrize(
+    ("one", "work_s", "regime"),
+    [
+        (setting("between-graph", 4, FAST), 1e-3, "asynchronous servers, measured links"),
+        (setting("between-graph", 4, FAST), 0.2, "asynchronous servers, measured, contended"),
+        (setting("between-graph", 4), 1e-3, "asynchronous servers, measured, contended"),
+        (setting("ring", 4, FAST), 1e-9, "all-reduce, measured links"),
+        (setting("ring", 4, FAST), 1e-7, "all-reduce, measured, contended"),
+    ],
+)
+def test_model_errors_are_those_of_shared_cores_where_simulated_tasks_keep_them_busy(
+    one: TestbedSetting, work_s: float, regime: str
+) -> None:
+    given = {name: Parameter(value=work_s, low=0.0, high=1.0) for name in ("step_cpu_s", "ring_cpu_per_byte_s")}
+    applied = predict_setting(one, _platform(**given), replications=19).applied
+    assert applied is not None
+    assert str(applied.regime) == regime
+
+
 def test_a_file_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     _platform().write(path)
-    path.write_text(path.read_text(encoding="utf-8").replace('"schema_version": 3', '"schema_version": 2'), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"schema_version": 4', '"schema_version": 3'), encoding="utf-8")
     with pytest.raises(InputError, match=r"another version of Paceline.*fit the same measurements again"):
         Platform.read(path)

@@ -191,7 +191,7 @@ def test_a_machine_that_is_none_says_what_of_it(folder: Path, refusal: Callable[
     refusal("testbed predict machine.json", "machine.json: ")
     parameters = {name: {"value": value, "low": low, "high": high} for name, (value, low, high) in PRIORS.items()}
     parameters["noise"]["value"] = 1e99
-    (folder / "machine.json").write_text(json.dumps({"schema_version": 3, "name": "lab", "cores": 2, "parameters": parameters}))
+    (folder / "machine.json").write_text(json.dumps({"schema_version": 4, "name": "lab", "cores": 2, "parameters": parameters}))
     refusal("testbed predict machine.json", "machine.json: parameters.noise (1e+99)")
 
 

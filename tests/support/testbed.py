@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from calibrate.testbed.clocks import work_of_step
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import PRIORS, Platform
 from calibrate.testbed.readings import Readings, read_run
@@ -65,9 +66,9 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
                 })  # fmt: skip
         used = {"sent_bytes": 1.0, "received_bytes": 1.0, "system_s": 0.0}
         lines.append({"kind": "used", "repeat": repeat, "task": "chief 0", "user_s": values["dispatch_s"] * given.steps, **used})
-        fixed_s = values["loopback_async_step_s" if given.mode == "async" else "loopback_step_s"]
-        each_s = fixed_s + 2.0 * values["loopback_per_byte_s"] * given.parameter_bytes
-        if not given.servers:
+        if given.servers:
+            each_s = sum(values[name] * amount for name, amount in work_of_step(given).items())
+        else:
             each_s = values["ring_step_s"] + values["loopback_ring_per_byte_s"] * given.parameter_bytes
             if given.link is not None:
                 each_s = (

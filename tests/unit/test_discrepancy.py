@@ -46,6 +46,21 @@ def test_normal_chance_and_a_normal_discrepancy_are_those_of_their_sum() -> None
     assert (told.low, told.high) == pytest.approx(np.quantile(np.exp(chance + model), [0.05, 0.95]), rel=0.005)
 
 
+def test_model_error_ends_where_devices_would_scale_linearly() -> None:
+    """Three per cent above, or what a single replica itself may be faster by; below it goes on."""
+    linear = 4 * simulate(scenario_from_table(scenario_table(run=RUN), "one")).throughput_samples_per_s.mean
+
+    def told(**compute: float) -> Estimate:
+        table = scenario_table(strategy=RING, run=RUN, discrepancy={"compute": compute})
+        return simulate(scenario_from_table(table, "test")).throughput_samples_per_s
+
+    wide = told(per_doubling=0.3)
+    assert wide.high == pytest.approx(1.03 * linear, rel=1e-6)
+    assert wide.low < wide.mean * math.exp(-Z_90 * 0.3)
+    away = math.log(told(per_doubling=0.3, at=0.1).high / wide.mean)
+    assert away == pytest.approx(math.hypot(math.log(1.03 * linear / wide.mean), Z_90 * 0.1), rel=1e-6)
+
+
 def test_an_end_at_nothing_stays_there() -> None:
     assert widened(Estimate(mean=1.0, low=0.0, high=2.0), RelativeError(0.1, 0.1)).low == 0.0
     assert widened(Estimate(mean=0.0, low=0.0, high=0.0), RelativeError(0.1, 0.1)) == Estimate(mean=0.0, low=0.0, high=0.0)

@@ -14,7 +14,7 @@ from paceline.planning.bounds import Ceilings
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.rng import Streams
-from simulator.resolve.measured_defaults import assumed_defaults, felt_by, with_measured_defaults, with_nominal_defaults
+from simulator.resolve.measured_defaults import assumed_defaults, felt_by, slowest_of, with_measured_defaults, with_nominal_defaults
 from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import Asked, alone_scenario, resolve
 from simulator.results.next_measurement import width_of
@@ -309,3 +309,18 @@ def test_a_bottleneck_is_told_of_achieved_rates():
     slow = simulate(scenario(machine, {"kind": "multi-worker-mirrored", "workers": 4}, load, practice={"ethernet_share": 0.2}))
     assert slow.bottleneck.name == "network"
     assert slow.utilisation.busiest_link > 0.5
+
+
+def test_collectives_over_ethernet_go_at_the_pace_of_the_slowest_link() -> None:
+    """Of n normal values the smallest is expected where simulated ones are; servers, one node and measured links know nothing of it."""
+    rng = np.random.default_rng(0)
+    for count in (2, 4, 16, 64):
+        drawn = rng.standard_normal((100_000, count)).min(axis=1).mean()
+        assert math.log(slowest_of(count, 0.1)) == pytest.approx(0.1 * drawn, rel=0.05)
+    values = nominal_values({})
+    ring, servers = (
+        scenario(strategy={**RING, "workers": 16}),
+        scenario(strategy={**SERVERS, "workers": 16}),
+    )
+    rates = [with_measured_defaults(resolve(each), values).cluster.inter_node.bandwidth_bytes_per_s for each in (ring, servers)]
+    assert rates[0] == pytest.approx(rates[1] * slowest_of(16, values["ethernet_spread"]))
