@@ -156,14 +156,15 @@ def is_fitted(setting: TestbedSetting) -> bool:
 
 def work_of_step(setting: TestbedSetting) -> dict[str, float]:
     """How often a step of a worker with servers takes each of the parameters of the cores' work, the coordinator's own apart."""
-    is_async, both_ways = setting.mode == "async", 2.0 * setting.moved_bytes
+    is_async, both_ways, tensors = setting.mode == "async", 2.0 * setting.moved_bytes, len(setting.variables)
     if setting.link is None:
         return {"loopback_async_step_s" if is_async else "loopback_step_s": 1.0, "loopback_per_byte_s": both_ways}
     return {
         "step_cpu_s": 1.0,
         "managed_cpu_s": float(setting.mode != "between-graph"),
-        "server_cpu_s": min(setting.servers, len(setting.variables)) - 1.0,
-        "tensor_cpu_s": float(len(setting.variables)),
+        "server_cpu_s": min(setting.servers, tensors) - 1.0,
+        "tensor_cpu_s": float(tensors),
+        "elsewhere_cpu_s": float(tensors - math.ceil(tensors / setting.servers)),
         "cpu_per_byte_s": both_ways,
         # in a function of TensorFlow 2 a sleep costs more than in a session: 0.25 and 0.10 ms
         "layer_cpu_s": (setting.sleeps - 1.0) * (2.5 if is_async else 1.0),

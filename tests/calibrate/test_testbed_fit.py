@@ -77,12 +77,12 @@ def test_what_a_step_costs_over_loopback_and_what_a_byte_come_apart_by_sizes(tmp
 def test_what_steps_tensors_servers_and_layers_cost_the_cores_behind_links_come_apart(tmp_path: Path) -> None:
     """Runs of one worker that differ in one thing each; costs half as large again are seen as such."""
     link, layers = {"bandwidth": "1 Gbit/s"}, {"overlap": True}
-    names = ("step_cpu_s", "managed_cpu_s", "server_cpu_s", "tensor_cpu_s", "cpu_per_byte_s", "layer_cpu_s")
+    names = ("step_cpu_s", "managed_cpu_s", "server_cpu_s", "tensor_cpu_s", "elsewhere_cpu_s", "cpu_per_byte_s", "layer_cpu_s")
     for factor in (1.0, 1.5):
         true = TRUE | {name: PRIORS[name][0] * factor for name in names}
         kinds = [
             ("ladder-1mb", {}), ("ladder-16mb", {}), ("ladder-1mb/64", {}), ("ladder-1mb/16", layers),
-            ("ladder-1mb/16", {**layers, "servers": 3}),
+            ("ladder-1mb/16", {**layers, "servers": 3}), ("ladder-1mb", {"servers": 4}),
         ]  # fmt: skip
         runs = [as_measured(tmp_path, setting("between-graph", 1, link, model, **more), true) for model, more in kinds]
         runs += [as_measured(tmp_path, setting("sync", 1, link, "ladder-1mb"), true)]
