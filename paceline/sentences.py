@@ -59,19 +59,20 @@ def doubled_in_words(count: int) -> str:
 
 
 def cost_in_words(result: Result) -> str | None:
-    """Return the price of an hour of all machines, its source, and the cost of a million samples; None without a price."""
-    hourly, million, price = usd_per_hour(result.scenario), usd_per_million_samples(result), result.scenario.cluster.price
-    if hourly is None or million is None or price is None:
+    """Return the price of an hour of all machines, its source, and the cost of a million samples or a billion tokens; None without one."""
+    hourly, price = usd_per_hour(result.scenario), result.scenario.cluster.price
+    cost, many, what = usd_per_billion_tokens(result), 1e9, "a billion tokens"
+    if result.scenario.unit.name == "samples":
+        cost, many, what = usd_per_million_samples(result), 1e6, "a million samples"
+    if hourly is None or cost is None or price is None:
         return None
     text = (
         f"{format_hourly(hourly)} an hour for {placement_of(result.scenario).nodes:,} x "
-        f"{format_hourly(price.usd_per_node_hour)} ({price.said}); {format_usd(million.mean)} for a million samples"
+        f"{format_hourly(price.usd_per_node_hour)} ({price.said}); {format_usd(cost.mean)} for {what}"
     )
-    if (billion := usd_per_billion_tokens(result)) is not None:
-        text += f", {format_usd(billion.mean)} for a billion tokens"
-    at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
-    if format_usd(at_mean) != format_usd(million.mean) and format_usd(million.low) != format_usd(million.high):
-        text += f" (90% of runs: {format_usd(million.low)} to {format_usd(million.high)}; mean over runs, which differ: at the mean "
+    at_mean = hourly / 3600 / result.rate.mean * many
+    if format_usd(at_mean) != format_usd(cost.mean) and format_usd(cost.low) != format_usd(cost.high):
+        text += f" (90% of runs: {format_usd(cost.low)} to {format_usd(cost.high)}; mean over runs, which differ: at the mean "
         text += f"throughput {format_usd(at_mean)})"
     if (committed := committed_usd(result.scenario)) is not None:
         text += f"; {format_usd(committed)} {for_what(result.scenario)}"

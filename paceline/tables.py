@@ -166,7 +166,7 @@ def _best_case(measurement: Measurement) -> str | None:
 MEASUREMENT_COLUMNS = (
     Column("command", "text", "Command"),
     Column("low", "throughput", "Low after", of="throughput_samples_per_s.low"),
-    Column("high", "throughput", "High after", "ends of the expected interval, samples/s", "throughput_samples_per_s.high"),
+    Column("high", "throughput", "High after", "ends of the expected interval, samples/s or tokens/s", "throughput_samples_per_s.high"),
     Column("left", "share", "Width left", "share of the interval's width (in logarithms) that remains"),
     Column("best_case", "text", "Best case", "whether the precision of such a measurement is unknown", by=_best_case),
     Column("narrows", "text", "Narrows", by=lambda each: ", ".join(each.narrows)),
@@ -189,7 +189,9 @@ def _known(share: Share) -> str | None:
 
 def measurements_table(result: Result) -> Table:
     """Return the table of measurements that narrow the interval, each with the expected interval; no rows where none does."""
-    return Table.reading("Measurements that narrow it", MEASUREMENT_COLUMNS, width_of(result).measure_next, "measurements")
+    times, best = result.scenario.unit.per_sample, width_of(result).measure_next
+    then = [each.replaced({"throughput_samples_per_s": each.throughput_samples_per_s.times(times)}) for each in best]
+    return Table.reading("Measurements that narrow it", MEASUREMENT_COLUMNS, then, "measurements")
 
 
 # -- what was measured ---------------------------------------------------------------------

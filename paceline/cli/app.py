@@ -179,7 +179,7 @@ _INTERRUPTED = 130
 _THREADS = "OPENBLAS_NUM_THREADS"
 _LONGEST_LINE = 600
 _OF_KEYS = ("--set", "--over")
-_UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
+_UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|tokens/s|USD|h|hours?|min|minutes?|d|days?)\b")
 """A unit that the shell separated from its value."""
 
 
