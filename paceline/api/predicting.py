@@ -591,8 +591,9 @@ def plan(
     Raises
     ------
     InputError
-        There is no goal or more than one; a range is empty; a name is unknown; a price cannot be
-        read or is for another cluster; or no cluster has the price that a budget needs.
+        There is no goal or more than one; a goal in tokens for several lengths of sequences; a
+        range is empty; a name is unknown; a price cannot be read or is for another cluster; or no
+        cluster has the price that a budget needs.
     ScenarioError
         No configuration is possible.
 
@@ -609,6 +610,7 @@ def plan(
     from paceline.planning import plan as search
     from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
+    from simulator.base.errors import InputError
     from simulator.base.files import Output
     from simulator.catalogue.loading import load_scenario, pairs_of
     from simulator.spec.prices import parse_prices
@@ -629,6 +631,8 @@ def plan(
         servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
         progress=None if progress is None else lambda done, total: progress(done, total, "configurations"),
     )  # fmt: skip
+    if (tokens is not None or in_tokens) and len({line.first.unit for line in space.lines}) > 1:
+        raise InputError("`over`: a goal in tokens needs sequences of one length; plan for each length by itself")
     space = with_offers(space, whole_job=goal.samples is not None)
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(

@@ -11,6 +11,8 @@ import paceline
 from paceline.answers import answer_of
 from paceline.planning.goal import goal_of, length_of
 from paceline.planning.sentences import answer_of_plan
+from paceline.reporting.columns import columns_of
+from paceline.reporting.coordinates import coordinates_of
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.results.results import Result
@@ -162,6 +164,24 @@ def test_tokens_of_a_workload_without_sequences_are_refused_in_one_line() -> Non
         length_of("fsdp", [], tokens=300e9, **{**given, "samples": 1e6})
     with pytest.raises(ScenarioError, match="both set the length"):
         load_scenario("fsdp", [("job.tokens", 300e9), ("job.samples", 1e6)])
+
+
+def test_a_goal_in_tokens_has_sequences_of_one_length() -> None:
+    lengths = {"workload.transformer.sequence": [1024, 2048]}
+    for goal in ({"tokens": 1e9, "deadline": "1 h"}, {"target_throughput": "1e6 tokens/s"}):
+        with pytest.raises(InputError, match="sequences of one length"):
+            paceline.plan("fsdp", over=lengths, workers=[8], strategies=["fsdp"], **goal)
+
+
+def test_a_report_draws_throughput_cost_and_measured_points_in_tokens() -> None:
+    results = [simulate(load_scenario("fsdp", [*SHORT, ("strategy.workers", workers)])) for workers in (8, 16)]
+    data = columns_of(results, coordinates_of(results), measured=[(0, 10.0)])
+    assert (data["unit"], data["rate"], data["cost"]["many"]) == ("tokens/s", IN_TOKENS, "a billion tokens")
+    assert data["measured"] == [[0, 20480.0]]
+    assert {*IN_TOKENS, "mfu", *data["cost"]["columns"]} <= data["columns"].keys()
+    images = columns_of(of_images := [simulate(load_scenario("ring", SHORT))], coordinates_of(of_images))
+    assert (images["unit"], images["rate"]) == ("samples/s", IN_SAMPLES)
+    assert "mfu" not in images["columns"]
 
 
 def test_a_plan_in_tokens_speaks_of_them() -> None:
