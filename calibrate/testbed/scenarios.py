@@ -33,6 +33,8 @@ _PACKET_BYTES = 45 * 1448
 _REQUESTS = 1
 """Short messages to a single server that a pull waits for behind what others push: the request itself. In traces of pushes that end
 while others go on, the first byte of the pull follows after the time of the data queued before the server's link, or a little later."""
+_SLICE_S, _MOST_CORES = 7.5e-4, 8
+"""Linux's base slice grows with the logarithm of the cores, up to eight (``kernel/sched/fair.c``)."""
 _MOST_SIGMA = 1.0
 """Spread of weights where the room of a connection is less than a packet; more changes next to nothing."""
 _MOST_SAVED = 0.9
@@ -167,14 +169,14 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
-        # what the cores do for a ring behind shaped links is in its rounds
-        "shared_cores": cores if link is None or setting.servers or real else None,
         "device_is_host": real,
         "inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 0.0},
         "transport": transport,
     }
     if one_gpu:
-        cluster |= {"shared_cores": None, "device_is_host": False, "replicas_per_device": setting.workers}
+        cluster |= {"device_is_host": False, "replicas_per_device": setting.workers}
+    elif link is None or setting.servers or real:  # what the cores do for a ring behind shaped links is in its rounds
+        cluster |= {"shared_cores": cores, "time_slice_s": _SLICE_S * (1.0 + math.log2(min(cores, _MOST_CORES)))}
     return cluster
 
 

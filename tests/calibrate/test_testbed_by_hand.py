@@ -126,6 +126,7 @@ def test_behind_links_real_compute_has_its_slowdown_next_to_busy_cores_and_no_fu
     compute = RealCompute(mean_s=0.01, law=Constant(), busy_core_slowdown=0.4)
     emulated, real = scenario_of(setting("async", 3, LINK), TRUE, 2.0), scenario_of(given, TRUE, 2.0, compute=compute)
     assert emulated.cluster.shared_cores == real.cluster.shared_cores == 2.0
+    assert emulated.cluster.time_slice_s == real.cluster.time_slice_s == 1.5e-3
     assert emulated.workload.input.base_s > 0.0 == real.workload.input.base_s
 
 
