@@ -369,17 +369,21 @@ _MANY = 16
 
 
 def _biases(rows: Sequence[Compared]) -> Iterator[dict[str, Any]]:
-    """Of each regime the devices on which predictions were too fast or too slow, in the mean over series; none where there is only one.
+    """Of each regime the strategies whose own software was slower or faster than predicted, in the mean over series.
 
-    After them, whatever the device, the same for many devices.
+    After them the devices, unless there is only one, and, whatever the device, the same for many devices.
     """
     tables, hybrids = load_tables(), load_hybrids()
+    strategies = {series.id: tables.stacks[series.stack].strategy for series in tables.series}
     machines = {series.id: tables.clusters[series.cluster] for series in tables.series} | hybrids.machines
     of_regimes: defaultdict[Regime, list[Compared]] = defaultdict(list)
     for row in rows:
         if row.reached is not None and not row.fitted and row.reached.series in machines:
             of_regimes[row.reached.regime].append(row)
     for regime, of_regime in sorted(of_regimes.items()):
+        for strategy in sorted({strategies.get(row.reached.series, "") for row in of_regime if row.reached is not None} - {""}):
+            of_strategy = [row for row in of_regime if row.reached is not None and strategies.get(row.reached.series) == strategy]
+            yield from _bias(regime, of_strategy, {"strategy": strategy})
         of_devices: defaultdict[str, list[Compared]] = defaultdict(list)
         for row in of_regime:
             assert row.reached is not None

@@ -1,8 +1,8 @@
-"""How right Paceline is: the errors of docs/fidelity.md, from the rows in ``evidence/tables/``.
+"""How right Paceline is: the errors of README.md and docs/fidelity.md, from the rows in ``evidence/tables/``.
 
-``python -m evidence.fidelity`` computes both tables of that page again (errors by kind of comparison, and by number of devices) and
-writes ``scores.csv``, with a line for each group of rows. Lines of the page whose figures are no rows in ``evidence/tables/`` stay as
-they are: their studies print them.
+``python -m evidence.fidelity`` computes the tables of both again (errors by kind of comparison, and by number of devices) and writes
+``scores.csv``, with a line for each group of rows. Lines whose figures are no rows in ``evidence/tables/`` stay as they are: their studies
+print them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Row = Mapping[str, str]
 
 FOLDER = Path(__file__).parent / "tables"
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
+FRONT = PAGE.parents[1] / "README.md"
 
 FROM_DIMENSIONS = "from dimensions"
 _CUT = "hybrids-*.csv"
@@ -64,6 +65,14 @@ KINDS = (
     Kind("Published cut models, from the smallest row", _CUT, "from its smallest row"),
 )
 
+ON_FRONT = {
+    "real TensorFlow clusters, settings drawn by a seed": KINDS[6],
+    "published: synchronous parameter servers": KINDS[10],
+    "published: all-reduce": KINDS[11],
+    "published: asynchronous parameter servers": KINDS[12],
+    "published: models cut over up to 3,072 devices": KINDS[18],
+}
+"""Lines of the README by their first cell; those of devices follow."""
 DEVICES = ((2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 4096))
 """From and to how many devices a line of the second table is."""
 
@@ -195,7 +204,24 @@ def lines() -> dict[str, str]:
     for first, last in DEVICES:
         title = f"{first}" if first == last else f"{first} or more" if last == DEVICES[-1][1] else f"{first} to {last}"
         found[title] = " | ".join(_of_devices(rows, first, last) for rows in (published, cut))
-    return {title: f"| {title} | {cells} |" for title, cells in found.items()}
+    return _as_lines(found)
+
+
+def front() -> dict[str, str]:
+    """Lines of the README's table, by their first cell."""
+    published = [row for name in PUBLISHED for row in rows_of(f"{name}.csv")]
+    found = {title: _of_kind(score_of(rows_of(kind.files, kind.way))) for title, kind in ON_FRONT.items()}
+    for first, last in ((2, 8), *DEVICES[3:-1]):
+        found[f"published, uncut: {first} to {last} devices"] = _of_kind(score_of(_on(published, first, last)))
+    return _as_lines(found)
+
+
+def _as_lines(cells: Mapping[str, str]) -> dict[str, str]:
+    return {title: f"| {title} | {text} |" for title, text in cells.items()}
+
+
+def _on(rows: Sequence[Row], first: int, last: int) -> list[Row]:
+    return [row for row in rows if first <= float(row["settings.workers"]) <= last]
 
 
 def _of_kind(score: Score) -> str:
@@ -204,7 +230,7 @@ def _of_kind(score: Score) -> str:
 
 
 def _of_devices(rows: Sequence[Row], first: int, last: int) -> str:
-    of_them = [row for row in rows if first <= float(row["settings.workers"]) <= last]
+    of_them = _on(rows, first, last)
     score = score_of(of_them)
     sources = len({row["settings.table"] for row in of_them})
     return f"{score.rows} ({sources}) | {_size(score.median)} | {_signed(score.bias)} | {_inside(score)} | {_width(score)}"
@@ -226,9 +252,8 @@ def _signed(value: float) -> str:
     return f"{value:+.1%}".replace("-", "−") if abs(value) < 0.0995 else f"{value:+.0%}".replace("-", "−")
 
 
-def updated(page: str) -> str:
-    """The page with each line that is computed from rows as they are; what follows these cells, such as a link, stays."""
-    made = lines()
+def updated(page: str, made: Mapping[str, str]) -> str:
+    """A page with each line that is computed from rows as they are; what follows these cells, such as a link, stays."""
     found = []
     for line in page.splitlines():
         title = line.split("|")[1].strip() if line.startswith("| ") else ""
@@ -240,9 +265,9 @@ def updated(page: str) -> str:
 
 
 def main() -> None:
-    """Write the page and the scores again."""
-    page = EDITED._replace(ending=".md")
-    Output(PAGE, page, force=True).write(updated(PAGE.read_text(encoding="utf-8")))
+    """Write both pages and the scores again."""
+    for path, made in ((PAGE, lines()), (FRONT, front())):
+        Output(path, EDITED._replace(ending=".md"), force=True).write(updated(path.read_text(encoding="utf-8"), made))
     Output(FOLDER / "scores.csv", EDITED._replace(ending=".csv"), force=True).write(scores().to_csv())
 
 

@@ -105,6 +105,7 @@ class Stack(Spec):
     halves: bool = False
     alone_with_servers: bool = Field(default=False, description="a row of one worker that names servers was measured with them")
     every: int = Field(default=1, ge=1, description="steps between exchanges")
+    strategy: str = Field(default="", description="kind of strategy of a scenario whose own software this is; left out: none")
     source: str
 
 

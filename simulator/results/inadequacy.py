@@ -114,6 +114,7 @@ class Bias(Spec):
     """Runs that were consistently slower, or faster, than predicted."""
 
     regime: RegimeText
+    strategy: str = Field(default="", description="kind of strategy of the runs, by its own software; left out: any")
     device: str = Field(default="", description="device of the runs; left out: all runs")
     more_than: int = Field(default=0, ge=0, description="replicas that all of the runs exceeded")
     predicted_over_measured: float = Field(gt=0, description="ratio of throughput, geometric mean over series")
@@ -145,8 +146,11 @@ def bias_of(scenario: Scenario) -> Bias | None:
     regime = regime_of(scenario)
     if regime is None or scenario.discrepancy is not None:
         return None
-    device = scenario.cluster.device or scenario.workload.device
+    device, strategy = scenario.cluster.device or scenario.workload.device, scenario.strategy
+    # kinds of strategy stand for others' software as well, and rings of processors are another matter
+    own = strategy.kind if scenario.cluster.device and "tensorflow" in strategy.software else ""
     biases = (each for each in _known().biases if each.regime == regime and scenario.ranks > each.more_than)
+    biases = (each for each in biases if each.strategy in ("", own))
     return next((each for each in biases if not each.device or (device and same_device(each.device, device))), None)
 
 
@@ -321,6 +325,7 @@ def applied_discrepancy(
     reach = reach_of(scenario)
     of_step = factors(simulated or scenario, parts, hidden_s, use)
     of_compute, of_communication = own.compute(reach), own.communication(reach)
+    most = math.inf if efficiency is None else math.hypot(max(math.log(SUPERLINEAR / efficiency), 0.0), Z_90 * own.compute.at)
 
     def longer(compute: float, communication: float) -> float:
         return math.log(of_step(compute, communication))
@@ -330,8 +335,8 @@ def applied_discrepancy(
         return Part(
             name=name,
             slower=longer(compute, communication),
-            faster=-longer(-compute, -communication),
-            ends=(longer(*far), -longer(*(-end for end in far))),
+            faster=min(-longer(-compute, -communication), most / Z_90),
+            ends=(longer(*far), min(-longer(*(-end for end in far)), most)),
         )
 
     parts_of = [
@@ -343,6 +348,10 @@ def applied_discrepancy(
         known = scenario.practice.get("fixed_part", constants()["fixed_part"])
         usual, most = (longer(math.log1p(share * (timed / batch - 1.0)), 0.0) for share in (known.value, known.high))
         parts_of.append(Part(name="compute of small batches", slower=usual, faster=0.0, ends=(most, 0.0)))
+    bias = bias_of(scenario)
+    if bias is not None and bias.strategy:  # which software of other kinds does not have
+        end = math.log(bias.one_in_ten)
+        parts_of.append(Part(name=f"collectives of {bias.strategy}", slower=end / Z_90, faster=0.0, ends=(end, 0.0)))
     if launched is not None:  # the host may take longer to launch kernels than the device to compute them, and not less
         most = longer(math.log(launched.slower[1]), 0.0)
         parts_of.append(Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0)))
@@ -359,7 +368,7 @@ def applied_discrepancy(
         staleness=own.staleness(reach),
         checked=own.checked,
         efficiency=efficiency,
-        most=None if efficiency is None else math.hypot(max(math.log(SUPERLINEAR / efficiency), 0.0), Z_90 * own.compute.at),
+        most=most if math.isfinite(most) else None,
     )
 
 

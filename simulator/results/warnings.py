@@ -84,6 +84,7 @@ def _on_the_evidence(scenario: Resolved) -> Iterator[Warned]:
             for over in (bias.predicted_over_measured, bias.one_in_ten)
         )
         where = f" on {bias.device}" if bias.device else f" on more than {bias.more_than} devices" if bias.more_than else ""
+        where = f" with {bias.strategy}" if bias.strategy else where
         runs = f"mean of {counted(bias.settings, 'real run')}, one in ten at least {most}"
         text = f"predictions of this kind were {off}{where}; {runs} ({listed(bias.sources)}: docs/fidelity.md)"
         yield Warned.of("biased", scenario.cluster.device or load.device, text)

@@ -11,7 +11,7 @@ import pytest
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import scores_of
-from evidence.fidelity import FOLDER, KINDS, PAGE, Row, lines, rows_of, score_of, scores, updated
+from evidence.fidelity import FOLDER, FRONT, KINDS, PAGE, Row, front, lines, rows_of, score_of, scores, updated
 from simulator.spec.figures import Estimate
 
 EVIDENCE = FOLDER.parent / "README.md"
@@ -51,9 +51,10 @@ def test_rows_are_as_long_as_their_head(name):
 
 
 def test_the_page_and_the_scores_follow_from_the_rows():
-    page = PAGE.read_text(encoding="utf-8")
-    assert all(page.count(f"\n{line}\n") == 1 for line in lines().values()), "python -m evidence.fidelity"
-    assert updated(page) == page
+    for path, made in ((PAGE, lines()), (FRONT, front())):
+        page = path.read_text(encoding="utf-8")
+        assert all(page.count(f"\n{line}\n") == 1 for line in made.values()), "python -m evidence.fidelity"
+        assert updated(page, made) == page
     assert (FOLDER / "scores.csv").read_bytes().decode() == scores().to_csv()
 
 
