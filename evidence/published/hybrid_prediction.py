@@ -48,10 +48,9 @@ _SOURCES = {
     "nemo_megatron_launcher": "NeMo",
     "torchgpipe": "torchgpipe",
 }
-_RUN = {"steps": 1, "warmup_steps": 1}
-_LONG_RUN = {**_RUN, "replications": 5}
-"""Of rows with more passes than ``_MANY``; all steps are alike but for the spread of a device's speed."""
-_MANY = 20_000
+_RUN = {"steps": 2, "warmup_steps": 1}
+_MANY, _FEW = 20_000, 5
+"""Passes of a row with more of which it has fewer replications than users have, as composed rows have."""
 _AMOEBANET_PARAMETERS = 557e6
 """Huang et al., "GPipe", NeurIPS 2019, table 1: AmoebaNet-D (18, 256)."""
 _SOLVED, _ROUNDS = 2e-3, 12
@@ -118,7 +117,8 @@ def hybrid_table(
     cluster: dict[str, Any] = {"use": series.cluster}
     if per_node != facts.devices_per_node:
         cluster |= {"devices_per_node": per_node, "devices_per_host_link": 1}
-    passes = row.devices // row.tensor * row.micro_batches
+    few = row.devices // row.tensor * row.micro_batches > _MANY or _composed(series.table, row.nodes)
+    run = _RUN | ({"replications": _FEW} if few else {})
     table: dict[str, Any] = {
         "workload": {
             "name": series.model or row.series,
@@ -140,7 +140,7 @@ def hybrid_table(
         },
         "training": {"micro_batches": row.micro_batches, "recompute": row.recompute},
         # rows that are thought not to fit were run all the same
-        "run": {**(_LONG_RUN if passes > _MANY else _RUN), "seed": zlib.crc32(row.series.encode()), "memory": "ignore"},
+        "run": {**run, "seed": zlib.crc32(row.series.encode()), "memory": "ignore"},
     }
     if constants:
         table["practice"] = {name: known.model_dump(include={"value", "low", "high"}) for name, known in constants.items()}
@@ -187,7 +187,11 @@ def _equal_layers(count: int) -> dict[str, Any]:
 
 def is_composed(row: Compared) -> bool:
     """Whether a row is no independent measurement: vTrain's of one node are linear in micro-batches to the last digit."""
-    return row.settings["table"] == "vtrain_ground_truth" and row.settings["nodes"] == 1
+    return _composed(str(row.settings["table"]), row.settings["nodes"])
+
+
+def _composed(table: str, nodes: float | str) -> bool:
+    return table == "vtrain_ground_truth" and nodes == 1
 
 
 def group_of(tables: HybridTables, row: HybridRow, way: Way) -> str:
