@@ -371,7 +371,7 @@ _MANY = 16
 def _biases(rows: Sequence[Compared]) -> Iterator[dict[str, Any]]:
     """Of each regime the strategies whose own software was slower or faster than predicted, in the mean over series.
 
-    After them the devices, unless there is only one, and, whatever the device, the same for many devices.
+    Of the other runs the devices, unless there is only one, and, whatever the device, the same for many devices.
     """
     tables, hybrids = load_tables(), load_hybrids()
     strategies = {series.id: tables.stacks[series.stack].strategy for series in tables.series}
@@ -384,6 +384,7 @@ def _biases(rows: Sequence[Compared]) -> Iterator[dict[str, Any]]:
         for strategy in sorted({strategies.get(row.reached.series, "") for row in of_regime if row.reached is not None} - {""}):
             of_strategy = [row for row in of_regime if row.reached is not None and strategies.get(row.reached.series) == strategy]
             yield from _bias(regime, of_strategy, {"strategy": strategy})
+            of_regime = [row for row in of_regime if row not in of_strategy]
         of_devices: defaultdict[str, list[Compared]] = defaultdict(list)
         for row in of_regime:
             assert row.reached is not None

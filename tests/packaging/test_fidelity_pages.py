@@ -99,7 +99,7 @@ def test_the_worst_kinds_follow_from_the_rows():
         full, single = ([error for row, error in of_them if float(row["settings.workers"]) == each * nodes] for each in (4, 1))
         assert f"{nodes} nodes: {percent(full)}" in page
         assert percent([abs(error) for error in single]) in page
-        assert abs(statistics.median(single)) < 0.03
+        assert abs(statistics.median(single)) < 0.05
     between = [error for row, error in errors("all-reduce", "dlperf_2020", "tensorflow") if float(row["settings.nodes"]) > 1]
     assert f"{len(between)} rows: {percent(between)} too fast" in page
     clicks = errors("async-ps", "paddle_fleetx paddle_perf")
