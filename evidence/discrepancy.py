@@ -15,8 +15,9 @@ it was calibrated, and of communication. Intervals end at 1.03 times linear scal
 (:data:`~simulator.results.inadequacy.SUPERLINEAR`). This form and ``_NEXT`` were chosen on eight of 16 published sources, drawn by seed 53,
 and judged on the other eight: errors that grow with the root of the doublings, that do not grow, that differ between faster and slower, or
 that have a further part for one replica had no better interval scores there. Cut models have one number, of compute whatever the number of
-devices, and the communication of all-reduces between nodes. A scenario's own discrepancy may have all parts:
-:func:`~calibrate.validation.against_points.own_discrepancy` scales that of the regime to points of one's own.
+devices, and the communication of all-reduces between nodes; they have so few series that single rows would decide interval scores, so
+that the number is the one with the lowest continuous ranked probability score (:func:`crps`). A scenario's own discrepancy may have all
+parts: :func:`~calibrate.validation.against_points.own_discrepancy` scales that of the regime to points of one's own.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import tomlkit
 import tomlkit.items
 from numpy.typing import NDArray
 from scipy import optimize
+from scipy.stats import norm
 
 from calibrate.validation.comparison import Compared, Reached
 from evidence.published.hybrids import load_hybrids
@@ -205,6 +207,21 @@ class Sample:
 _TINY = 1e-6
 
 
+def crps(measured: Array, low: Array, high: Array) -> Array:
+    """Continuous ranked probability scores of logarithms (n,): how far distributions lie from what was measured. Lower is better.
+
+    Of distributions with median 0 and, on each side, the normal deviations of which the 90% interval's end is 1.645. Where z is the
+    measured value's distance in those of its side, s, and t the other side's, the score is
+    s (z (2 F(z) - 1) + 2 f(z) - 1 / sqrt(pi)) + (t - s) (sqrt(2) - 1) / (2 sqrt(pi)), F and f of the normal distribution (Gneiting and
+    Raftery 2007, equation 21, on either side).
+    """
+    below, above = (np.maximum(far, _TINY) / Z_90 for far in (-low, high))
+    own, other = np.where(measured < 0, (below, above), (above, below))
+    z = np.abs(measured) / own
+    normal = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)
+    return np.asarray(own * normal + (other - own) * (np.sqrt(2) - 1) / (2 * np.sqrt(np.pi)))
+
+
 def deviations(sample: Sample, regime: Regime, without: str = "") -> tuple[Deviation, Deviation]:
     """Model error of a regime: of compute, and of communication.
 
@@ -220,7 +237,7 @@ def deviations(sample: Sample, regime: Regime, without: str = "") -> tuple[Devia
     further = 1.0 if regime.links in _MEASURED else _NEXT
     if regime.kind == CUT:
         exchanged = deviations(sample, Regime(ALL_REDUCE, regime.links if regime.links in _MEASURED else BETWEEN), without)[1]
-        (at,) = _best(lambda at: weights @ kept.scores(*kept.ends(Deviation(at=at), exchanged)), [(0.05,), (0.2,)])
+        (at,) = _best(lambda at: float(weights @ crps(kept.measured, *kept.ends(Deviation(at=at), exchanged))), [(0.05,), (0.2,)])
         return Deviation(at=digits(at * further, 2)), exchanged
 
     def loss(compute: float, communication: float) -> float:

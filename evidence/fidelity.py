@@ -8,17 +8,16 @@ print them.
 from __future__ import annotations
 
 import csv
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scipy.stats import norm
+import numpy as np
 
+from evidence.discrepancy import crps
 from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
-from simulator.spec.uncertainty import Z_90
 
 Row = Mapping[str, str]
 
@@ -92,24 +91,8 @@ class Score(NamedTuple):
     crps: float | None
 
 
-def crps(predicted: float, low: float, high: float, measured: float) -> float:
-    """Continuous ranked probability score of the logarithm: the mean distance of a prediction from what was measured, less half its spread.
-
-    Of a distribution with the predicted mean as its median and, on each side, the normal deviations of which the interval's end is 1.645.
-    Where z is the measured value's distance in those of its side, s, and t the other side's, the score is
-    s (z (2 F(z) - 1) + 2 f(z) - 1 / sqrt(pi)) + (t - s) (sqrt(2) - 1) / (2 sqrt(pi)), F and f of the normal distribution (Gneiting and
-    Raftery, "Strictly proper scoring rules, prediction, and estimation", JASA 2007, equation 21, on either side). Lower is better.
-    """
-    far = math.log(measured / predicted)
-    sides = [max(math.log(predicted / max(low, 1e-6 * predicted)), _LEAST) / Z_90, max(math.log(high / predicted), _LEAST) / Z_90]
-    other, own = sides if far >= 0 else reversed(sides)
-    z = abs(far) / own
-    normal = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi)
-    return float(own * normal + (other - own) * (math.sqrt(2) - 1) / (2 * math.sqrt(math.pi)))
-
-
 _LEAST = 1e-6
-"""Least distance of an end from the mean, as a logarithm."""
+"""Least end of an interval, as a share of its mean."""
 
 
 def rows_of(files: str, way: str = "") -> list[Row]:
@@ -156,7 +139,9 @@ def score_of(rows: Sequence[Row]) -> Score:
     values = [float(row["error"]) for row in rows]
     runs = [(int(row["repeats_inside"]), int(row["repeats"])) for row in rows if "repeats" in row]
     figures = "predicted", "low", "high", "measured"
-    intervals = [[float(row[name]) for name in figures] for row in rows if all(map(row.get, figures))]
+    intervals = np.array([[float(row[name]) for name in figures] for row in rows if all(map(row.get, figures))]).reshape(-1, 4).T
+    mean, *others = intervals
+    distances = [np.log(np.maximum(other, _LEAST * mean) / mean) for other in (others[2], others[0], others[1])]
     widths = [(float(row["high"]) - float(row["low"])) / float(row["measured"]) for row in rows if "low" in row]
     names = [name for name in rows[0] if name.startswith("baselines.")]
     simpler = {
@@ -176,7 +161,7 @@ def score_of(rows: Sequence[Row]) -> Score:
         rule=rule,
         inside=sum(inside for inside, _ in runs) / sum(each for _, each in runs) if runs else None,
         width=statistics.median(widths) if widths else None,
-        crps=statistics.fmean(crps(*numbers) for numbers in intervals) if intervals else None,
+        crps=float(crps(*distances).mean()) if len(mean) else None,
     )
 
 

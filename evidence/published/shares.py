@@ -173,12 +173,14 @@ def of_decoders(rows: Iterable[Compared], without: str = "") -> Known:
         if row.reached is not None and row.reached.regime == Regime(CUT, DIMENSIONS) and row.reached.source != without:
             squares[row.reached.source][row.reached.series].append(math.log(row.predicted.mean / row.mean) ** 2)
     means = [fmean(fmean(values) for values in of_source.values()) for of_source in squares.values()]
-    spread = math.sqrt(np.average(means, weights=[math.sqrt(len(of_source)) for of_source in squares.values()]))
-    return _known(constants()["matrix_share"].value, math.exp(_NORMAL_95 * spread / _OF_A_STEP), "decoder_matrix_share")
+    square = np.average(means, weights=[math.sqrt(len(of_source)) for of_source in squares.values()])
+    spread = math.sqrt(max(square - _BY_OTHERS**2, 0.0)) / _OF_A_STEP
+    return _known(constants()["matrix_share"].value, math.exp(_NORMAL_95 * spread), "decoder_matrix_share")
 
 
-_OF_A_STEP = 0.8
-"""Share of matrix products in a step of a decoder of 1,000 million parameters or more: all of the errors count as theirs."""
+_OF_A_STEP, _BY_OTHERS = 0.8, 0.08
+"""Share of matrix products in a step of a decoder of 1,000 million parameters or more, and standard deviation of the logarithm of its time
+by all other constants."""
 
 
 def _known(value: float, wider: float, name: str) -> Known:
