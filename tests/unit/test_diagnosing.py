@@ -285,12 +285,12 @@ def test_what_is_removed_is_removed_of_every_draw() -> None:
 @pytest.mark.slow
 def test_no_cause_costs_more_than_a_step_takes_beyond_its_compute() -> None:
     told = load(new_scenario(parameters=25.6e6, batch=32, step_time="60ms", nodes=8), {"run.steps": 10, "run.replications": 2})
-    answer = why(told, step={1: "60ms", 8: "65.6ms"}, jobs=1)
+    answer = why(told, step={1: "60ms", 8: "75ms"}, jobs=1)
     assert answer.runs[0].state == "faster"
     assert answer.causes
     for cause in answer.causes:
-        assert cause.cost_s.high <= 5.7e-3
-        assert cause.gain.mean <= 1.095
+        assert cause.cost_s.high <= 15.1e-3
+        assert cause.gain.mean <= 1.255
     assert not answer.changes, "of a run that nothing here explains"
 
 

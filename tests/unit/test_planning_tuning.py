@@ -150,7 +150,7 @@ def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
 
 @pytest.mark.slow
 def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
-    """What gossip hides, a ring waits for: its mean is better, its interval is wider, and the ring comes first."""
+    """What gossip hides, a ring waits for: its mean is better, its interval reaches further down, and the ring comes first."""
     given = table()
     del given["discrepancy"]
     given["cluster"]["inter_node"] = {"bandwidth": "1 Gbit/s", "latency": "50 us"}
@@ -160,7 +160,7 @@ def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     answer = planned(given, goal_of(target_throughput=50.0, prefer="fastest", confidence=0.7), strategies=["ring", "gossip"], workers=[4])
     found = {its.strategy: its.best.result.throughput_samples_per_s for its in answer.strategies if its.best is not None}
     assert found["gossip"].mean > found["ring"].mean
-    assert found["gossip"].high / found["gossip"].low > found["ring"].high / found["ring"].low
+    assert found["gossip"].low / found["gossip"].mean < found["ring"].low / found["ring"].mean
     assert answer.chosen.name.startswith("ring")
     assert re.fullmatch(r"gossip .* on 4 nodes .* higher throughput, but was never compared with real runs", answer.doubts[0])
 
