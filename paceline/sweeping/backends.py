@@ -23,7 +23,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib import metadata
-from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -110,9 +109,15 @@ class Workers:
         self._ahead = ahead or 2 * count
         self._at_a_time = 1
 
-    def map(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> list[AnswerT]:
-        """Yield the results of a function for each item, in order; otherwise as :meth:`completed`."""
-        return [answer for _, answer in sorted(itertools.chain.from_iterable(self.completed(function, items)), key=itemgetter(0))]
+    def map(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Iterator[AnswerT]:
+        """Yield the results of a function for each item, in order, each as soon as all before it are there; else as :meth:`completed`."""
+        early: dict[int, AnswerT] = {}
+        place = 0
+        for some in self.completed(function, items):
+            early.update(some)
+            while place in early:
+                yield early.pop(place)
+                place += 1
 
     def completed(self, function: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
         """Yield lists of results of a function, with item numbers, as soon as they are available.
@@ -414,7 +419,7 @@ def check_versions(workers: Workers, cluster: str) -> None:
             f"{cluster}: a worker has {version}, but this machine has {__version__}, so results could differ; install the same there"
         )
     try:
-        workers.map(abs, range(workers.count))
+        list(workers.map(abs, range(workers.count)))
     except (ImportError, AttributeError, RuntimeError):
         raise InputError(
             f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same version there"

@@ -76,7 +76,7 @@ def test_workers_that_differ_are_refused(name: str, there: str, found: str, monk
 def test_a_worker_that_comes_late_is_refused_before_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = []
     with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9,"):
-        with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3])
+        list(with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3]))
     assert 2 not in answered
 
 
@@ -129,7 +129,7 @@ def test_what_is_compared_is_known_of_this_process() -> None:
 def test_answers_come_in_order(cluster: str | None) -> None:
     workers = Workers(done, 2, lost={}, cluster=cluster)
     for size in (0, 1, 7, 50):
-        assert workers.map(str, range(size)) == [str(number) for number in range(size)]
+        assert list(workers.map(str, range(size))) == [str(number) for number in range(size)]
 
 
 def test_no_more_is_asked_for_than_somebody_is_free_to_do() -> None:
@@ -162,7 +162,7 @@ def test_a_process_is_given_about_a_quarter_of_a_second_at_a_time(
     monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
     workers = Workers(done, jobs, lost={})
     groups = [[answer for _, answer in group] for group in workers.completed(square, range(len(took_s)))]
-    assert workers.map(square, range(len(took_s))) == [number * number for number in range(len(took_s))]
+    assert list(workers.map(square, range(len(took_s)))) == [number * number for number in range(len(took_s))]
     assert sorted(answer for group in groups for answer in group) == [number * number for number in range(len(took_s))]
     assert max(map(len, groups)) <= most
     if most > 1:
@@ -178,7 +178,7 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
 
     lost = {BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")}
     with pytest.raises(SimulationError, match=r"^the second; go on$"):
-        Workers(done, 2, lost=lost, cluster="cluster x").map(gone, [1, 2])
+        list(Workers(done, 2, lost=lost, cluster="cluster x").map(gone, [1, 2]))
 
 
 def test_a_pool_that_takes_no_more_is_one_sentence_too() -> None:
@@ -186,14 +186,14 @@ def test_a_pool_that_takes_no_more_is_one_sentence_too() -> None:
         raise BrokenPipeError
 
     with pytest.raises(SimulationError, match=r"^gone; go on$"):
-        Workers(gone, 2, lost={BrokenPipeError: ("gone", "go on")}).map(abs, [1, 2, 3])
+        list(Workers(gone, 2, lost={BrokenPipeError: ("gone", "go on")}).map(abs, [1, 2, 3]))
 
 
 def test_workers_whose_answers_nobody_waited_for_go_on_with_what_is_asked_next() -> None:
     with local_workers(2) as workers:
         with closing(workers.completed(time.sleep, itertools.repeat(0.3))) as answers:
             next(answers)
-        assert workers.map(abs, [-1, -2, -3]) == [1, 2, 3]
+        assert list(workers.map(abs, [-1, -2, -3])) == [1, 2, 3]
 
 
 def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_signal_that_comes_while_processes_start_is_for_this_one_alone() -> No
 
 def answers_of(count: int) -> list[int]:
     with local_workers(count) as workers:
-        return workers.map(abs, [-1, -2, -3])
+        return list(workers.map(abs, [-1, -2, -3]))
 
 
 def test_a_process_that_may_start_none_does_it_all_itself() -> None:
