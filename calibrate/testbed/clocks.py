@@ -1,8 +1,8 @@
 """Estimates the testbed parameters that clocks inside a step and CPU times of processes show directly, without the simulator.
 
 A sleeping device takes no core, so the CPU time of workers and servers is the work of calls, scheduling, messages and copying, with the
-kernel's work on packets: all tasks together account for the machine's busy cores to 2% in undisturbed runs. Runs of several sizes tell what a step takes
-whatever its bytes from what each byte, tensor and server takes. All other parameters are fitted in fitting.py.
+kernel's work on packets: all tasks together account for the machine's busy cores to 2% in undisturbed runs. Runs of several sizes tell
+what a step takes whatever its bytes from what each byte, tensor and server takes. All other parameters are fitted in fitting.py.
 """
 
 from __future__ import annotations
