@@ -47,8 +47,9 @@ KINDS = (
     Kind("Causes planted in real clusters: gain of removing one", "planted-causes.csv", "34"),
     Kind("Samples to a target at larger batches, from two batches", "batches.csv", "from two batches"),
     Kind("The same, from gradients of one run", "batches.csv", "from gradients"),
-    Kind("Real TensorFlow clusters, settings drawn by a seed", "testbed-random-2611260355-12.csv"),
-    Kind("The same, an earlier drawn list", "testbed-random-20261122-12.csv"),
+    Kind("Real TensorFlow clusters, settings drawn by a seed", "testbed-random-2611301421-18.csv"),
+    Kind("The same, drawn on 26 November", "testbed-random-2611260355-12.csv"),
+    Kind("The same, drawn on 22 November", "testbed-random-20261122-12.csv"),
     Kind("The same, a list chosen by a person (*headline*)", "testbed-headline.csv"),
     Kind("The same, another such list (*first*)", "testbed-first.csv"),
     Kind("Published synchronous parameter servers", "published-sync-ps.csv"),
@@ -65,13 +66,13 @@ KINDS = (
 )
 
 ON_FRONT = {
-    "real TensorFlow clusters, settings drawn by a seed": KINDS[6],
-    "published: synchronous parameter servers": KINDS[10],
-    "published: all-reduce": KINDS[11],
-    "published: asynchronous parameter servers": KINDS[12],
-    "published: models cut over up to 3,072 devices": KINDS[18],
+    "real TensorFlow clusters, settings drawn by a seed": "Real TensorFlow clusters, settings drawn by a seed",
+    "published: synchronous parameter servers": "Published synchronous parameter servers",
+    "published: all-reduce": "Published all-reduce",
+    "published: asynchronous parameter servers": "Published asynchronous parameter servers",
+    "published: models cut over up to 3,072 devices": "Published cut models, from dimensions",
 }
-"""Lines of the README by their first cell; those of devices follow."""
+"""Lines of the README by their first cell, and of the page; those of devices follow."""
 DEVICES = ((2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 4096))
 """From and to how many devices a line of the second table is."""
 
@@ -195,7 +196,8 @@ def lines() -> dict[str, str]:
 def front() -> dict[str, str]:
     """Lines of the README's table, by their first cell."""
     published = [row for name in PUBLISHED for row in rows_of(f"{name}.csv")]
-    found = {title: _of_kind(score_of(rows_of(kind.files, kind.way))) for title, kind in ON_FRONT.items()}
+    kinds = {kind.title: kind for kind in KINDS}
+    found = {title: _of_kind(score_of(rows_of(kinds[name].files, kinds[name].way))) for title, name in ON_FRONT.items()}
     for first, last in ((2, 8), *DEVICES[3:-1]):
         found[f"published, uncut: {first} to {last} devices"] = _of_kind(score_of(_on(published, first, last)))
     return _as_lines(found)
