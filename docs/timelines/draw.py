@@ -265,7 +265,13 @@ HELD_AGAINST: dict[str, tuple[str, ...]] = {
     "published, models cut over devices": tuple(f"hybrids-{name}" for name in _MODELS_CUT),
     "published, synchronous servers": ("published-sync-ps",),
     "published, asynchronous servers": ("published-async-ps",),
-    "real TensorFlow clusters": ("testbed-first", "testbed-headline", "testbed-random-20261122-12", "testbed-random-2611260355-12"),
+    "real TensorFlow clusters": (
+        "testbed-first",
+        "testbed-headline",
+        "testbed-random-20261122-12",
+        "testbed-random-2611260355-12",
+        "testbed-random-2611301421-18",
+    ),
 }
 """Files of evidence/tables/ by what they are of."""
 NAMES = (*PICTURES, *CURVES, JOB, FIDELITY)
