@@ -43,7 +43,7 @@ def test_hybrids_are_predicted_and_kept(evidence: Runner, folder: Path) -> None:
     told = json.loads(answer.stdout)
     assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
     assert sum(not row["fitted"] for row in told["rows"]) == 8
-    assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
+    assert len((folder / "rows.csv").read_text().splitlines()) == 1, "no layer's time is published, so that model errors are not told by it"
     kept = folder / "kept" / "hybrids.ndjson"
     whole = kept.read_bytes()
     assert len(whole.splitlines()) == 9

@@ -283,7 +283,7 @@ def test_the_readme_has_the_errors_of_the_page_on_fidelity():
     readme, page = cells_of(ROOT / "README.md"), cells_of(ROOT / "docs" / "fidelity.md")
     start = next(number for number, row in enumerate(readme) if row[0] == "compared with")
     rows = readme[start + 2 : start + 7]
-    known = [row[1:] for row in page if len(row) == 6]
+    known = [row[1:] for row in page if len(row) == 7]
     assert all(row[1:] in known for row in rows), rows
 
 
