@@ -41,6 +41,7 @@ from simulator.base.process import scratch
 from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
+from simulator.spec.workload import Affine
 
 SEED = 33
 """First list, with which the diagnosis was corrected; of any list it was fixed before anything of it was measured."""
@@ -308,7 +309,11 @@ def told(case: Planting, alone: RunSeen) -> Scenario:
     compute = RealCompute(mean_s=statistics.fmean(alone.compute_s), law=Constant()) if setting.compute.kind == "real" else None
 
     def of(values: dict[str, float], replications: int) -> Scenario:
-        return scenario_of(setting, values, cores=float(os.cpu_count() or 1), compute=compute, replications=replications)
+        found = scenario_of(setting, values, cores=float(os.cpu_count() or 1), compute=compute, replications=replications)
+        if compute is not None or not setting.servers or setting.link is None:
+            return found
+        # what TensorFlow needs of the cores nobody writes down
+        return found.replaced({"workload.input": Affine(base_s=0.0, per_sample_s=0.0), "cluster.shared_cores": None})
 
     middles = {name: middle for name, (middle, _, _) in PRIORS.items()}
     rng = np.random.default_rng(SEED)
