@@ -244,6 +244,9 @@ def deviations(sample: Sample, regime: Regime, without: str = "") -> tuple[Devia
         return float(weights @ kept.scores(*kept.ends(Deviation(per_doubling=compute), Deviation(at=communication))))
 
     compute, communication = (digits(value * further, 2) for value in _best(loss, _STARTS))
+    if regime.links not in _MEASURED and (sample.links == MEASURED).any():  # no link is better known than a measured one
+        kinds = np.unique(sample.kind[(sample.links == MEASURED) & (sample.kind != CUT)])
+        communication = max(communication, *(deviations(sample, Regime(str(kind), MEASURED), without)[1].at for kind in kinds))
     return Deviation(per_doubling=compute), Deviation(at=communication)
 
 

@@ -254,7 +254,8 @@ def test_passes_that_are_told_in_proportion_to_a_batch_are_so_and_may_take_longe
         assert ("one-batch" in {each.code for each in result.warnings}) == (workers > 1)
     fixed = {name: {"base": "1 ns", "per_sample": told[name]["per_sample"]} for name in ("forward", "backward")}
     rates, known = (simulate(strong(60, load, discrepancy=None)).throughput_samples_per_s for load in (told, {**told, **fixed}))
-    assert (rates.mean, rates.high) == pytest.approx((known.mean, known.high), rel=1e-3)
+    assert rates.mean == pytest.approx(known.mean, rel=1e-3)
+    assert rates.high == pytest.approx(known.high, rel=2e-3), "which ends at linear scaling of a single replica, that has the fixed part"
     assert rates.low < 0.2 * rates.mean < known.low
 
 
