@@ -686,7 +686,7 @@ def testbed_predict(
     ...     unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10, "compute.mean": "20 ms"}, replications=19
     ... )
     >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
-    (True, 'session_s')
+    (True, 'cpu_per_byte_s')
     """
     from calibrate.testbed.loading import load_setting
     from calibrate.testbed.platform import Platform

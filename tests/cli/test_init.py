@@ -20,7 +20,7 @@ from paceline import new_scenario, simulate
 from paceline.scenario_text import BEGUN_WITH
 from simulator.base.errors import InputError
 from simulator.catalogue.loading import load_scenario
-from simulator.resolve.measured_defaults import felt_by, with_nominal_defaults
+from simulator.resolve.measured_defaults import felt_by, slowest_of, with_nominal_defaults
 from simulator.resolve.resolve import Asked, resolve
 from simulator.results.warnings import warnings_of
 
