@@ -80,10 +80,10 @@ def test_a_measured_fit_narrows_as_promised(scenario) -> None:
 @pytest.mark.slow
 def test_a_measured_link_narrows_what_communication_is_off_by_and_nothing_else() -> None:
     """The width promised is that with the communication of measured links and the compute that it has."""
-    settings = [("strategy.workers", 8), ("run.steps", 30)]
+    settings = [("cluster.use", "ethernet-1g"), ("strategy.workers", 4), ("run.steps", 30)]
     assumed = simulate(load_scenario("ring", settings))
     promised = next(each for each in width_of(assumed).measure_next if each.command.startswith("paceline calibrate-link"))
-    link = {"cluster.basis": "measured", "cluster.inter_node.sort": "given", "cluster.inter_node.bandwidth": "23.5 Gbit/s"}
+    link = {"cluster.basis": "measured", "cluster.inter_node.sort": "given", "cluster.inter_node.bandwidth": "0.846 Gbit/s"}
     then = load_scenario("ring", [*settings, *link.items()])
     rate = simulate(then).throughput_samples_per_s
     assert promised.left == pytest.approx(math.log(rate.high / rate.low) / _width(assumed), rel=0.1)
