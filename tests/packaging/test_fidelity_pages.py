@@ -109,6 +109,35 @@ def test_the_worst_kinds_follow_from_the_rows():
     assert f"{statistics.median(map(abs, servers)):.1%} off in the median ({len(servers)} rows), up to {-min(servers):.0%} too slow" in page
 
 
+def test_what_is_said_of_scale_and_of_cut_models_follows_from_the_rows():
+    page = PAGE.read_text(encoding="utf-8")
+    published = [row for name in ("sync-ps", "all-reduce", "async-ps") for row in rows_of(f"published-{name}.csv")]
+    for first, last in ((17, 32), (33, 64)):
+        few = [row for row in published if first <= float(row["settings.workers"]) <= last and "mwms" not in row["settings.series"]]
+        bias = statistics.median(float(row["error"]) for row in few)
+        assert re.search(rf"{bias:.1%}( in the median)? at {first} to {last}", page)
+    of_one = sum(row["settings.table"] == "pollux_osdi21" for row in few)
+    assert f"where {of_one} of {len(few)} rows are of one source" in page
+    beyond = [row for row in published if float(row["measured"]) > 1.03 * float(row["baselines.linear"])]
+    assert (len(published), len(beyond)) == (888, 8), "docs/intervals.md"
+
+    def errors(name: str) -> list[float]:
+        return [float(row["error"]) for row in rows_of(f"hybrids-{name}.csv")]
+
+    one_node, fitted, several = map(errors, ("vtrain-one-node-from-dimensions", "vtrain-one-node-constants-fitted",
+                                             "vtrain-several-nodes-from-dimensions"))  # fmt: skip
+    many = f"One node, {len(one_node):,} rows: {percent(one_node)} too fast in the median, {statistics.median(fitted):.1%} with fitted"
+    assert many in page
+    assert f"Several nodes: up to {max(several):.0%}" in page
+    h100 = [float(row["error"]) for row in rows_of("hybrids-torchtitan.csv", "from dimensions")]
+    assert f"H100 from dimensions: {100 * min(h100):.0f} to {max(h100):.0%} too fast" in page
+    large = (PAGE.parent / "large-models.md").read_text(encoding="utf-8")
+    for way in ("from dimensions", "from its smallest row"):
+        score = score_of(rows_of("hybrids-*.csv", way))
+        assert f"{score.median:.1%}" in large
+        assert f"{score.width:.0%} wide" in large
+
+
 def test_planted_causes_are_counted():
     for seed in ("33", "34"):
         rows = [row for row in lines_of(FOLDER / "planted-causes.csv") if row["seed"] == seed]
