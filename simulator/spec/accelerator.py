@@ -35,6 +35,7 @@ class PeakFlops(Spec):
     tf32: Flops | None = Field(default=None, description="float32 data on tensor cores, with 10 bits of mantissa (Ampere and later)")
     float16: Flops | None = Field(default=None, description="on tensor cores if the device has them")
     bfloat16: Flops | None = Field(default=None, description="on tensor cores")
+    float8: Flops | None = Field(default=None, description="on tensor cores, with sums in float32 (Ada Lovelace, Hopper and later)")
 
 
 class Cores(Spec):

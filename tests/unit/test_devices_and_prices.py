@@ -140,6 +140,9 @@ LANES = {  # float32 lanes and the clock in MHz that the maker reckons its peak 
     "a100-pcie-80gb": (6912, 1410),
     "h100-sxm5-80gb": (16896, 1980),
     "h200-sxm5-141gb": (16896, 1980),
+    "b200-sxm-180gb": (18944, 1965),
+    "gb200-186gb": (19456, 2062),
+    "rtx-a6000": (10752, 1800),
 }
 BUS = {  # width of the memory bus in bits, and Gbit/s a pin
     "k80": (384, 5.0),
@@ -154,6 +157,8 @@ BUS = {  # width of the memory bus in bits, and Gbit/s a pin
     "a100-sxm4-40gb": (5120, 2.43),
     "a100-sxm4-80gb": (5120, 3.186),
     "h100-sxm5-80gb": (5120, 5.2),
+    "gb200-186gb": (8192, 7.8),
+    "rtx-a6000": (384, 16.0),
 }
 
 
@@ -174,16 +179,17 @@ def test_tensor_cores_are_dense_and_in_step():
         peaks = device.peak_flops_per_s
         if peaks.tf32 is not None:
             assert peaks.float16 == peaks.bfloat16 == pytest.approx(2 * peaks.tf32, rel=1e-3), name
-            # of a GeForce tensor cores that add up in float32 are half as fast as those of a card for training
-            lowest, highest = (0.9, 1.1) if device.generation == "Ada Lovelace" else (5, 9)
+            # of a card for graphics tensor cores are slower than those of one for training, of a GeForce twice where they add up in float32
+            lowest, highest = {"RTX 4090": (0.9, 1.1), "RTX A6000": (1.9, 2.1)}.get(device.name, (5, 16))
             assert lowest < peaks.tf32 / peaks.float32 < highest, "with sparsity it would be twice that"
+            assert peaks.float8 in (None, pytest.approx(2 * peaks.float16, rel=1e-3)), name
         elif peaks.float16 is not None:
             assert peaks.bfloat16 is None, name
             assert peaks.float16 >= 2 * peaks.float32 * 0.99, name
 
 
 def test_each_generation_for_training_outdoes_the_one_before():
-    line = [DEVICES[name] for name in ("k80", "p100-sxm2", "v100-sxm2-16gb", "a100-sxm4-40gb", "h100-sxm5-80gb")]
+    line = [DEVICES[name] for name in ("k80", "p100-sxm2", "v100-sxm2-16gb", "a100-sxm4-40gb", "h100-sxm5-80gb", "gb200-186gb")]
     for before, after in itertools.pairwise(line):
         assert after.year > before.year
         assert after.peak("float32") > before.peak("float32")
@@ -267,6 +273,8 @@ def test_a_processors_peak_is_cores_times_clock_times_operations():
         ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2"),
         ("Tesla  K80", "Tesla K80 (one die)"),
         ("NVIDIA H200", "H200-SXM5-141GB"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+        ("NVIDIA B200", "B200-SXM-180GB"),
         ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),
     ],
 )

@@ -239,9 +239,8 @@ def test_a_token_of_a_long_sequence_takes_longer_by_what_attention_does(hidden, 
 
 
 def test_devices_of_newer_generations_get_less_of_their_peak():
-    assert [accelerator_named(name).newer for name in ("Tesla V100-SXM2", "A100-SXM4-80GB", "RTX 4090", "H100-SXM5-80GB", "H200")] == [
-        False, False, False, True, True,
-    ]  # fmt: skip
+    older, newer = ("Tesla V100-SXM2", "A100-SXM4-80GB", "RTX A6000", "RTX 4090"), ("H100-SXM5-80GB", "H200", "B200", "GB200")
+    assert [accelerator_named(name).newer for name in (*older, *newer)] == [False] * 4 + [True] * 4
     assert not accelerator_named("2 x Xeon Platinum 8124M").newer
     known = {name: constants()[name].plain for name in CONSTANTS}
     whole = {**known, **dict.fromkeys(NEWER, Known(value=1.0, low=1.0, high=1.0))}
