@@ -191,6 +191,7 @@ class _Device:
     def __init__(self, scenario: Resolved, chunks: Sequence[Held], device: Accelerator | None) -> None:
         self.scenario, self.chunks, self.device, self.load = scenario, chunks, device, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
+        self.samples = self.micro_batch / chunks[0].context
         self.mixed = self.load.precision.startswith("mixed")
         self.value_bytes = parameter_bytes_of(self.load.precision)
         self.values = values_of(self.load)
@@ -300,9 +301,10 @@ class _Device:
         size = max(math.fsum(count * bytes_of_one for count, bytes_of_one in zip(counts, stored, strict=True)) for counts in moments)
         flying = most_in_flight(self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {counted(self.micro_batch, 'sample')}"
+        text += f", 1/{self.chunks[0].context} of each sequence" if self.chunks[0].context > 1 else ""
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
-        return Part(name="activations", size_bytes=size * self.micro_batch * self.values.activations, text=text)
+        return Part(name="activations", size_bytes=size * self.samples * self.values.activations, text=text)
 
     def _stored_of(self, chunk: Held) -> float:
         """Bytes per sample that a chunk keeps from its forward to its backward pass."""
@@ -335,7 +337,7 @@ class _Device:
                 most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
         return Part(
             name="recomputed",
-            size_bytes=most * self.micro_batch * self.values.activations,
+            size_bytes=most * self.samples * self.values.activations,
             text="activations of one layer in its backward pass",
         )
 
@@ -345,7 +347,7 @@ class _Device:
         sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
         text = f"for {counted(self.micro_batch, 'sample')}, in 16 bits in addition to those in 32 bits for the cross-entropy"
         each = max(sizes, default=0.0) if self.load.precision != "float32" else 0.0
-        return Part(name="temporary", size_bytes=each * self.micro_batch * self.values.activations, text=text)
+        return Part(name="temporary", size_bytes=each * self.samples * self.values.activations, text=text)
 
     def _workspace(self) -> Iterator[Part]:
         """Yield what the libraries of matrix products take from the framework's allocator: measured, and more from Hopper on.
@@ -422,7 +424,7 @@ class _Device:
         each = self.load.input_bytes_per_sample
         if each is None:
             return Part(name="input", text="workload.input_bytes_per_sample is not given")
-        return Part(name="input", size_bytes=each * self.micro_batch, text=counted(self.micro_batch, "sample"))
+        return Part(name="input", size_bytes=each * self.samples, text=counted(self.micro_batch, "sample"))
 
 
 def _over(chunk: Held, shards: int) -> tuple[int, int]:
@@ -487,7 +489,7 @@ def _as_measured(scenario: Resolved, chunks: Sequence[Held]) -> bool:
         held.first == 0
         and held.last in (None, layers)
         and not held.on_host
-        and held.tensor == 1
+        and held.tensor == held.context == 1
         and held.expert == 1
         and held.in_flight == (1,)
     )

@@ -254,7 +254,7 @@ class Improvement(Terse, only=("job_samples_per_s",)):
 class WayAnswer(Spec):
     """Answer with one of the ways of training, as if it were the only one."""
 
-    way: str = Field(description="data parallel, pipeline, tensor, expert, sharded, or hybrid (several combined)")
+    way: str = Field(description="data parallel, pipeline, tensor, context, expert, sharded, or hybrid (several combined)")
     best: Candidate | None = Field(description="as for a cluster; null if nothing fits, or nothing was simulated")
     memory_bytes: float | None = Field(default=None, description="memory of the fullest device of the best; null if unknown")
     waiting: float | None = Field(default=None, description="share of the best's step in which a device waits for others (bubbles)")

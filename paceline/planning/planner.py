@@ -353,6 +353,7 @@ _EXCHANGES: Mapping[str, str] = {
     "data parallel": "reducing gradients",
     "pipeline": "passing activations and reducing gradients",
     "tensor": "exchanging partial results in every layer and reducing gradients",
+    "context": "passing keys and values around and reducing gradients",
     "expert": "sending tokens to experts and reducing gradients",
     "sharded": "gathering and reducing sharded parameters",
     "hybrid": "communication of its parts",

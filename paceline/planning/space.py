@@ -568,7 +568,7 @@ def _own_replicas(table: Mapping[str, Any], base: Scenario) -> int:
 def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
     """Yield the fewest workers that the degrees of a strategy allow, and its doubles up to a limit."""
     strategy = table.get("strategy")
-    degrees = [strategy.get(key, 1) for key in ("pipeline", "tensor", "expert")] if isinstance(strategy, Mapping) else []
+    degrees = [strategy.get(key, 1) for key in ("pipeline", "tensor", "context", "expert")] if isinstance(strategy, Mapping) else []
     least = math.prod(degree for degree in degrees if isinstance(degree, int) and degree > 1)
     return doubled(least, max(least, most))
 

@@ -26,7 +26,7 @@ from simulator.strategies.catalogue import SHORT_NAMES, kind_of
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
 
-Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
+Way = Literal["data parallel", "pipeline", "tensor", "context", "expert", "sharded", "hybrid"]
 WAYS: tuple[Way, ...] = get_args(Way)
 """Ways of training; a combination of several is a hybrid."""
 
@@ -80,11 +80,12 @@ class Degrees(NamedTuple):
     expert: int = 1
     schedule: str = "1f1b"
     chunks: int = 1
+    context: int = 1
 
     @property
     def devices(self) -> int:
         """Devices of one copy."""
-        return self.pipeline * self.tensor
+        return self.pipeline * self.tensor * self.context
 
 
 class Variant(NamedTuple):
@@ -177,13 +178,14 @@ class Maker:
         self._own, self._device_batch, self._fixed = cast(Hybrid, template.strategy), device_batch, fixed
         self._device = device_of(template)
         self._strategy, self._with_batch = cache(self._cut), cache(self._taking)  # which what is known of them is kept beside
-        self._degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
+        every = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
+        self._degrees = [degrees._replace(context=self._own.context) for degrees in every]
 
     def tried(self, workers: int) -> Iterator[Tried]:
         """Return every configuration with this many devices."""
         for degrees in self._degrees:
             copies, left = divmod(workers, degrees.devices)
-            if left or copies % degrees.expert:
+            if left or copies * degrees.context % degrees.expert:
                 continue
             if self._device_batch is not None:
                 batch = self._device_batch * degrees.devices

@@ -510,14 +510,14 @@ def _spread(scenario: Resolved) -> _Spread:
         return _Spread(of_each, of_each, 1.0 / layout.servers)
     if not strategy.cuts_batches:  # one that cuts no model
         return _Spread(np.ones(1), np.ones(layout.worker_nodes), 1.0)
-    copies, ways = layout.replicas, strategy.tensor
-    device = strategy.grid(layout).rank[:, :, None] * ways + np.arange(ways)  # of each stage and copy, those that split tensors
+    rank, ways = strategy.grid(layout).rank, strategy.tensor
+    device = rank[:, :, None] * ways + np.arange(ways)  # of each stage and copy, those that split tensors
     node, link = device // scenario.cluster.devices_per_node, device // scenario.cluster.devices_per_host_link
     written, read, copied = np.zeros(node.max() + 1), np.zeros(node.max() + 1), np.zeros(link.max() + 1)
     for stage, among, parts, own_bytes, held_bytes in _held(scenario, strategy):
         written += np.bincount(node[stage, :among, :parts].ravel(), minlength=written.size) * own_bytes
         copied += np.bincount(link[stage, :among, :parts].ravel(), minlength=copied.size) * own_bytes
-        part = np.arange(copies)[:, None] % among * parts + np.arange(ways) % parts
+        part = np.arange(rank.shape[1])[:, None] % among * parts + np.arange(ways) % parts
         held = np.unique(node[stage] * (among * parts) + part)  # copies on one node may hold the same part
         read += np.bincount(held // (among * parts), minlength=read.size) * held_bytes
     whole = written.sum()

@@ -51,8 +51,12 @@ _HOST_WORK = PortKind.CPU, PortKind.MESSAGES
 _SHARDS = "shards", "shards of experts"
 _OF = {
     "tensor": "devices that split tensors",
+    "context": "devices that split sequences",
     "experts": "devices that hold experts",
+    "tensor and context": "devices that split tensors and sequences",
     "tensor and experts": "devices that split tensors and hold experts",
+    "context and experts": "devices that split sequences and hold experts",
+    "tensor and context and experts": "devices that split tensors and sequences and hold experts",
     "shards": "copies that shard one state",
     "alike shards": "copies with the same shard of the state",
     "alike experts": "copies with the same experts",
@@ -129,7 +133,9 @@ def limit_of_exchanges(exposed_s: float, exchanges: Sequence[Exchange]) -> Why |
             less = "smaller buckets that overlap with passes (bucket_size), more micro-batches per step or a faster network would help"
             if among == "tensor" and longest.links == "between nodes":
                 less = "splitting tensors only inside nodes would help most"
-            elif among in ("tensor", "tensor and experts"):
+            elif among == "context":
+                less = "splitting sequences over fewer devices or faster links between them would help"
+            elif among.startswith("tensor"):
                 less = "splitting tensors over fewer devices or faster links between them would help"
             elif among == "experts":
                 less = "experts on fewer devices, a capacity limit or a faster network would help"

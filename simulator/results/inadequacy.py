@@ -66,9 +66,9 @@ def launching(scenario: Resolved) -> Launching | None:
     if not load.is_computed or load.counted is None or not load.counted.kernels:
         return None
     micro_batch = scenario.batch / scenario.training.micro_batches
-    tensor = scenario.strategy.held(scenario)[0][0].tensor
+    held = scenario.strategy.held(scenario)[0][0]
     sharing = scenario.cluster.replicas_per_device  # each of which has a host process of its own
-    device_s = math.fsum(each.per_sample_s for each in (load.forward, load.backward)) * micro_batch / tensor * sharing
+    device_s = math.fsum(each.per_sample_s for each in (load.forward, load.backward)) * micro_batch / (held.tensor * held.context) * sharing
     start, launch = (scenario.practice.get(name, constants()[name].plain) for name in ("kernel_start_s", "launch_s"))
     kernel_s = device_s / load.counted.kernels
     return Launching(load.counted.kernels, kernel_s, max(kernel_s, start.value), launch) if 0.0 < kernel_s < start.high else None

@@ -29,7 +29,7 @@ from simulator.base.spec import Spec
 from simulator.base.text import did_you_mean
 from simulator.spec.accelerator import Accelerator, accelerator_named, accelerators
 from simulator.spec.constants import Known, constants
-from simulator.spec.layers import Experts, Layer, TensorSplit
+from simulator.spec.layers import Attention, Experts, Layer, TensorSplit
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
@@ -158,6 +158,8 @@ class Block(NamedTuple):
         Of what is kept, what every device keeps whole where a layer is split.
     all_reduces
         Bytes per sample of each all-reduce of a split layer, forward and backward.
+    attention
+        What it is of the forward pass, and the bytes of the keys and values of a sample.
     experts
         Their count, how many each token is sent to, and the bytes of all tokens of a sample.
     tied
@@ -177,6 +179,7 @@ class Block(NamedTuple):
     again: Pass = Pass()
     by_experts: Pass = Pass()
     all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    attention: tuple[Pass, float] | None = None
     experts: tuple[int, int, float] | None = None
     tied: tuple[str, ...] = ()
 
@@ -383,7 +386,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Ite
         first += len(block.parameters)
         forward_s = seconds_of(block.forward)
         whole = block.whole
-        split = experts = None
+        split = experts = attention = None
         if whole is not None:
             split = TensorSplit(
                 divided=1.0 - seconds_of(whole) / forward_s,
@@ -391,6 +394,9 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Ite
                 backward_bytes_per_sample=block.all_reduces[1],
                 kept_whole=block.kept_whole_bytes / block.kept_bytes if block.kept_bytes else 0.0,
             )
+        if block.attention is not None:
+            attending, size = block.attention
+            attention = Attention(bytes_per_sample=size, work=seconds_of(attending) / forward_s)
         if block.experts is not None:
             count, used, size = block.experts
             mine = tuple(index for index, each in zip(places, block.parameters, strict=True) if each.of_experts)
@@ -406,6 +412,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Ite
             temporary_bytes_per_sample=block.temporary_bytes,
             selective_work=seconds_of(block.again) / forward_s,
             tensor=split,
+            attention=attention,
             tied=tuple(names.index(name) for name in block.tied),
             experts=experts,
         )

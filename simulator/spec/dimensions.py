@@ -41,13 +41,16 @@ class ExpertsOf(Spec):
 
 
 class _Part(NamedTuple):
-    """Part of a layer: its passes, and whether it stays whole when the layer is split, is recomputed selectively, or belongs to experts."""
+    """Part of a layer: its passes, and whether it stays whole when the layer is split, is recomputed selectively, or belongs to experts
+    or to attention.
+    """
 
     forward: Pass
     backward: Pass
     whole: bool = False
     again: bool = False
     of_experts: bool = False
+    attends: bool = False
 
 
 class Transformer(Spec):
@@ -215,11 +218,11 @@ class Transformer(Spec):
         if fused:
             there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
             moved = s * size * (2 * h + 2 * kv)
-            parts.append(_Part(Pass((), moved, 1, core, core / there), Pass((), 2 * moved, 1, 2.5 * core, 2.5 * core / back)))
+            parts.append(_Part(Pass((), moved, 1, core, core / there), Pass((), 2 * moved, 1, 2.5 * core, 2.5 * core / back), attends=True))
         else:
             products = tuple(Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
             attending = Pass(products, scores * (2 * size + dropped), 3 + drops)
-            parts.append(_Part(attending, Pass(products * 2, scores * (3 * size + dropped), 5 + drops), again=True))
+            parts.append(_Part(attending, Pass(products * 2, scores * (3 * size + dropped), 5 + drops), again=True, attends=True))
         if experts is not None:
             routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
             parts.append(_Part(routing, routing + routing, whole=True))
@@ -253,6 +256,7 @@ class Transformer(Spec):
             again=sum((part.forward for part in parts if part.again), Pass()),
             by_experts=sum((part.forward for part in parts if part.of_experts), Pass()),
             all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
+            attention=(sum((part.forward for part in parts if part.attends), Pass()), 2.0 * s * kv * size),
             experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
         )
 

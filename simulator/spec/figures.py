@@ -231,12 +231,13 @@ class Exchange(Spec):
     """Exchange between devices per step: one kind of collective, or of messages between stages."""
 
     among: Literal[
-        "tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
+        "tensor", "context", "experts", "tensor and context", "tensor and experts", "context and experts",
+        "tensor and context and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
         "shards of experts", "tied stages",
     ] = Field(
-        description="group that communicates: devices that split tensors; devices that hold experts; a device and its host; neighbours in "
-                    "the pipeline; all copies of a stage; copies that shard one state; copies with the same shard; copies with the same "
-                    "experts; those of them that shard one state; stages with copies of the same variables"
+        description="group that communicates: devices that split tensors; that split sequences; that hold experts; a device and its "
+                    "host; neighbours in the pipeline; all copies of a stage; copies that shard one state; copies with the same shard; "
+                    "copies with the same experts; those of them that shard one state; stages with copies of the same variables"
     )  # fmt: skip
     does: str = Field(description="operation: all-reduce, all-gather, activations, ...")
     devices: int = Field(description="devices per group")

@@ -41,6 +41,13 @@ class TensorSplit(Spec):
     )
 
 
+class Attention(Spec):
+    """Attention of a layer, in which tokens need the keys and values of others (Liu et al., "Ring Attention", arXiv:2310.01889)."""
+
+    bytes_per_sample: PerSample = Field(description="bytes of the keys and values of all tokens of a sample")
+    work: Share = Field(default=0.0, description="share of the layer's work during which strategy.context exchanges them")
+
+
 class Experts(Spec):
     """Experts of a layer, which sends each token to some of them (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
 
@@ -81,6 +88,9 @@ class Layer(Terse):
         default=0.0, description="share of the forward pass that is recomputed with training.recompute = selective"
     )
     tensor: TensorSplit | None = Field(default=None, description="how the layer splits over devices; left out: it cannot be split")
+    attention: Attention | None = Field(
+        default=None, description="attention of the layer, which strategy.context splits along the sequence; left out: it has none"
+    )
     tied: tuple[int, ...] = Field(
         default=(),
         max_length=1000,

@@ -34,10 +34,12 @@ class Held(NamedTuple):
         Devices that each tensor is split over.
     sequence
         Whether activations that tensor splitting leaves whole are split along the sequence as well.
+    context
+        Devices that each sequence is split over, with all that is computed and kept of it; all have the same variables.
     expert
-        Copies that the experts of a layer are spread over.
+        Devices that the experts of a layer are spread over.
     copies
-        Of the model, each of which has this chunk.
+        Of this chunk: copies of the model times ``context``.
     in_flight
         Micro-batches whose activations it holds, at each moment of a step at which all its chunks together may hold most; as many
         moments for each chunk of a device.
@@ -68,6 +70,7 @@ class Held(NamedTuple):
     last: int | None = None
     tensor: int = 1
     sequence: bool = False
+    context: int = 1
     expert: int = 1
     copies: int = 1
     in_flight: tuple[int, ...] = (1,)

@@ -8,6 +8,7 @@ during passes, so each gets a share of the links that several of them cross. All
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Literal
@@ -24,20 +25,23 @@ from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
 
 Order = Literal["data", "pipeline"]
-Among = Literal["pass", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
-"""With whom, seen from a rank. ``pass``: who goes through a pass in step with it; ``data``: all copies of its stage; ``shard``: those
+Among = Literal["pass", "context", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
+"""With whom, seen from a rank. ``pass``: who goes through a pass in step with it; ``context``: those that split its sequences;
+``data``: all copies of its stage; ``shard``: those
 that share one copy of its state; ``across``: those that have the same part of that state; ``experts``: those that experts are spread
 over; ``alike``: copies that have the same experts; ``expert shard``: those of them that share one copy of their state; ``tied``: the
 stages of its copy of the model that have copies of the same variables."""
 
 
 class Grid:
-    """Ranks of stages by copies.
+    """Ranks of stages by copies, where each device that has a part of a copy's sequences has a copy of the stage.
 
     Parameters
     ----------
     stages, copies
         How many.
+    context
+        Of these copies, neighbours that split sequences.
     order
         data: copies of a stage sit next to each other; pipeline: stages of a copy.
     shard
@@ -53,10 +57,11 @@ class Grid:
         Of each stage and copy, shape (stages, copies).
     """
 
-    def __init__(self, stages: int, copies: int, order: Order, shard: int, expert: int, tied: Sequence[int] = ()) -> None:
+    def __init__(self, stages: int, copies: int, context: int, order: Order, shard: int, expert: int, tied: Sequence[int] = ()) -> None:
         ranks = np.arange(stages * copies)
-        self.rank: Integers = ranks.reshape(stages, copies) if order == "data" else ranks.reshape(copies, stages).T
-        self._shard, self._expert, self._tied = shard, expert, list(tied)
+        by_copy = ranks.reshape(-1, stages, context).swapaxes(0, 1)
+        self.rank: Integers = (ranks if order == "data" else by_copy).reshape(stages, copies)
+        self._context, self._shard, self._expert, self._tied = context, shard, expert, list(tied)
 
     def partition(self, among: Among) -> list[Integers]:
         """The groups that ranks are divided into."""
@@ -74,7 +79,8 @@ class Grid:
             "shard": (shard, 1),
             "across": (copies // shard, shard),
             "experts": (expert, 1),
-            "pass": (expert, 1),
+            "context": (self._context, 1),
+            "pass": (math.lcm(expert, self._context), 1),
             "alike": (copies // expert, expert),
             "expert shard": (shard // expert, expert),
         }[among]

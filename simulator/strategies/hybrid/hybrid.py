@@ -1,9 +1,10 @@
 """Model, pipeline, tensor, expert and sharded data parallelism, separately or combined.
 
 The devices of a job are laid out as copies of the model times stages of a pipeline times
-devices that split each tensor. Within a copy, micro-batches go through the stages by a
+devices that split each sequence times devices that split each tensor. Within a copy, micro-batches go through the stages by a
 schedule (:mod:`simulator.strategies.hybrid.routine`); within a stage, the devices that
 split tensors exchange partial results in each layer (Shoeybi et al., arXiv:1909.08053);
+those that split sequences pass keys and values around a ring (Liu et al., arXiv:2310.01889);
 experts are spread over copies, to which tokens are sent and come back (Lepikhin et al.,
 ICLR 2021); copies reduce gradients stage by stage, as soon as a stage has done its last
 backward pass, and may share optimizer slots, gradients and parameters instead of each
@@ -64,7 +65,7 @@ _SHARED_BY: Mapping[str, tuple[Software, ...]] = {
 """Software that shards each part of the state over copies: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
 
 
-class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capacity")):
+class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pad_to_capacity")):
     """Copies of a model that is itself cut: into stages, within layers, by experts; or whose state copies share."""
 
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -88,8 +89,11 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     )
     pipeline: Degree = Field(default=1, description="pipeline stages for the layers (training.micro_batches pass through them)")
     tensor: Degree = Field(default=1, description="devices that split each tensor")
+    context: Degree = Field(
+        default=1, description="devices that split each sequence, and pass keys and values around a ring (context parallelism)"
+    )
     expert: Degree = Field(
-        default=1, description="copies over which the experts of a layer are distributed; must divide the number of copies"
+        default=1, description="copies over which the experts of a layer are distributed; must divide the number of copies x context"
     )
     schedule: Schedule = Field(
         default="1f1b",
@@ -135,7 +139,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         "sharded data parallelism)",
     )
     shard_group: Degree | None = Field(
-        default=None, description="number of copies that shard one state (hybrid sharding); must divide the number of copies; left out: all"
+        default=None,
+        description="number of copies that shard one state (hybrid sharding); must divide the number of copies x context; left out: all",
     )
     keep_gathered: bool | None = Field(
         default=None,
@@ -194,7 +199,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     def layout(self, cluster: Cluster) -> Layout:
         """Devices fill node after node."""
-        ranks = self.pipeline if self.apart_on is not None else self.pipeline * self.tensor
+        ranks = self.pipeline * self.context * (1 if self.apart_on is not None else self.tensor)
         fill = (cluster.room or 1) * cluster.replicas_per_node
         workers = self.workers or max(fill // ranks * ranks, ranks)
         return Layout(
@@ -207,11 +212,12 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are, or they are no whole copies, or nodes no whole tensors."""
         check_workers(cluster, self.workers, 1)
-        each = self.pipeline * self.tensor
+        each = self.pipeline * self.tensor * self.context
         if self.workers is not None and self.workers % each:
+            with_context = f" x context {self.context}" if self.context > 1 else ""
             raise ValueError(
                 f"strategy.workers ({self.workers}) must be a multiple of the {each} devices of a copy "
-                f"(pipeline {self.pipeline} x tensor {self.tensor})"
+                f"(pipeline {self.pipeline} x tensor {self.tensor}{with_context})"
             )
         if self.is_plain:
             return
@@ -224,7 +230,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             raise ValueError(
                 "strategy.tensor over several nodes needs equal nodes: leave out node_classes, node_speed, slow_nodes and slowdown"
             )
-        copies = self.layout(cluster).replicas
+        copies = self.layout(cluster).replicas * self.context
         for key, value in (("expert", self.expert), ("shard_group", self.shard_group or 1)):
             if copies % value:
                 raise ValueError(f"strategy.{key} ({value}) must divide the {copies} copies (workers / (pipeline x tensor))")
@@ -232,7 +238,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     @property
     def is_plain(self) -> bool:
         """Tell whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
-        cut = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard != "none" or bool(self.on_host)
+        cut = max(self.pipeline, self.tensor, self.context, self.expert) > 1 or self.shard != "none" or bool(self.on_host)
         return not cut and self.reduce_precision == "float32"
 
     @property
@@ -246,8 +252,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
         load, training = setup.workload, setup.training
-        cuts = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard == "parameters" or training.recompute == "selective"
-        cuts = cuts or bool(self.on_host)
+        cuts = max(self.pipeline, self.tensor, self.context, self.expert) > 1 or bool(self.on_host)
+        cuts = cuts or self.shard == "parameters" or training.recompute == "selective"
         if cuts and not load.layers:
             raise ValueError(
                 f"workload {load.name!r} has no layers, which this strategy needs: measure them with `paceline calibrate --layers`, or "
@@ -269,7 +275,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         check_switches(self.algorithm, self.protocol, setup.cluster)
         if setup.run.detail == "messages":
             raise ValueError('run.detail = "messages" is not simulated with strategy.kind = "hybrid": leave it out')
-        if setup.follows_trace and (setup.layout.replicas > 1 or self.tensor > 1):
+        if setup.follows_trace and (setup.layout.replicas > 1 or self.tensor > 1 or self.context > 1):
             raise ValueError(
                 'cluster.background.trace changes links during collectives, which strategy.kind = "hybrid" evaluates at once: give a '
                 "constant cluster.background.load, or a pipeline of one copy"
@@ -292,6 +298,14 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
             raise ValueError(
                 f"strategy.tensor ({self.tensor}) splits layers, and no layer of workload {setup.workload.name!r} can be split"
             )
+        if self.context > 1 and all(layer.attention is None for layer in layers):
+            raise ValueError(
+                f"strategy.context ({self.context}) splits sequences, and no layer of workload {setup.workload.name!r} has attention "
+                "(workload.layers.attention): give it, or use a workload.transformer"
+            )
+        dimensions = setup.workload.transformer
+        if dimensions is not None and dimensions.sequence % self.context:
+            raise ValueError(f"strategy.context ({self.context}) must divide workload.transformer.sequence ({dimensions.sequence})")
         counts = [layer.experts.count for layer in layers if layer.experts is not None]
         if self.expert > 1 and not counts:
             raise ValueError(f"strategy.expert ({self.expert}) needs experts, and workload {setup.workload.name!r} has none")
@@ -366,7 +380,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     def grid(self, layout: Layout, tied: Sequence[int] = ()) -> Grid:
         """How its ranks are laid out, devices that split tensors as one; ``tied``: stages with copies of the same variables."""
-        return Grid(self.pipeline, layout.replicas, self.order, self.shard_group or layout.replicas, self.expert, tied)
+        copies = layout.replicas * self.context
+        return Grid(self.pipeline, copies, self.context, self.order, self.shard_group or copies, self.expert, tied)
 
     @property
     def keeps(self) -> bool:
@@ -447,6 +462,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
         every = (
             (self.pipeline > 1, "pipeline", "pipeline", f"{self.pipeline}-stage pipeline ({self.schedule}{chunks})"),
             (self.tensor > 1, "tensor", "tensor", f"{self.tensor}-way tensor parallel"),
+            (self.context > 1, "context", "context", f"{self.context}-way context parallel"),
             (self.expert > 1, "expert", "expert", f"{self.expert}-way expert parallel"),
             (self.shard != "none", "sharded", f"sharded {self.shard}", f"sharded {self.shard}"),
             (bool(self.on_host), "", "host", f"{len(self.on_host)} layers on the host"),
@@ -479,13 +495,16 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
         Schedules: Megatron-LM has 1f1b and interleaved, DeepSpeed's ``PipelineEngine`` 1f1b, PyTorch's ``torch.distributed.pipelining``
         all that flush. DeepSpeed refuses ZeRO-2 and ZeRO-3 with a pipeline; Megatron-LM's distributed optimizer is ZeRO-1. TensorFlow
-        splits tensors by DTensor, and has no pipelines and no shared state.
+        splits tensors by DTensor, and has no pipelines and no shared state. Megatron-LM and PyTorch (``context_parallel``) split sequences
+        around a ring; DeepSpeed's Ulysses exchanges heads instead.
         """
         able: set[Software] = {"tensorflow", "pytorch", "deepspeed", "megatron-lm"}
         if self.pipeline > 1:
             able &= set(_RUN_BY.get(self.schedule, ()))
         if self.shard != "none":
             able &= set(_SHARED_BY[self.shard]) - ({"deepspeed"} if self.pipeline > 1 and self.shard != "optimizer" else set())
+        if self.context > 1:
+            able &= {"pytorch", "megatron-lm"}
         if self.expert > 1:
             able &= {"deepspeed", "megatron-lm"}
         if self.on_host:
@@ -495,7 +514,7 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
     @classmethod
     def keys_of_names(cls) -> tuple[str, ...]:
         """Its degrees too, which :attr:`in_words` has."""
-        return (*super().keys_of_names(), "pipeline", "schedule", "chunks", "tensor", "expert", "shard", "on_host")
+        return (*super().keys_of_names(), "pipeline", "schedule", "chunks", "tensor", "context", "expert", "shard", "on_host")
 
     @classmethod
     def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -506,8 +525,8 @@ class Hybrid(Strategy, only=("keep_gathered", "reduce_precision", "pad_to_capaci
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
         """With fewer devices: whole copies, one at least, and as many as groups of experts and of shared state need where these fit."""
-        each = self.pipeline * self.tensor
-        copies, group = max(replicas // each, 1), math.lcm(self.expert, self.shard_group or 1)
+        each = self.pipeline * self.tensor * self.context
+        copies, group = max(replicas // each, 1), math.lcm(self.expert, self.shard_group or 1, self.context) // self.context
         return self.changed(workers=(copies // group * group or copies) * each)
 
 

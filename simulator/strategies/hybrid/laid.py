@@ -62,7 +62,7 @@ class Laid(ModelParallel):
     @cached_property
     def _work(self) -> Work:
         strategy, setup = self._strategy, self._setup
-        samples = setup.batch / setup.training.micro_batches
+        samples = setup.batch / setup.training.micro_batches / strategy.context
         return Work(setup.workload, samples, setup.training.recompute, strategy.tokens.mean(), strategy.host_factor)
 
     @cached_property
@@ -111,12 +111,13 @@ class Laid(ModelParallel):
     @cached_property
     def chunks(self) -> list[Held]:
         """Return what devices hold of each part of the model, in the model's order, but for activations."""
-        strategy, load, copies, values = self._strategy, self._setup.workload, self._setup.layout.replicas, self._values
+        strategy, load, copies, values = self._strategy, self._setup.workload, self._copies, self._values
         shards = (strategy.shard_group or copies) if strategy.shard != "none" else 1
         gradient_shards = shards if strategy.shard in ("gradients", "parameters") and not strategy.keeps else 1
         whole = Held(
             tensor=strategy.tensor,
             sequence=strategy.sequence_parallel,
+            context=strategy.context,
             expert=strategy.expert,
             copies=copies,
             parameter_shards=shards if strategy.shard == "parameters" else 1,
@@ -223,19 +224,20 @@ class Laid(ModelParallel):
     def costs(self, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
         """Return what each stage's step is made of; arguments are those of :meth:`simulator.strategies.hybrid.hybrid.Hybrid.costs`."""
         strategy, setup, load, tied = self._strategy, self._setup, self._setup.workload, self._tied[1]
-        grid, copies = self._grid, setup.layout.replicas
+        grid, copies = self._grid, self._copies
         timed = {} if timed is None else timed
 
         def timing(where: Cluster, algorithm: str, partition: Callable[[Any], Sequence[Integers]], *groups: int) -> Timing:
             made = Timing(where, streams, algorithm, strategy.protocol, strategy.pipeline_chunk_bytes, partition)
             return timed.setdefault(groups, made)
 
-        degrees = strategy.tensor, strategy.pipeline, copies, strategy.shard_group or copies, strategy.expert
+        degrees = strategy.tensor, strategy.pipeline, copies, strategy.shard_group or copies, strategy.expert, strategy.context
         ours = timing(setup.cluster, strategy.algorithm, grid.partition, *degrees, *tied)
         whole = self._whole_cluster
         # those that split tensors wait for what they exchange, and compute nothing meanwhile
         alone, among_tensors = whole.model_copy(update={"intra_node": whole.intra_node.alone}), tensor_groups(whole, strategy.tensor)
         inner = timing(alone, "ring", lambda _: among_tensors, strategy.tensor)
+        ring = timing(setup.cluster, "ring", grid.partition, strategy.tensor, strategy.pipeline, copies, strategy.context)
         between = {part.first for part in self.parts[1:]}
 
         @cache  # of parts that every micro-batch goes through
@@ -245,6 +247,9 @@ class Laid(ModelParallel):
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if strategy.sequence_parallel else ("all-reduce",)
             total = math.fsum(inner.seconds("tensor", does, size, beside=True) for size in exchanged.tensor for does in kinds)
             total += math.fsum(ours.seconds("experts", "all-to-all", size, beside=True) for size in exchanged.tokens)
+            for each in exchanged.attended:
+                sizes = [(does, each.size_bytes * strategy.tensor) for does in each.does]
+                total += max(math.fsum(ring.seconds("context", *size, beside=True) for size in sizes) - each.hidden_s, 0.0)
             if (link := whole.host_link) is not None:
                 total += exchanged.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in exchanged.copied)
             if strategy.tensor > 1 and not strategy.sequence_parallel and (part.first if forward else part.last) in between:
@@ -279,6 +284,11 @@ class Laid(ModelParallel):
         return stages
 
     # -- what ranks do ----------------------------------------------------------------------
+
+    @property
+    def _copies(self) -> int:
+        """Copies of a stage: of each copy of the model, all that split its sequences have one."""
+        return self._setup.layout.replicas * self._strategy.context
 
     @property
     def _grid(self) -> Grid:
@@ -330,14 +340,16 @@ class Laid(ModelParallel):
         """Degrees, and who shares the state."""
         strategy, copies = self._strategy, self._setup.layout.replicas
         text = f"data {copies} x pipeline {strategy.pipeline} x tensor {strategy.tensor}"
+        text += f" x context {strategy.context}" if strategy.context > 1 else ""
         text += f", with experts on {strategy.expert} devices" if strategy.expert > 1 else ""
-        return text + (f" and {strategy.shard} sharded over {strategy.shard_group or copies} copies" if strategy.shard != "none" else "")
+        shards = strategy.shard_group or self._copies
+        return text + (f" and {strategy.shard} sharded over {shards} copies" if strategy.shard != "none" else "")
 
     @property
     def stages(self) -> tuple[StageOf, ...]:
         """Where there are several: their layers."""
         strategy, load = self._strategy, self._setup.workload
-        devices = self._setup.layout.replicas * strategy.tensor
+        devices = self._copies * strategy.tensor
         stages = []
         for stage, delay in enumerate(strategy.delays if strategy.pipeline > 1 else ()):
             chunks = self.chunks[stage :: strategy.pipeline]
@@ -364,15 +376,16 @@ class Laid(ModelParallel):
         layout = self._setup.layout
         rank = self._strategy.grid(layout).rank
         copy_of = np.empty(rank.size, dtype=np.int64)
-        copy_of[rank] = np.arange(layout.replicas)[None, :]
+        copy_of[rank] = np.arange(rank.shape[1]) // self._strategy.context
         return np.repeat(copy_of, layout.ranks // rank.size)
 
     def name_of_rank(self, rank: int) -> str:
         """Its stage and copy."""
-        stage, copy = self._place_of(rank)
-        if self._strategy.pipeline == 1:
-            return f"copy {copy}"
-        return f"stage {stage}" if self._setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
+        strategy, (stage, column) = self._strategy, self._place_of(rank)
+        copy, part = divmod(column, strategy.context)
+        of_copy = "" if self._setup.layout.replicas == 1 else f" of copy {copy}"
+        name = f"copy {copy}" if strategy.pipeline == 1 else f"stage {stage}{of_copy}"
+        return name if strategy.context == 1 else f"{name}, sequence part {part}"
 
     def ranks_beside(self, rank: int) -> Sequence[int]:
         """The stages of its copy."""
@@ -382,11 +395,12 @@ class Laid(ModelParallel):
         return ranks
 
     def _place_of(self, rank: int) -> tuple[int, int]:
-        """The stage and the copy of a rank."""
+        """The stage of a rank, and its place among the copies of that."""
         if self._strategy.order == "data":
-            return divmod(rank, self._setup.layout.replicas)
-        copy, stage = divmod(rank, self._strategy.pipeline)
-        return stage, copy
+            return divmod(rank, self._copies)
+        pipeline, context = self._strategy.pipeline, self._strategy.context
+        copy, rest = divmod(rank, pipeline * context)
+        return rest // context, copy * context + rest % context
 
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
         """Return what each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step."""
@@ -432,15 +446,15 @@ class Laid(ModelParallel):
     def _met(self, operations: Sequence[Operation], among: Among, stage: int, timing: Timing) -> Exchange:
         """Return what those do in a step who meet in collectives."""
         strategy, grid, amid = self._strategy, self._grid, among == "pass"
-        groups, per_node = grid.groups("experts" if amid else among)[stage], self._setup.cluster.replicas_per_node
+        groups, per_node = grid.groups(among)[stage], self._setup.cluster.replicas_per_node
         members, crosses = len(groups[0]), any(len(np.unique(ranks // per_node)) > 1 for ranks in groups)
         does, who = str(operations[0].does), _AMONG.get(among, "")
         if amid:
-            by_tensor, by_experts = strategy.tensor > 1, strategy.expert > 1
+            by_tensor, by_context, by_experts = strategy.tensor > 1, strategy.context > 1, strategy.expert > 1
             split = "reduce-scatter and all-gather" if strategy.sequence_parallel else "all-reduce"
-            does = " and ".join([split] * by_tensor + ["all-to-all"] * by_experts) or "copies"
-            who = " and ".join(["tensor"] * by_tensor + ["experts"] * by_experts) or "host"
-            crosses = (by_experts and crosses) or strategy.tensor > self._whole_cluster.devices_per_node
+            does = " and ".join([split] * by_tensor + ["ring"] * by_context + ["all-to-all"] * by_experts) or "copies"
+            who = " and ".join(["tensor"] * by_tensor + ["context"] * by_context + ["experts"] * by_experts) or "host"
+            crosses = crosses or strategy.tensor > self._whole_cluster.devices_per_node
             members = max(strategy.tensor, 1) * members
             lasts_s = [operation.lasts_s or 0.0 for operation in operations]
         else:

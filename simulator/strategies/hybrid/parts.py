@@ -8,15 +8,33 @@ the host starts as many kernels as before. Bytes of memory are in ``simulator.me
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from simulator.spec.layers import Layer, balanced
 from simulator.spec.workload import Affine, Workload
 from simulator.strategies.holding import Held, Model, Owned, Values, layers_of
 
 Cut = Literal["balanced", "even"]
+
+
+class Attended(NamedTuple):
+    """Keys and values of a layer that devices with parts of a sequence pass around a ring, while each attends to those that it has.
+
+    Attributes
+    ----------
+    size_bytes
+        Of the whole sequence, as much as a device attends to.
+    hidden_s
+        Seconds of attention meanwhile.
+    does
+        Operations on this size: all-gather; backward also reduce-scatter of their gradients, which travel with them.
+    """
+
+    size_bytes: float
+    hidden_s: float
+    does: tuple[Literal["all-gather", "reduce-scatter"], ...]
 
 
 class Exchanged(NamedTuple):
@@ -32,21 +50,26 @@ class Exchanged(NamedTuple):
         Copies between the device and its host.
     host_s
         Seconds in which the host computes, and the device does not.
+    attended
+        Keys and values among the devices that split sequences.
     """
 
     tensor: tuple[float, ...] = ()
     tokens: tuple[float, ...] = ()
     copied: tuple[float, ...] = ()
     host_s: float = 0.0
+    attended: tuple[Attended, ...] = ()
 
     @property
     def total_bytes(self) -> float:
         """Of all of it."""
-        return math.fsum(self.tensor) + math.fsum(self.tokens) + math.fsum(self.copied)
+        attended = math.fsum(each.size_bytes * len(each.does) for each in self.attended)
+        return math.fsum(self.tensor) + math.fsum(self.tokens) + math.fsum(self.copied) + attended
 
     def again(self, other: Exchanged) -> Exchanged:
         """This, and what another pass exchanges once more."""
-        return Exchanged(self.tensor + other.tensor, self.tokens + other.tokens, self.copied + other.copied, self.host_s + other.host_s)
+        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
+        return Exchanged(*(mine + theirs for mine, theirs in pairs))
 
 
 class State(NamedTuple):
@@ -151,7 +174,7 @@ class Work(NamedTuple):
     load
         Its times count, and its layers where it has some.
     samples
-        Of the micro-batch.
+        Of the micro-batch; of each sample a device has its part of the sequence, where these are split.
     recompute
         What is computed again in the backward pass.
     tokens
@@ -177,14 +200,29 @@ class Work(NamedTuple):
     def part(self, chunk: Held, values: Values, batch: int) -> Part:
         """Return what a chunk of the model costs; ``batch``: samples of all micro-batches together."""
         load = self.load
-        forward_s, backward_s, again_s = map(math.fsum, self._passes_s(chunk))
+        passes_s = self._passes_s(chunk)
+        forward_s, backward_s, again_s = map(math.fsum, passes_s)
         part = _sizes_of(Model(load), chunk, self.samples, self.tokens, values, batch)
         there, back = part.forward, part.backward
+        if chunk.context > 1:
+            there = there._replace(attended=tuple(self._attended(chunk, passes_s[0], values, "all-gather")))
+            again = self._attended(chunk, passes_s[2], values, "all-gather") if self.recompute == "selective" else ()
+            back = back._replace(attended=(*self._attended(chunk, passes_s[1], values, "all-gather", "reduce-scatter"), *again))
         if chunk.on_host:
             there, back = (each._replace(host_s=self._host_s(chunk, forward=of)) for each, of in ((there, True), (back, False)))
         if self.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
         return part._replace(forward_s=forward_s, backward_s=backward_s, again_s=again_s, forward=there, backward=back)
+
+    def _attended(
+        self, chunk: Held, pass_s: Sequence[float], values: Values, *does: Literal["all-gather", "reduce-scatter"]
+    ) -> Iterator[Attended]:
+        """Keys and values of the layers of a pass; of the last step of a ring's, nothing is sent while a device attends."""
+        for layer, layer_s in zip(self.load.layers[chunk.first : chunk.last], pass_s, strict=True):
+            if layer.attention is not None and layer_s:
+                size = layer.attention.bytes_per_sample * self.samples * chunk.context * values.activations
+                hidden_s = layer.attention.work * layer_s * (1.0 - 1.0 / chunk.context)
+                yield Attended(size / (chunk.tensor if layer.tensor is not None else 1), hidden_s, does)
 
     def _passes_s(self, chunk: Held) -> tuple[list[float], ...]:
         """Seconds of the forward pass, the backward pass and the recomputation of each layer of a chunk on a device."""

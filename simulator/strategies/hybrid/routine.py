@@ -422,7 +422,7 @@ class _Maker:
     def _exchange(self, parts: Sequence[Part], *, forward: bool) -> None:
         """The combined exchange of ranks that go through a pass of some layers together; the following work waits for it."""
         lasts_s = math.fsum(self._stage.exchange_s(part, forward) for part in parts)
-        if lasts_s:
+        if lasts_s or self._stage.strategy.context > 1:  # a ring keeps its devices in step even where attention hides it
             size_bytes = math.fsum((part.forward if forward else part.backward).total_bytes for part in parts)
             self._tail = (self._timed("pass", "exchange", size_bytes, lasts_s, self._tail),)
 
