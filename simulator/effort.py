@@ -41,6 +41,8 @@ _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _RANK_EVENT_S = 0.1e-6
 """Cost of an event of an all-reduce that is simulated rank by rank, in those of other events."""
+_PYTHON_EVENT_S, _PYTHON_RANK_EVENT_S = 25e-6, 15e-6
+"""Both without machine code."""
 _TIMED_S = 0.3
 """Target time for the run of a few steps, and ten times the allowed time."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 17_000.0, 250.0, 3000.0
@@ -99,7 +101,7 @@ def _fixed_s(scenario: Resolved, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
     if engine == "at-once":
         return scenario.ranks * _RANK_S
-    return _TABLES_S + scenario.ranks * _COMPILED_RANK_S if engine == "compiled" else scenario.ranks * _WORKER_S
+    return scenario.ranks * _WORKER_S if engine == "simpy" else _TABLES_S + scenario.ranks * _COMPILED_RANK_S
 
 
 def _replication_s(scenario: Resolved, engine: Engine) -> float:
@@ -109,9 +111,10 @@ def _replication_s(scenario: Resolved, engine: Engine) -> float:
     if engine == "simpy":
         shared = 1.0 if scenario.cluster.transport.works_on_messages or not scenario.servers else 1.0 + replicas / _SHARING
         return each_s + _WORKER_EVENT_S * shared * events + _WORKER_STEP_S * run.total_steps(replicas)
-    if engine == "compiled":
-        own_s = (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * (events - others)
-        return each_s + own_s + _EVENT_S * others + _DRAW_S * run.total_steps(replicas)
+    if engine != "at-once":
+        event_s, rank_event_s = (_EVENT_S, _RANK_EVENT_S) if engine == "compiled" else (_PYTHON_EVENT_S, _PYTHON_RANK_EVENT_S)
+        own_s = (rank_event_s if scenario.rank_messages else event_s) * (events - others)
+        return each_s + own_s + event_s * others + _DRAW_S * run.total_steps(replicas)
     if replicas == 1:
         return each_s + run.steps * _LONE_STEP_S
     step_s = _STEP_S + replicas * _RANK_STEP_S + _ALL_REDUCE_S * buckets_a_step(scenario) / strategy.pace.every
@@ -127,7 +130,7 @@ def memory_bytes(scenario: Resolved, engine: Engine) -> float:
     run, strategy, replicas = scenario.run, scenario.strategy, scenario.ranks
     each = run.replications * (_COUNTS_BYTES if strategy.pace.asynchronous else _SUMS_BYTES)
     messages, further = strategy.messages_a_step(scenario), max(scenario.servers - 1, 0)
-    if engine == "compiled":
+    if engine in ("compiled", "interpreted"):
         each += _COMPILED_BYTES + 8.0 * ahead_of(run.steps, 8 * replicas) + _COMPILED_MESSAGE_BYTES * messages
         each += _COMPILED_PAIR_BYTES * further + 8.0 * (min(scenario.input.prefetch, run.steps) if scenario.input is not None else 0)
         return _LOADED_BYTES + replicas * each

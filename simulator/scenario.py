@@ -90,7 +90,7 @@ class Run(Terse, only=HOW_SIMULATED):
     engine: Literal["auto", "simpy", "compiled"] = Field(
         default="auto",
         description="simulation engine. simpy: the textbook engine; compiled: all ranks at once if possible, else the compiled engine; "
-        "auto: the same, and the textbook engine where the compiled one cannot run",
+        "auto: the same, in Python where there is no machine code (slower, with equal results)",
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",

@@ -352,7 +352,7 @@ def check_answers(address: str, shown: str, hint: str) -> None:
 _PACKAGES = "numpy", "scipy", "pydantic", "simpy"
 """Packages, besides Paceline and Python, that compute and write results."""
 _COMPILERS = "numba", "llvmlite"
-"""Optional packages that make machine code; without them other engines compute the same."""
+"""Optional packages that make machine code; Python computes the same without them."""
 
 
 @cache

@@ -112,7 +112,7 @@ class CalibrationWarning(PacelineWarning):
 
 
 class EngineWarning(PacelineWarning):
-    """The engine that would be taken cannot run here, and another does: the result is the same, and takes longer."""
+    """There is no machine code of the engine here: the result is the same, and takes longer."""
 
 
 # what both engines say

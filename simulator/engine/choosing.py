@@ -1,9 +1,10 @@
 """Chooses the engine of a scenario, only by ``run.engine`` and the scenario.
 
-``auto`` computes all ranks at once where that can be, and else takes the compiled engine; where that cannot run, the textbook engine in
-SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
+``auto`` computes all ranks at once where that can be, and else takes the compiled engine. Where there is no machine code of it, the same
+functions run in Python, with the same results; a sentence says so where that takes long. ``simpy`` asks for the textbook engine, which
+measures the same to 1e-9 where no two events tie.
 
-``simulator.engine.production.warming`` is imported by its name as text, so that machine code is loaded only where it is wanted.
+``simulator.engine.production`` is imported by its modules' names as text, so that machine code is loaded only where it is wanted.
 ``replication`` decides from the program whether all ranks are computed at once instead; ``simulator.estimate`` foresees it from the
 scenario.
 """
@@ -27,21 +28,25 @@ EngineName = Literal["auto", "simpy", "compiled"]
 """Value of ``run.engine``."""
 MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
-Engine = Literal["at-once", "compiled", "simpy"]
+Engine = Literal["at-once", "compiled", "interpreted", "simpy"]
 
 _WARMING = "simulator.engine.production.warming"
 """Loader of the compiled engine."""
+_MANY_EVENTS = 50_000
+"""Events of a replication that take a second without machine code."""
 
 
 @cache
 def unavailable() -> str | None:
-    """Why the compiled engine cannot run here, as the middle of a sentence; None if it can."""
+    """Why there can be no machine code here, as the middle of a sentence; None if there can."""
     try:
         reason: str | None = import_module(_WARMING).available()
+    except ModuleNotFoundError:
+        return "numba is not installed: pip install 'paceline[fast]'"
     except ImportError as error:
-        return f"numba, which it needs, cannot be imported ({_first_line(error)})"
+        return f"numba cannot be imported ({_first_line(error)})"
     except Exception as error:  # a broken installation fails in its own way
-        return f"numba, which it needs, does not work ({_first_line(error)})"
+        return f"numba does not work ({_first_line(error)})"
     return reason
 
 
@@ -63,9 +68,11 @@ def textbook_knows(scenario: Resolved) -> bool:
 def likely_engine(scenario: Resolved) -> Engine:
     """Return what :func:`engine_for` will probably say, loading nothing."""
     asked = scenario.run.engine
-    if asked != "simpy" and not expected_events(scenario):
+    if asked == "simpy":
+        return "simpy"
+    if not expected_events(scenario):
         return "at-once"
-    return "simpy" if asked == "simpy" or (asked == "auto" and not _seems_available()) else "compiled"
+    return "compiled" if asked == "compiled" or _seems_available() else "interpreted"
 
 
 def _seems_available() -> bool:
@@ -81,7 +88,7 @@ def _is_installed() -> bool:
 
 
 def choose(asked: EngineName, events: float) -> Engine:
-    """The engine that runs what a scenario asks for; the compiled one is ready to run.
+    """The engine that runs what a scenario asks for; it is ready to run.
 
     Parameters
     ----------
@@ -98,23 +105,27 @@ def choose(asked: EngineName, events: float) -> Engine:
     Warns
     -----
     EngineWarning
-        It cannot run here, so that SimPy does.
+        There is none, and it would take long in Python.
     """
     if asked == "simpy":
         return "simpy"
     if asked == "auto" and not events:
         return "at-once"
-    if (reason := _not_loaded()) is None:
-        return "compiled" if events else "at-once"
-    if asked == "compiled":
+    reason = prepare()
+    if asked == "compiled" and reason is not None:
         raise _refusal(reason)
-    warnings.warn(f"the compiled engine cannot run here: {reason}; SimPy runs instead, which takes longer", EngineWarning, stacklevel=2)
-    return "simpy"
+    if not events:
+        return "at-once"
+    if reason is not None and events > _MANY_EVENTS:
+        warnings.warn(f"the simulation runs about 100 times slower than compiled, because {reason}", EngineWarning, stacklevel=2)
+    return "compiled" if reason is None else "interpreted"
 
 
-def runs_trials() -> bool:
-    """Return whether the compiled engine runs trials of collectives, whatever runs the scenario; its machine code is loaded then."""
-    return _not_loaded() is None
+def prepare() -> str | None:
+    """Load the machine code, made first where there is none; return why there is none, so that the same functions run in Python."""
+    reason = _not_loaded()
+    import_module("simulator.engine.production.machine").interpret(in_python=reason is not None)
+    return reason
 
 
 def check(asked: EngineName) -> None:
@@ -137,7 +148,7 @@ def is_made() -> bool:
 
 
 def _refusal(reason: str) -> InputError:
-    return InputError(f'run.engine: "compiled" cannot run here: {reason}; use "simpy", or "auto", which falls back to it')
+    return InputError(f'run.engine: "compiled" cannot run here: {reason}; "auto" computes the same without machine code')
 
 
 @cache

@@ -19,7 +19,7 @@ from simulator.base.errors import SimulationError
 from simulator.base.records import Log, Observer
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
-from simulator.engine.choosing import MOST_OPERATIONS, choose, engine_for
+from simulator.engine.choosing import MOST_OPERATIONS, engine_for, prepare
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.production.at_once import AtOnceEngine
@@ -189,16 +189,17 @@ class Run:
         return self.drawn.run.engine == "auto" and max(len(routine.operations) for routine in self.program.routines) > MOST_OPERATIONS
 
     def on(self, engine: ByEngine) -> Measured:
-        """By an engine; ``compiled`` and ``at-once`` are as the program is, whatever was foreseen."""
+        """By an engine; all but ``simpy`` are as the program is, whatever was foreseen."""
         if engine == "simpy":
             return self.simpy()
         if self.together:
             return self.at_once()
-        return self.simpy() if self.only_simpy or (engine == "at-once" and choose("auto", 1.0) == "simpy") else self.compiled()
+        return self.simpy() if self.only_simpy else self.compiled()
 
     def compiled(self) -> Measured:
-        """By the compiled engine."""
+        """By the compiled engine, in machine code or in Python."""
         recorder = self._recorder()
+        prepare()
         run_compiled: Callable[..., None] = import_module("simulator.engine.production.compiled").run
         run_compiled(
             self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.on_progress, self.tables

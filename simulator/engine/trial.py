@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator.base.compact import Names
 from simulator.collectives.wire import Plan, exchanges_of_groups
-from simulator.engine.choosing import runs_trials
+from simulator.engine.choosing import prepare
 from simulator.engine.draws import NothingDrawn
 from simulator.engine.recorder import Recorder
 from simulator.program.program import (
@@ -57,10 +57,8 @@ def finish_s(plan: Plan, size_bytes: float) -> Floats:
     ends = _Ends(ranks)
     recorder = Recorder(ranks, 0, ranks, apart=False, follower=ends)
     draws = NothingDrawn(np.broadcast_to(0.0, ranks))
-    if runs_trials():
-        import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
-    else:
-        import_module("simulator.engine.textbook.engine").run(program, draws, recorder, None, None, None)
+    prepare()
+    import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
     return ends.end_s[: plan.schedule.ranks]
 
 

@@ -55,12 +55,12 @@ def _without_simpy() -> Iterator[None]:
         Training.run = start  # type: ignore[method-assign]
 
 
-def run(scenario: Scenario, engine: Literal["simpy", "compiled"], replication: int = 0, *, observer: bool = True) -> Outcome:
+def run(scenario: Scenario, engine: Literal["auto", "simpy", "compiled"], replication: int = 0, *, observer: bool = True) -> Outcome:
     """One replication on an engine; the compiled one never hands over to SimPy."""
     asked = scenario.model_copy(update={"run": scenario.run.model_copy(update={"engine": engine})})
     seen = _Records()
     try:
-        if engine == "compiled":
+        if engine != "simpy":
             with _without_simpy():
                 measured = replicate(resolve(asked), replication, seen if observer else None)
         else:

@@ -77,12 +77,12 @@ def asked(environment: dict[str, str], before: Callable[[], None] | None = None)
 
 
 def refused(told: dict[str, object], why: str) -> None:
-    """SimPy runs, and one sentence says why; who asks for the compiled engine is refused with it."""
+    """Python runs, and one sentence says why; who asks for the compiled engine is refused with it."""
     reason = f"its machine code cannot be made or loaded ({why})"
     assert told["unavailable"] is None
-    assert told["auto"] == "simpy"
-    assert told["warned"] == [f"the compiled engine cannot run here: {reason}; SimPy runs instead, which takes longer"]
-    sentence = f'InputError: run.engine: "compiled" cannot run here: {reason}; use "simpy", or "auto", which falls back to it'
+    assert told["auto"] == "interpreted"
+    assert told["warned"] == [f"the simulation runs about 100 times slower than compiled, because {reason}"]
+    sentence = f'InputError: run.engine: "compiled" cannot run here: {reason}; "auto" computes the same without machine code'
     assert told["choose"] == told["check"] == sentence
 
 
@@ -258,7 +258,7 @@ def test_forged_machine_code_would_run(forged: Path, tmp_path: Path) -> None:
 def test_what_lies_in_a_folder_that_others_may_write_to_is_not_loaded(forged: Path, copied: Path, tmp_path: Path) -> None:
     copied.chmod(0o777)
     told = asked({**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
-    assert told["auto"] == "simpy"
+    assert told["auto"] == "interpreted"
     (warned,) = told["warned"]
     for text in (told["unavailable"], told["choose"], told["check"], warned):
         assert f"other users may write to {copied};" in text

@@ -141,9 +141,20 @@ def act(address: int, verb: int, number: int, amount: float, what: int, about: i
     Raises
     ------
     Exception
-        There is no machine code, or it cannot be loaded.
+        There is no machine code, or it cannot be loaded, and nobody has called :func:`interpret`.
     """
-    return _loaded()(address, verb, number, amount, what, about, left)
+    return (_interpreted or _loaded())(address, verb, number, amount, what, about, left)
+
+
+_interpreted: _Act | None = None
+
+
+def interpret(*, in_python: bool) -> None:
+    """From now on run the engine's functions in Python, or machine code again: the results are the same."""
+    global _interpreted
+    _interpreted = None
+    if in_python:
+        from simulator.engine.production.interpreter import act as _interpreted
 
 
 @cache

@@ -38,7 +38,7 @@ def available() -> str | None:
     from simulator.engine.production.machine import is_kept, obstacle
 
     if (reason := obstacle()) is None and not is_kept():
-        import simulator.engine.production.compiling  # noqa: F401 - whether it can be
+        import simulator.engine.production.by_numba  # noqa: F401 - whether it can be
 
     return reason
 
@@ -110,11 +110,14 @@ def make_here() -> None:
     threading.Thread(target=_end_with_input, daemon=True).start()
     status = 0
     try:
-        from simulator.engine.production.compiling import made
+        from simulator.engine.production import by_numba, compiling
+
+        for name in ("compiled", "table", "fetch"):
+            setattr(compiling, name, getattr(by_numba, name))
         from simulator.engine.production.interpreter import act
         from simulator.engine.production.machine import keep
 
-        keep(*made(act, "int64(int64, int64, int64, float64, int64, int64, int64)"))
+        keep(*by_numba.made(act, "int64(int64, int64, int64, float64, int64, int64, int64)"))
         _run_nothing()
     except BaseException as error:
         told = (str(error).strip().splitlines() or [""])[0]
