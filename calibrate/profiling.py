@@ -1,6 +1,6 @@
 """Runs the probes that measure a step, a link, a server, an input pipeline or gradients; returns the measurement files. Fits nothing.
 
-``profile_...`` means "measure" here; profiles that TensorFlow wrote (XPlane) are read in ``calibrate/xplane``. Arguments become flags
+``profile_...`` means "measure" here; profiles that TensorFlow wrote (XPlane) are read in ``calibrate/traces``. Arguments become flags
 of ``calibrate/probes/step.py``, ``links.py``, ``input_pipeline.py`` and ``noise_scale.py``, which have defaults for what is left out:
 change a flag on both sides. ``paceline.api.calibrating`` passes values by the parameter names here, through calibration.py, and has
 the options and help that users meet. Errors name arguments in backticks as it does (``at_once``, not ``processes``): the command line

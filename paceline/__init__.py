@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         calibrate_link,
         calibrate_profile,
         calibrate_server,
+        calibrate_traced_links,
         compare,
         learn,
         load,
@@ -77,9 +78,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Diagnosis", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted",
     "Report", "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate",
-    "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models",
-    "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config",
-    "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
+    "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_traced_links", "compare", "learn", "load",
+    "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results",
+    "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
     "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 

@@ -102,7 +102,7 @@ def instance_of(module: str, name: str) -> Any:
 
 if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
-    from calibrate.xplane.profiles import Profiled
+    from calibrate.traces.profiles import Profiled
     from paceline.lengthy import Lengthy
     from simulator.base.files import Output, OutputKind
     from simulator.base.records import Observer
@@ -118,7 +118,7 @@ else:
     Observer = Annotated[Any, MustBe("an object with a method `record`", holds=lambda it: callable(getattr(it, "record", None)))]
     Pairs = Values = instance_of("collections.abc", "Iterable")
     Price = instance_of("simulator.spec.cluster", "Price")
-    Profiled = instance_of("calibrate.xplane.profiles", "Profiled")
+    Profiled = instance_of("calibrate.traces.profiles", "Profiled")
     Result = instance_of("simulator.results.results", "Result")
     Scenario = instance_of("simulator.scenario", "Scenario")
     Spec = instance_of("simulator.base.spec", "Spec")

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,12 @@ from simulator.spec.transport import Transport
 
 Array = NDArray[np.float64]
 
-_PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
+Part = Literal["inter_node", "intra_node"]
+"""Links of a cluster that tables describe."""
+
+_FIGURES = ("latency_s", "bandwidth_bytes_per_s")
+_UNSEEN = Link(latency_s=50e-6, bandwidth_bytes_per_s=1.25e9, sort="ethernet")
+"""Between nodes, where only the inside of one was seen: Ethernet of 10 Gbit/s, as in models/clusters/ethernet-10g.toml."""
 _TOLERANCE = 0.05
 """Of the times of a size around the line: beyond it they count linearly."""
 _NETWORKS = {"grpc": "TensorFlow's gRPC", "gloo": "PyTorch's gloo"}
@@ -86,8 +91,17 @@ def fit_link_table(path: Path, name: str, command: str = "", ranks: int | None =
     InputError
         The file cannot be read, is of no tool that is known, or holds too little to be fitted.
     """
-    table, rng = read_link_table(path, ranks), np.random.default_rng(0)
+    table = read_link_table(path, ranks)
     notes = {**made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
+    return fit_table(table, str(path), name, notes)
+
+
+def fit_table(table: LinkTable, path: str, name: str, notes: dict[str, str], *, part: Part = "inter_node", spread: float = 0.0) -> Cluster:
+    """Fit the link that is ``part`` of a cluster; ``path`` is the source, for messages.
+
+    ``spread`` is the standard deviation of the logarithm of both figures that the times themselves do not show.
+    """
+    rng = np.random.default_rng(0)
     costs = MessageCosts.of(
         {size: np.array([time_s for own, time_s in table.messages if own == size]) for size in sorted({size for size, _ in table.messages})}
     )
@@ -105,7 +119,9 @@ def fit_link_table(path: Path, name: str, command: str = "", ranks: int | None =
         draws = np.array([[center[0], rng.choice(rates, len(rates)).mean()] for _ in range(DRAWS)])
         if table.latency_s is None:
             notes["no_latency"] = f"{table.tool} does not report the latency of a message, which is set to 0"
-    return _cluster(name, f"{table.tool}: {_in_words(*center)}", center, draws, residual, costs, notes, ranks=table.ranks)
+    if spread:
+        draws = draws * np.exp(spread * rng.standard_normal(len(draws)))[:, None] ** np.array([-1.0, 1.0])
+    return _cluster(name, f"{table.tool}: {_in_words(*center)}", center, draws, residual, costs, notes, ranks=table.ranks, part=part)
 
 
 def _in_words(latency_s: float, bytes_per_s: float) -> str:
@@ -113,26 +129,31 @@ def _in_words(latency_s: float, bytes_per_s: float) -> str:
 
 
 def _cluster(
-    name: str, description: str, center: Array, draws: Array, residual: float, costs: MessageCosts, notes: dict[str, str], ranks: int = 2
-) -> Cluster:
-    """A cluster whose nodes are joined by a link with this latency and bandwidth, and these draws of both, shape (draws, 2)."""
+    name: str, description: str, center: Array, draws: Array, residual: float, costs: MessageCosts, notes: dict[str, str], ranks: int = 2,
+    part: Part = "inter_node",
+) -> Cluster:  # fmt: skip
+    """A cluster whose nodes or devices are joined by a link with this latency and bandwidth, and these draws of both, shape (draws, 2)."""
+    link, parameters = (
+        Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
+        tuple(f"{part}.{key}" for key in _FIGURES),
+    )
     bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
     sizes, *_ = costs.points()
     return Cluster(
         name=name,
         description=description,
         basis="measured",
-        inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
+        **({"inter_node": _UNSEEN} | {part: link}),
         calibrated=ClusterRange(
             message_bytes=(float(sizes[0]), float(sizes[-1])) if len(sizes) else None,
             nodes=(1, ranks),
-            bandwidth_bytes_per_s=(digits(np.min(bandwidths)), digits(np.max(bandwidths))),
+            bandwidth_bytes_per_s=(digits(np.min(bandwidths)), digits(np.max(bandwidths))) if part == "inter_node" else None,
         ),
-        uncertainty=drawn(_PARAMETERS, draws),
+        uncertainty=drawn(parameters, draws),
         fit=CalibrationFitLink(
             points=tuple(_point(size, costs.costs[size]) for size in sizes),
             relative_residual=digits(residual),
-            intervals_90=intervals_90(_PARAMETERS, draws),
+            intervals_90=intervals_90(parameters, draws),
         ),
         provenance=notes,
     )

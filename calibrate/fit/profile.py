@@ -1,6 +1,6 @@
-"""Fits a workload to profiles (XPlane) that the user already has, with intervals and provenance.
+"""Fits a workload to profiles (XPlane, Kineto) that the user already has, with intervals and provenance.
 
-The profiles are read in ``calibrate/xplane``; costs and distribution of steps are fitted in :mod:`calibrate.fit.step_times`, as those of
+The profiles are read in ``calibrate/traces``; costs and distribution of steps are fitted in :mod:`calibrate.fit.step_times`, as those of
 measured steps. What profiles do not show goes into the provenance by subject; the command line shows the subjects that
 ``_LEFT_OPEN`` of ``paceline/cli/commands/calibrate.py`` names.
 """
@@ -18,10 +18,10 @@ from calibrate.fit.estimators import FEWEST_FACTORS, drawn, intervals_90, line_o
 from calibrate.fit.step import in_order_of_readiness, variable_of
 from calibrate.fit.step_times import StepTable, fit_steps
 from calibrate.fit.writing import made
-from calibrate.xplane.profiles import Profiled
-from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
-from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
-from simulator.base.errors import CalibrationError
+from calibrate.traces.profiles import Profiled
+from calibrate.traces.steps import MeasuredStep, StepsOfProfile, buckets_of
+from calibrate.traces.variables import ModelVariable, ModelVariables, gradient_ops, readiness
+from simulator.base.errors import CalibrationError, InputError
 from simulator.base.text import digits, format_seconds
 from simulator.spec.workload import Affine, CalibrationFit, Workload, WorkloadRange
 
@@ -34,8 +34,8 @@ products of the backward pass against one of the forward pass (Kaplan et al., ar
 _ROUNDS = 5
 
 
-def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: str = "", precision: str = "float32") -> Workload:
-    """Fit a workload to profiles, with the variables of a model and the precision of its numbers, which profiles do not tell.
+def fit_profiles(profiled: Profiled, model: ModelVariables | None, name: str, command: str = "", precision: str = "float32") -> Workload:
+    """Fit a workload to profiles, with the variables of a model, which only PyTorch's tell, and the precision of its numbers.
 
     From two batch sizes on, forward and backward are affine functions of the batch, as
     those of :func:`calibrate.fit.step.fit_workload`. One batch size cannot tell what a step costs
@@ -46,7 +46,10 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
     ------
     CalibrationError
         A step takes no time.
+    InputError
+        The sizes of the variables are missing.
     """
+    model, shares = _variables(profiled, model)
     table = _table(profiled)
     rng = np.random.default_rng(0)
     times = fit_steps(table, rng, few_steps=True)
@@ -61,7 +64,6 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
     if draws is None:
         flags["intervals"] = "too few steps for intervals; profile 10 or more"
     names = [variable.name for variable in model.variables]
-    shares = readiness(names, gradient_ops(step for profile in profiled.profiles for step in profile.steps))
     unseen = [name for name in names if name not in shares]
     if unseen:
         flags["gradients"] = (
@@ -74,20 +76,21 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
         order = "alphabetical order" if model.order == "alphabetical" else f"the order of the {model.order}"
         flags["order"] = f"variables are assumed to have been created in {order}, which determines their servers"
     sizes = [variable.bytes for variable in model.variables]
-    profiles, device = profiled.profiles, profiled.profiles[0].device_name
+    profiles, device = profiled.profiles, profiled.profiles[0].trace.device_name
     facts = {
         **made(command),
         "runs": str(len(set(table.runs))),
-        "profiled": " ".join(filter(None, (seen.started for seen in profiles))),
-        "profiles": " ".join(str(seen.profile.path) for seen in profiles),
-        "profiles_sha256": " ".join(seen.profile.sha256 for seen in profiles),
-        "steps": f"{profiled.count}, marked by {', '.join(dict.fromkeys(seen.marks.name for seen in profiles))!r}",
+        "profiled": " ".join(filter(None, (seen.trace.started for seen in profiles))),
+        "profiles": " ".join(str(seen.trace.path) for seen in profiles),
+        "profiles_sha256": " ".join(seen.trace.sha256 for seen in profiles),
+        "steps": f"{profiled.count}, marked by {', '.join(dict.fromkeys(seen.trace.marks.name for seen in profiles))!r}",
         "device": device,
         "variables": model.source,
     }
     return Workload(
         name=name,
         description=f"{name}: batches of {_range(table.batches)} on {device}, from a profile",
+        backend=profiles[0].trace.backend,
         precision=precision,
         **times.fields,
         input=_input(profiled),
@@ -105,9 +108,41 @@ def fit_profiles(profiled: Profiled, model: ModelVariables, name: str, command: 
     )
 
 
+def _variables(profiled: Profiled, model: ModelVariables | None) -> tuple[ModelVariables, dict[str, float]]:
+    """The variables, and the share of the backward pass after which the gradient of each is ready, where it was seen.
+
+    Without ``model`` they are those whose shapes the trace has, or else the buckets in which gradients are reduced.
+
+    Raises
+    ------
+    InputError
+        Neither is given nor in the trace.
+    """
+    traced = next((profile.trace.gradients for profile in profiled.profiles if profile.trace.gradients), ())
+    created = sorted(traced, key=lambda gradient: gradient.created)
+    if model is not None:
+        names = [variable.name for variable in model.variables]
+        if created and [own.size_bytes for own in created] == [variable.bytes for variable in model.variables]:
+            return model, {name: own.ready for name, own in zip(names, created, strict=True)}
+        return model, readiness(names, gradient_ops(step for profile in profiled.profiles for step in profile.steps))
+    parts = [(f"variable_{own.created:03d}", own.shape, own.size_bytes, own.ready) for own in created]
+    source = f"shapes in {profiled.profiles[0].trace.path}"
+    if not parts:
+        buckets = sorted((own for own in buckets_of(profiled.profiles[0].steps) if own.size_bytes), key=lambda own: -own.number)
+        parts = [(f"bucket_{own.number:03d}", (), own.size_bytes, own.ready) for own in buckets]
+        source = f"the {len(parts)} buckets in {profiled.profiles[0].trace.path}: each counts as one variable"
+    if not parts:
+        hint = ", or record shapes (`record_shapes=True`)" if profiled.profiles[0].trace.by_launch else ""
+        raise InputError(f"`profiles`: profiles do not contain the sizes of the variables; add `model`, `checkpoint` or `variables`{hint}")
+    variables = tuple(ModelVariable(name=name, shape=shape, size_bytes=size) for name, shape, size, _ in parts)
+    return ModelVariables(variables, source, "creation"), {name: ready for name, *_, ready in parts}
+
+
 def _input(profiled: Profiled) -> Affine:
     """Seconds to prepare a batch while the one before is computed: for each sample, or affine from two batch sizes on."""
-    means = {batch: float(np.mean([profile.input.prepare_s for profile in profiles])) for batch, profiles in profiled.by_batch.items()}
+    means = {
+        batch: float(np.mean([profile.trace.input.prepare_s for profile in profiles])) for batch, profiles in profiled.by_batch.items()
+    }
     if not all(means.values()):
         return Affine(base_s=0.0, per_sample_s=0.0)
     if len(means) == 1:
@@ -118,10 +153,10 @@ def _input(profiled: Profiled) -> Affine:
 
 def _bytes_per_sample(profiled: Profiled) -> float | None:
     sizes = [
-        profile.input.batch_bytes / batch
+        profile.trace.input.batch_bytes / batch
         for batch, profiles in profiled.by_batch.items()
         for profile in profiles
-        if profile.input.batch_bytes > 0
+        if profile.trace.input.batch_bytes > 0
     ]
     return digits(float(np.mean(sizes))) if sizes else None
 
@@ -152,7 +187,7 @@ def _table(profiled: Profiled) -> StepTable:
         each = [np.array([step.compute_s for step in profile.steps]) for profile in profiles]
         series[batch] = each if runs == len(each) else [np.concatenate(each)]
         if any(np.any(times <= 0) for times in series[batch]):
-            raise CalibrationError(f"{profiles[0].profile.path}: steps only wait for input: profile steps that compute")
+            raise CalibrationError(f"{profiles[0].trace.path}: steps only wait for input: profile steps that compute")
         split = [_split(step) for profile in profiles for step in profile.steps if step.backward_s is not None]
         splits[batch] = np.array(split or [_split(profiles[0].steps[0])])
     rounds = max(min(_ROUNDS, *(len(times) // 2 for all_times in series.values() for times in all_times)), 1)
@@ -186,11 +221,11 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
             if unsplit == len(steps)
             else f"{unsplit} of {len(steps)} steps show no operations of gradients; they are split like the others"
         )
-    if all(profile.input.prefetched for profile in profiles):
+    if all(profile.trace.input.prefetched for profile in profiles):
         flags["input"] = "prepared during computation; waiting for it is not part of forward"
     elif any(step.input_s > 0 for step in steps):
         flags["input"] = "nothing is prefetched: waiting for input is counted as forward"
-    several = max(profile.input.batches_a_step for profile in profiles)
+    several = max(profile.trace.input.batches_a_step for profile in profiles)
     if several > 1:
         flags["steps_per_execution"] = f"a marked step fetches {several} batches: it may be {several} steps of the model"
     collectives = sorted({op.kind for step in steps for op in step.ops if op.role == "communication"})
@@ -201,18 +236,21 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
             f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may remain in the step; a "
             "profile of a single replica is better"
         )
-    devices = max(len(profile.profile.devices) for profile in profiles)
+    devices = max(len(profile.trace.devices) for profile in profiles)
     if devices > 1:
-        flags["devices"] = f"times are from {profiles[0].device}, one of {devices} devices in the profile"
-    traced, pauses = sum(profile.marks.traced for profile in profiles), sum(profile.marks.pauses for profile in profiles)
+        flags["devices"] = f"times are from {profiles[0].trace.device}, one of {devices} devices in the profile"
+    marks = [profile.trace.marks for profile in profiles]
+    traced, pauses = sum(own.traced for own in marks), sum(own.pauses for own in marks)
     if traced:
         flags["traced"] = f"{traced} steps that traced a graph are left out"
     if pauses:
         flags["pauses"] = f"{pauses} pauses after steps, at least ten times the median step, are left out"
+    for profile in profiles:
+        flags |= profile.trace.lacks
     return flags
 
 
 def _batch_seen(profiles: Sequence[StepsOfProfile]) -> int | None:
     """The first dimension that all tensors of a batch have in common, as ``tf.data`` recorded their shapes; None where not."""
-    sizes = {int(size) for profile in profiles for size in re.findall(r"\[(\d+)", profile.input.shapes)}
+    sizes = {int(size) for profile in profiles for size in re.findall(r"\[(\d+)", profile.trace.input.shapes)}
     return sizes.pop() if len(sizes) == 1 else None

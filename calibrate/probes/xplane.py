@@ -1,13 +1,13 @@
-"""Reads what TensorFlow has written, for calibrate/xplane: timelines of profiles, and the variables of a model; runs in the user's Python.
+"""Reads what TensorFlow has written, for calibrate/traces: timelines of profiles, and the variables of a model; runs in the user's Python.
 
-Profiles (XPlane protobufs) become lines of JSON, which calibrate/xplane/reading.py reads. The protobuf classes are those that TensorFlow
+Profiles (XPlane protobufs) become lines of JSON, which calibrate/traces/xplane.py reads. The protobuf classes are those that TensorFlow
 brings along. Only their one file is loaded, so that TensorFlow itself, with its devices and its seconds, stays out. One line of JSON a
 timeline: ``{"plane", "line", "start_ns", "names": [[name, short name]...], "events": [[index of the name, start in ps, duration in ps,
 {statistic: value}]...]}``; before them, for each file, ``{"file", "hosts", "planes": {name: {statistic: value}}}``.
 
 ``--model FILE.py:FUNCTION`` builds a Keras model, ``--checkpoint PATH`` reads a checkpoint of ``tf.train.Checkpoint``, a SavedModel's
 folder, a checkpoint of TensorFlow 1, or a ``.keras`` file. Writes ``{"variables": [{"name", "shape", "dtype", "size_bytes"}...],
-"source", "order"}``: the trainable variables in the order in which the model created them. calibrate/xplane/variables.py reads that.
+"source", "order"}``: the trainable variables in the order in which the model created them. calibrate/traces/variables.py reads that.
 """
 
 from __future__ import annotations

@@ -8,10 +8,7 @@ a scalar as a tensor, version 1 as a number.
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import itertools
-import json
 import math
 import re
 import struct
@@ -26,8 +23,9 @@ from calibrate.recorded.log import Log
 from calibrate.recorded.log_formats import Pattern, compiled, fits_a_pattern
 from calibrate.recorded.rows import StepsFile, StepsTable, is_steps_line, is_table
 from calibrate.recorded.run import Each, Facts, Growing, RecordedRun
-from calibrate.xplane.reading import profile_files, read_profiles
-from calibrate.xplane.steps import StepsOfProfile, steps_of
+from calibrate.traces.kineto import json_of, trace_in
+from calibrate.traces.steps import StepsOfProfile, steps_of
+from calibrate.traces.xplane import profile_files, read_profiles, trace_of
 from simulator.base.errors import InputError
 from simulator.base.files import mistaken
 
@@ -172,20 +170,23 @@ class WholeFile:
 
 
 def _profiles(path: Path, python: str | None) -> tuple[RecordedRun, ...]:
-    """The steps of a profile (XPlane) as :mod:`calibrate.xplane` finds them: of the newest one of a log directory, a run for each host."""
-    profiles = [steps_of(profile) for profile in read_profiles(profile_files(path), python)]
-    return tuple(_of_profile(steps, several=len(profiles) > 1) for steps in profiles)
+    """The steps of a profile (XPlane) as :mod:`calibrate.traces` finds them: of the newest one of a log directory, a run for each host."""
+    profiles = [steps_of(trace_of(profile)) for profile in read_profiles(profile_files(path), python)]
+    return tuple(_of_profile(steps, steps.trace.host if len(profiles) > 1 else "") for steps in profiles)
 
 
-def _of_profile(steps: StepsOfProfile, *, several: bool) -> RecordedRun:
-    profile = steps.profile
-    run = Growing(str(profile.path), "profile", profile.host if several else "", ended=True)
-    run.facts = Facts(hostname=profile.host, devices=tuple(profile.devices), started=steps.started)
+def _of_profile(steps: StepsOfProfile, worker: str) -> RecordedRun:
+    trace = steps.trace
+    run = Growing(str(trace.path), "profile", worker, ended=True)
+    run.facts = Facts(hostname=trace.host, devices=trace.devices, devices_in_all=trace.world_size, started=trace.started)
     run.remark(_SLOWED)
-    if steps.marks.traced:
-        run.remark(f"{steps.marks.traced} of its steps traced a graph and are left out")
+    if trace.marks.traced:
+        run.remark(f"{trace.marks.traced} of its steps traced a graph and are left out")
+    for key in filter(trace.lacks.__contains__, ("rank", "kernels")):
+        run.remark(trace.lacks[key])
     for step in steps.steps:
-        run.add(step.number, step.whole_s, compute_s=step.compute_s, input_s=step.input_s)
+        compute_s, input_s = (step.compute_s, step.input_s) if step.ops else (math.nan, math.nan)
+        run.add(step.number, step.whole_s, compute_s=compute_s, input_s=input_s)
     return run.run()
 
 
@@ -194,20 +195,18 @@ _SLOWED = "profiled steps are somewhat longer than others, because recording tak
 
 # -- documents of JSON ---------------------------------------------------------------------
 #
-# Formats: the Trace Event Format of Chrome (``ts`` and ``dur`` in microseconds); Kineto's marks ``ProfilerStep#N``, ``distributedInfo``
-# and ``deviceProperties`` (``output_json.cpp``); Horovod's ``timeline.cc``, in which each tensor is a process of its own;
-# ``TrainerState`` of transformers.
+# Formats: the Trace Event Format of Chrome (``ts`` and ``dur`` in microseconds), of PyTorch (``calibrate/traces/kineto.py``) and of
+# Horovod's ``timeline.cc``, in which each tensor is a process of its own; ``TrainerState`` of transformers.
 
 _KNOWN = (
     "the Chrome trace of PyTorch's profiler with ProfilerStep#N (call step() of the profiler), Horovod's timeline, "
     "trainer_state.json of Hugging Face, and the files of paceline.keras_callback.RecordSteps"
 )
-_MARK = re.compile(r"ProfilerStep#(\d+)")
 
 
 def _document(path: Path) -> tuple[RecordedRun, ...]:
     """The run of a file that is one JSON document; compressed where its name ends in ``.gz``, as Chrome traces often are."""
-    data = _parsed(path)
+    data = json_of(path, _KNOWN)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if isinstance(events, list):
         events = [event for event in events if isinstance(event, dict) and "ph" in event]
@@ -221,25 +220,13 @@ def _document(path: Path) -> tuple[RecordedRun, ...]:
     raise InputError(f"{path}: {mistaken(path) or f'is JSON but not a record of steps; known are {_KNOWN}'}")
 
 
-def _parsed(path: Path) -> Any:
-    content = b"".join(iter(GrowingFile(path).read, b""))
-    try:
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig").rstrip()
-    except (OSError, EOFError, UnicodeDecodeError):
-        raise InputError(f"{path}: is neither text nor compressed text: give a Chrome trace, a table, a log, or event files") from None
-    # a training that was killed, or is not over, leaves the array of its events open
-    for candidate in (text, text.rstrip(",") + "]"):
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(candidate)
-    raise InputError(f"{path}: {mistaken(path) or f'begins like JSON but is not valid JSON; known are {_KNOWN}'}")
-
-
 def _of_trace(path: Path, data: dict[str, Any], events: list[dict[str, Any]]) -> RecordedRun:
-    for read in (_profiler_steps, _all_reduces):
-        run = Growing(str(path), "profile", ended=True)
-        read(run, data, events)
-        if len(run):
-            return run.run()
+    if (trace := trace_in(path, {**data, "traceEvents": events})) is not None:
+        return _of_profile(steps_of(trace), str(trace.rank) if (trace.world_size or 1) > 1 else "")
+    run = Growing(str(path), "profile", ended=True)
+    _all_reduces(run, events)
+    if len(run):
+        return run.run()
     raise InputError(f"{path}: is a Chrome trace without marked steps; known are {_KNOWN}")
 
 
@@ -259,23 +246,7 @@ def _of_trainer(path: Path, data: dict[str, Any]) -> RecordedRun:
     return run.run()
 
 
-def _profiler_steps(run: Growing, data: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """The steps that PyTorch's profiler marks on the host; it repeats them for the device."""
-    marks: dict[int, dict[str, Any]] = {}
-    for event in events:
-        number = _MARK.fullmatch(str(event.get("name")))
-        if number and event["ph"] == "X" and "gpu" not in str(event.get("cat")):
-            marks.setdefault(int(number[1]), event)
-    several = data.get("distributedInfo") or {}
-    devices = data.get("deviceProperties") or []
-    run.worker = str(several["rank"]) if several.get("world_size", 1) > 1 else ""
-    run.facts = Facts(devices_in_all=several.get("world_size"), devices=tuple(str(device["name"]) for device in devices))
-    run.remark(_SLOWED)
-    for step, event in sorted(marks.items()):
-        run.add(step, float(event["dur"]) * 1e-6, end_s=(float(event["ts"]) + float(event["dur"])) * 1e-6)
-
-
-def _all_reduces(run: Growing, _: dict[str, Any], events: list[dict[str, Any]]) -> None:
+def _all_reduces(run: Growing, events: list[dict[str, Any]]) -> None:
     """From each all-reduce of a tensor to its next: of one that is reduced as often as most are, which is once a step."""
     names = {event["pid"]: str(event["args"]["name"]) for event in events if event["ph"] == "M" and event.get("name") == "process_name"}
     starts: dict[str, list[float]] = {}

@@ -22,6 +22,7 @@ from paceline.api.calibrating import (
     calibrate_link,
     calibrate_profile,
     calibrate_server,
+    calibrate_traced_links,
     read_profiles,
     serve_link,
 )
@@ -31,8 +32,8 @@ from paceline.api.predicting import advise, compare, load, memory, observe, plan
 from paceline.api.validating import read_matrix, refit, testbed, testbed_fit, testbed_predict, testbed_read, validate, validate_matrix
 
 __all__ = [
-    "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load",
-    "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles",
-    "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed",
+    "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_traced_links",
+    "compare", "learn", "load", "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix",
+    "read_profiles", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed",
     "testbed_fit", "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip

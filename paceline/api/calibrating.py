@@ -42,7 +42,7 @@ from paceline.arguments import (
 from simulator.base.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
-    from calibrate.xplane.profiles import Profiled
+    from calibrate.traces.profiles import Profiled
     from simulator.base.files import Output
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
@@ -341,17 +341,17 @@ def calibrate_input(
 def read_profiles(
     profiles: ProfilePlaces, *, profile_run: Text | None = None, python: Python = None, timeout_s: Timeout = 1800.0
 ) -> Profiled:
-    """Read profiles of ``tf.profiler`` or the TensorBoard callback, and split them into the parts of a training step.
+    """Read profiles of TensorFlow, JAX or PyTorch, and split them into the parts of a training step.
 
     Parameters
     ----------
     profiles
         Their paths by samples per step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
-        ``.xplane.pb`` file, or a list of these.
+        ``.xplane.pb`` file, a trace of one rank that PyTorch's profiler exported (JSON, compressed or not), or a list of these.
     profile_run
         Profiling run to read in each log directory. Default: the newest.
     python
-        A Python with TensorFlow, which reads the files. Default: the one that runs Paceline.
+        A Python with TensorFlow, which reads XPlane files. Default: the one that runs Paceline.
     timeout_s
         Seconds after which reading is stopped.
 
@@ -374,7 +374,7 @@ def read_profiles(
         ...
     simulator.base.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
-    from calibrate.xplane.profiles import read_steps
+    from calibrate.traces.profiles import read_steps
 
     listed = {batch: [places] if isinstance(places, (str, Path)) else places for batch, places in profiles.items()}
     return read_steps([(Path(place), batch) for batch, places in listed.items() for place in places], profile_run, python, timeout_s)
@@ -398,7 +398,8 @@ def calibrate_profile(
 ) -> Workload:
     """Fit a workload to profiles of an earlier training, without measuring.
 
-    Profiles do not contain the sizes of the model's variables. Give one of ``model``, ``checkpoint`` and ``variables``.
+    XPlane profiles do not contain the sizes of the model's variables. Give one of ``model``, ``checkpoint`` and ``variables``. Traces of
+    PyTorch have them with ``record_shapes=True``; otherwise each bucket of gradients counts as a variable.
 
     Parameters
     ----------
@@ -441,20 +442,51 @@ def calibrate_profile(
     """
     from calibrate.fit.profile import fit_profiles
     from calibrate.fit.writing import fitted_text
-    from calibrate.xplane.variables import variables_of
+    from calibrate.traces.variables import variables_of
 
     output = _target(out, "workload", force=force)
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
     sizes = variables_of(model, path_of(checkpoint), path_of(variables), python, timeout_s)
-    if sizes is None:
-        raise InputError("`profiles`: profiles do not contain the sizes of the variables; add `model`, `checkpoint` or `variables`")
     made_by = command or f"paceline.calibrate_profile(..., name={name!r})"
     workload = fit_profiles(profiled, sizes, name, made_by, precision=precision)
     if output is not None:
         output.write(fitted_text(workload))
     return workload
+
+
+@checked
+def calibrate_traced_links(
+    profiles: Profiles, *, name: Name, out: File | None = None, force: Force = False, command: Command = ""
+) -> Cluster | None:
+    """Fit the links of a cluster to the collectives in traces of PyTorch: what they achieved under the load of a training.
+
+    Parameters
+    ----------
+    profiles
+        As for :func:`calibrate_profile`.
+    name, force, command
+        As for :func:`calibrate`.
+    out
+        Cluster file to write; None writes none.
+
+    Returns
+    -------
+    Cluster or None
+        ``inter_node`` and ``intra_node``, as far as groups of ranks lie between or inside nodes; None if no collective has a size.
+
+    Raises
+    ------
+    InputError
+        A profile cannot be used, or the file cannot be written.
+    """
+    from calibrate.fit.traced_links import fit_traced_links
+
+    output = _target(out, "cluster", force=force)
+    profiled = read_profiles(profiles) if isinstance(profiles, Mapping) else profiles
+    cluster = fit_traced_links(profiled, name, command or f"paceline.calibrate_traced_links(..., name={name!r})")
+    return None if cluster is None else _written(cluster, output)
 
 
 @checked

@@ -18,10 +18,11 @@ from support.profiles import HOST, POOL, Sample, classes, gpu_sample, host_sampl
 from support.waiting import PATIENCE_S
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
-from calibrate.xplane.profiles import Profiled, read_steps
-from calibrate.xplane.reading import Event, profile_files, read_profiles, role_of, uncovered_s
-from calibrate.xplane.steps import StepsOfProfile, steps_of
-from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
+from calibrate.traces.profiles import Profiled, read_steps
+from calibrate.traces.steps import StepsOfProfile, steps_of
+from calibrate.traces.trace import uncovered_s
+from calibrate.traces.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
+from calibrate.traces.xplane import Event, profile_files, read_profiles, role_of, trace_of
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_scenario, load_workload
 
@@ -39,11 +40,11 @@ NET = ModelVariables(
 
 @functools.cache
 def real(name: str) -> StepsOfProfile:
-    return steps_of(read_profiles(profile_files(DATA / name))[0])
+    return steps_of(trace_of(read_profiles(profile_files(DATA / name))[0]))
 
 
 def made(sample: Sample, folder: Path) -> StepsOfProfile:
-    return steps_of(read_profiles([sample.write(folder / "lab.xplane.pb")])[0])
+    return steps_of(trace_of(read_profiles([sample.write(folder / "lab.xplane.pb")])[0]))
 
 
 def walls(name: str, marks: StepsOfProfile) -> np.ndarray:
@@ -124,7 +125,7 @@ def test_a_batch_size_that_the_shapes_contradict_is_told() -> None:
 @pytest.mark.parametrize("lag", [0.0, 5000.0])
 def test_a_gpus_steps_are_its_own_however_far_behind_the_host(tmp_path: Path, lag: float) -> None:
     found = made(gpu_sample(lag=lag), tmp_path)
-    assert found.device == "/device:GPU:0"
+    assert found.trace.device == "/device:GPU:0"
     assert len(found.steps) == 12
     for step in found.steps[:-1]:
         parts = [step.whole_s, step.forward_s, step.backward_s, step.apply_s, step.collective_s]
@@ -183,7 +184,7 @@ def test_waiting_for_input_is_no_computation_where_it_is_prefetched(tmp_path: Pa
 
 def test_steps_without_marks_are_calls_of_the_function(tmp_path: Path) -> None:
     found = made(host_sample(marks=False), tmp_path)
-    assert found.marks.name == "__inference_train_step_7"
+    assert found.trace.marks.name == "__inference_train_step_7"
     assert [step.whole_s for step in found.steps[:-1]] == pytest.approx([1000e-6] * 11, abs=1e-9)
 
 
@@ -195,8 +196,8 @@ def test_tracing_steps_and_pauses_are_left_out(tmp_path: Path) -> None:
         at = 1e6 + number * 1000
         sample.add(HOST, "train", at, at + 980.0, step_num=6 + number, _r=1)
     found = made(sample, tmp_path)
-    assert found.marks.traced == 1
-    assert found.marks.pauses == 1
+    assert found.trace.marks.traced == 1
+    assert found.trace.marks.pauses == 1
     assert [step.number for step in found.steps] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert max(step.whole_s for step in found.steps) < 1.001e-3
     flags = fit_profiles(Profiled({10: (found,)}), NET, "net").provenance
@@ -356,7 +357,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "logs@0"], "--from-profile: 0 samples per step: must be at least 1"),
         (["--from-profile", "none@16"], "--from-profile 'none': there is no such file or folder"),
         (["--from-profile", "logs@16"], "--from-profile 'logs': has no profile (*.xplane.pb); tf.profiler"),
-        (["--from-profile", "note.txt@16"], "--from-profile 'note.txt': must end in .xplane.pb"),
+        (["--from-profile", "note.txt@16"], "--from-profile 'note.txt': must end in .xplane.pb, .json, .json.gz"),
         (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is not an XPlane protobuf, or was cut off in writing"),
         (
             ["--from-profile", "nameless.xplane.pb@16"],

@@ -178,6 +178,7 @@ NEEDED = {
     "report": {"source": []},
     "calibrate": {"model": "model.py:build", "name": "mine"},
     "calibrate_profile": {"profiles": {32: "logs"}, "name": "mine"},
+    "calibrate_traced_links": {"profiles": {32: "logs"}, "name": "mine"},
     "calibrate_link": {"name": "mine"},
     "calibrate_server": {"name": "mine"},
     "observe": {"scenario": "ring"},

@@ -554,7 +554,7 @@ TIMES: dict[str, tuple[str, list[int], list[int], list[float], Facts]] = {
                 for at in (5, 6) for cat in ("user_annotation", "gpu_user_annotation")
             ],
         }, indent=2),
-        [5, 6], [1, 1], [0.9905e-3] * 2, Facts(devices_in_all=2, devices=("A100",)),
+        [5, 6], [1, 1], [1e-3, 0.9905e-3], Facts(devices_in_all=2, devices=("A100",)),
     ),
     "Horovod's timeline, cut off": (
         '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grad/a"}},\n'
@@ -609,6 +609,9 @@ def test_a_compressed_trace(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(TIMES["PyTorch's profiler"][0].encode()))
     assert (one(path).worker, one(path).kind, len(one(path))) == ("1", "profile", 2)
     path.write_bytes(b"\x1f\x8bno")
+    with pytest.raises(InputError, match="compressed but cut off"):
+        one(path)
+    path.write_bytes(b"\x1f\x8b" + b"no" * 20)
     with pytest.raises(InputError, match="neither text nor compressed text"):
         read_recorded([path])
 

@@ -15,8 +15,9 @@ from paceline.cli.options import Given, calling, command_line, numbers_of
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
-    from calibrate.xplane.profiles import Profiled
+    from calibrate.traces.profiles import Profiled
     from simulator.scenario import Scenario
+    from simulator.spec.cluster import Cluster
     from simulator.spec.job import Overheads
     from simulator.spec.training import NoiseScale
     from simulator.spec.workload import Workload
@@ -27,7 +28,10 @@ _OF_RUNS = ("step", "steps", "runs", "budget", "at_once", "launches", "device", 
 _OF_GRADIENTS = ("device", "keras_backend", "measurements", "batches", "timeout_s")
 """Parameters that say how gradients are measured, with or without steps."""
 
-_LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals")
+_LEFT_OPEN = (
+    "undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals",
+    "kernels", "rank", "sizes", "shapes", "one_step", "groups",
+)  # fmt: skip
 """Keys of the provenance that name what profiles do not determine."""
 
 
@@ -51,7 +55,7 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
 def calibrate(
     given: Given,
     *,
-    profiles: Annotated[list[str] | None, Typed("--from-profile", metavar="LOGDIR[@BATCH]")] = None,
+    profiles: Annotated[list[str] | None, Typed("--from-profile", metavar="LOGDIR|TRACE[@BATCH]")] = None,
     tf_config: Annotated[str | None, Typed("--from-tf-config", metavar="FILE|JSON|env")] = None,
     json: bool = False,
 ) -> None:
@@ -77,13 +81,17 @@ def calibrate(
 
     Example: `paceline calibrate --noise-scale my_model.py:with_data --name mine --batch 32`
 
-    `--from-profile` fits what the profiler wrote during a training of yours. `--from-tf-config` writes a scenario of your cluster.
+    `--from-profile` fits what the profiler wrote during a training of yours. From a trace of PyTorch with collectives it also writes a
+    cluster, with what its links achieved. `--from-tf-config` writes a scenario of your cluster.
+
+    Example: `paceline calibrate --name mine --from-profile trace.json.gz@32`
 
     Parameters
     ----------
     profiles
-        Fit log directories of tf.profiler or the TensorBoard callback, without measuring. Also .xplane.pb files. BATCH is the samples of
-        a step. Give one for each batch size: from a single one, all time counts as time per sample.
+        Fit what a profiler wrote, without measuring: log directories and .xplane.pb files of TensorFlow and JAX, one rank's .json or
+        .json.gz of PyTorch's. BATCH is the samples of a step. Give one for each batch size: from a single one, all time counts as time
+        per sample.
     tf_config
         Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes. With env it is read from the variable TF_CONFIG. The
         workload is NAME, which the same call fits or which exists already.
@@ -131,11 +139,15 @@ def calibrate(
     if profiles:
         places = _places(profiles, batches)
         profiled = api.read_profiles(places, **given.of(api.read_profiles))
-        _show_profiles(profiled, as_json=json, alone=not {"model", "checkpoint", "variables"} & {*given})
+        _show_profiles(profiled, as_json=json, alone=not ({"model", "checkpoint", "variables"} & {*given} or profiled.sized))
         workload = api.calibrate_profile(profiled, **{**given.of(api.calibrate_profile), **fitted})
         for key in filter(workload.provenance.__contains__, _LEFT_OPEN):
             note(f"paceline: {key}: {workload.provenance[key]}")
         raw = next(iter(places.values()))[0]
+        links = result.with_name(f"{name}-cluster.toml") if out is not None else Path("models/clusters") / f"{name}.toml"
+        traced = api.calibrate_traced_links(profiled, name=name, out=links, force=given["force"], command=command_line())
+        if traced is not None:
+            _show_links(traced, links, as_json=json)
     elif any(sources):
         with warning_loudly() if from_measurements else measuring() as progress:
             workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress, remark=remark)
@@ -203,7 +215,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
             show_json({"profiles": [report.to_dict() for report in profiled.reports]})
         return
     for read in profiled.profiles:
-        note(f"read {read.profile.path}: {len(read.steps)} steps, marked by {read.marks.name!r}")
+        note(f"read {read.trace.path}: {len(read.steps)} steps, marked by {read.trace.marks.name!r}")
     for table in profiled.tables():
         if table.rows:
             display(table.without_empty_columns(), "")
@@ -211,6 +223,17 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
         if report.gradients:
             first, last = report.gradients[0][0], report.gradients[-1][0]
             say(f"batch {report.batch}: {len(report.gradients)} operations compute gradients, from {first} to {last}")
+
+
+def _show_links(cluster: Cluster, path: Path, *, as_json: bool) -> None:
+    from paceline.cli.terminal import note, say
+
+    if not as_json:
+        say(f"links under load: {cluster.description}")
+    for key in ("intra_node", "inter_node", "node", "waiting"):
+        if key in cluster.provenance:
+            note(f"paceline: {key}: {cluster.provenance[key]}")
+    note(f"wrote {path}: use it with --set cluster.use={cluster.name}")
 
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from calibrate.xplane.reading import Op, profile_files, read_profiles
-from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
-from calibrate.xplane.variables import gradient_ops
+from calibrate.traces import kineto
+from calibrate.traces.steps import Bucket, MeasuredStep, StepsOfProfile, buckets_of, steps_of
+from calibrate.traces.trace import Collective, Op, Trace
+from calibrate.traces.variables import gradient_ops
+from calibrate.traces.xplane import profile_files, read_profiles, trace_of
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
 from simulator.base.text import Short, counted, listed
@@ -45,6 +47,31 @@ _PARTS = (
     Column("input_s", "seconds", "input wait"),
     Column("prepare_s", "seconds", "input during compute", "time to prepare a batch during computation"),
     Column("collective_s", "seconds", "exposed", "collectives while a device did not compute"),
+    Column("hidden_s", "seconds", "hidden", "collectives while it did"),
+    Column("idle_s", "seconds", "idle", "neither; a part of the passes"),
+)
+_COLLECTIVES = (
+    _BATCH,
+    Column("collective", "text"),
+    Column("dtype", "text"),
+    Column("size_bytes", "bytes", "size"),
+    Column("group", "text"),
+    Column("ranks", "count"),
+    Column("calls", "number", "calls", "per step"),
+    Column("median_s", "seconds", "median"),
+    Column("fastest_s", "seconds", "fastest", "of the same collective; others wait longer for the slowest rank"),
+    Column("bus_bytes_per_s", "rate", "bus", "bandwidth of the fastest, as nccl-tests counts it"),
+)
+_BUCKETS = (
+    _BATCH,
+    Column("number", "count", "bucket"),
+    Column("collective", "text"),
+    Column("size_bytes", "bytes", "size"),
+    Column("ranks", "count"),
+    Column("ready", "share", "ready", "share of the backward pass"),
+    Column("ready_s", "seconds", "after", "since the beginning of the backward pass"),
+    Column("start_s", "seconds", "begins"),
+    Column("seconds", "seconds", "takes"),
 )
 _OPERATIONS = (
     _BATCH,
@@ -77,6 +104,32 @@ class Total(NamedTuple):
     size_bytes: float
 
 
+class CollectiveTotal(NamedTuple):
+    """Equal collectives of the steps of one batch size; fields as those of :class:`Collective`.
+
+    Attributes
+    ----------
+    collective, dtype, size_bytes, group, ranks
+        What is known of it: ``ranks`` are how many take part.
+    calls
+        A step.
+    median_s, fastest_s
+        Seconds of one, with waiting for the slowest rank.
+    bus_bytes_per_s
+        Of the fastest; 0 where the size is not recorded.
+    """
+
+    collective: str
+    dtype: str
+    size_bytes: float
+    group: str
+    ranks: int
+    calls: float
+    median_s: float
+    fastest_s: float
+    bus_bytes_per_s: float
+
+
 @dataclass(frozen=True)
 class ProfileReport:
     """The steps of one batch size, in seconds.
@@ -93,13 +146,15 @@ class ProfileReport:
         Mean wait for input, and time to prepare a batch during computation.
     forward_s, backward_s, apply_s
         Means; backward and apply are None where no operation is named as a gradient's.
-    collective_s
-        Mean of collectives while a device did not compute.
+    collective_s, hidden_s, idle_s
+        Means of collectives while a device did not compute, and while it did; and of neither.
     communication, longest
         Collectives, transfers and copies by kind; the operations that take the most time.
     gradients
         Operations of the backward pass in the order in which they end, with the share of the
         pass after which they do.
+    collectives, buckets
+        Where their sizes or their groups are recorded: all of them, and those that reduce gradients.
     """
 
     batch: int
@@ -114,15 +169,18 @@ class ProfileReport:
     backward_s: float | None
     apply_s: float | None
     collective_s: float
+    hidden_s: float
+    idle_s: float
     communication: tuple[Total, ...]
     longest: tuple[Total, ...]
     gradients: tuple[tuple[str, float], ...]
+    collectives: tuple[CollectiveTotal, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
-        totals = {"communication": self.communication, "longest": self.longest}
-        plain = {key: value for key, value in vars(self).items() if key not in totals}
-        return plain | {key: [total._asdict() for total in operations] for key, operations in totals.items()}
+        rows = {key: [row._asdict() for row in getattr(self, key)] for key in ("communication", "longest", "collectives", "buckets")}
+        return {**vars(self), **rows}
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,14 +222,28 @@ class Profiled(Short):
         """Steps in all."""
         return sum(len(profile.steps) for profile in self.profiles)
 
+    @property
+    def sized(self) -> bool:
+        """They tell sizes of gradients: those of variables, or of buckets."""
+        return any(profile.trace.gradients or any(own.size_bytes for own in buckets_of(profile.steps)) for profile in self.profiles)
+
     def tables(self) -> list[Table]:
-        """Return what they tell, for a reader: steps and their parts by batch size, and the operations that take the most time."""
+        """Return what they tell, for a reader: steps and their parts by batch size, the longest operations, collectives, and buckets."""
         reports = [vars(report) for report in self.reports]
         steps, parts = (
             Table(title, columns, tuple(tuple(report[column.name] or None for column in columns) for report in reports), note=note)
             for title, columns, note in (("Steps in the profiles", _STEPS, ""), ("Parts of a step", _PARTS, "Means over the steps."))
         )
-        return [steps, parts, self._operations()]
+        moved: list[tuple[Any, ...]] = [(report.batch, *row) for report in self.reports for row in report.collectives[:_LONGEST]]
+        reduced: list[tuple[Any, ...]] = [(report.batch, *row) for report in self.reports for row in report.buckets]
+        of_collectives, of_buckets = (
+            Table(title, columns, tuple(rows)).without_empty_columns()
+            for title, columns, rows in (
+                ("Collectives", _COLLECTIVES, moved),
+                ("Buckets of gradients, as medians over the steps", _BUCKETS, reduced),
+            )
+        )
+        return [steps, parts, self._operations(), *(table for table in (of_collectives, of_buckets) if table.rows)]
 
     def _operations(self) -> Table:
         rows = [
@@ -211,14 +283,21 @@ def read_steps(
     bad = next((batch for _, batch in places if batch < 1), None)
     if bad is not None:
         raise InputError(f"`profiles`: {bad} samples per step: must be at least 1")
-    files = [(file, batch) for place, batch in places for file in profile_files(place, run)]
+    files = [(file, batch) for place, batch in places for file in profile_files(place, run, kineto.SUFFIXES)]
     for file, count in Counter(file for file, _ in files).items():
         if count > 1:
             raise InputError(f"`profiles`: {file} is given twice: give each profile once")
     by_batch: dict[int, tuple[StepsOfProfile, ...]] = {}
-    for profile, (_, batch) in zip(read_profiles([file for file, _ in files], python, timeout_s), files, strict=True):
-        by_batch[batch] = (*by_batch.get(batch, ()), steps_of(profile))
+    for trace, (_, batch) in zip(_read_traces([file for file, _ in files], python, timeout_s), files, strict=True):
+        by_batch[batch] = (*by_batch.get(batch, ()), steps_of(trace))
     return Profiled(by_batch)
+
+
+def _read_traces(files: Sequence[Path], python: str | None, timeout_s: float | None) -> list[Trace]:
+    """Read traces of any kind; XPlane's in one process of ``python``."""
+    others = [file for file in files if not file.name.endswith(kineto.SUFFIXES)]
+    read = dict(zip(others, map(trace_of, read_profiles(others, python, timeout_s)), strict=True)) if others else {}
+    return [read[file] if file in read else kineto.read_trace(file) for file in files]
 
 
 def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
@@ -235,15 +314,36 @@ def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
         median_s=median,
         p95_s=p95,
         input_s=_mean([step.input_s for step in steps]),
-        prepare_s=_mean([profile.input.prepare_s for profile in profiles]),
+        prepare_s=_mean([profile.trace.input.prepare_s for profile in profiles]),
         forward_s=_mean([step.forward_s for step in split or steps]),
         backward_s=_mean([step.backward_s or 0.0 for step in split]) if split else None,
         apply_s=_mean([step.apply_s or 0.0 for step in split]) if split else None,
         collective_s=_mean([step.collective_s for step in steps]),
+        hidden_s=_mean([step.hidden_s for step in steps]),
+        idle_s=_mean([step.idle_s for step in steps]),
         communication=_totals(steps, moving=True),
         longest=_totals(steps, moving=False)[:_LONGEST],
-        gradients=tuple((op.path, round(op.ready, 4)) for op in gradient_ops(steps)),
+        # operators of PyTorch are not named after variables
+        gradients=tuple((op.path, round(op.ready, 4)) for op in gradient_ops(steps) if not profiles[0].trace.by_launch),
+        collectives=_collectives(steps),
+        buckets=tuple(buckets_of(steps)),
     )
+
+
+def _collectives(steps: Sequence[MeasuredStep]) -> tuple[CollectiveTotal, ...]:
+    """Equal collectives together, those that take most time first."""
+    seconds: dict[Collective, list[float]] = defaultdict(list)
+    for op in itertools.chain.from_iterable(step.ops for step in steps):
+        if op.collective is not None:
+            seconds[op.collective].append(op.end_s - op.start_s)
+    longest = sorted(seconds.items(), key=lambda item: -math.fsum(item[1]))
+    return tuple(
+        CollectiveTotal(
+            own.name, own.dtype, own.size_bytes, own.group, own.size, len(times) / len(steps), float(np.median(times)), min(times),
+            own.bus_bytes / min(times) if min(times) > 0 else 0.0,
+        )
+        for own, times in longest
+    )  # fmt: skip
 
 
 def _mean(values: Sequence[float]) -> float:

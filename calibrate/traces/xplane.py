@@ -1,4 +1,4 @@
-"""Reads profiles as TensorFlow writes them (XPlane), by TensorFlow's own protobuf classes in a child process.
+"""Reads profiles as TensorFlow and JAX write them (XPlane), by TensorFlow's own protobuf classes in a child process.
 
 A profile is a set of planes (the host, each device), each plane a set of lines (here timelines: a thread, a stream of a GPU),
 each line a sequence of events with name, start, duration and statistics. The child process is ``calibrate/probes/xplane.py``; its
@@ -10,26 +10,35 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from statistics import median
+from typing import Any
 
 from calibrate.probing import run_reader
-from simulator.base.errors import InputError
+from calibrate.traces.trace import (
+    InputPipeline,
+    Marks,
+    Op,
+    Role,
+    Trace,
+    Window,
+    launched_at,
+    launched_windows,
+    whole_number,
+    windows_of,
+)
+from simulator.base.errors import CalibrationError, InputError
 
 _SUFFIX = ".xplane.pb"
 _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"
-
-
-def whole_number(value: Any) -> int | None:
-    """A statistic as a whole number of at least 0; None where it is not one."""
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if number >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +117,12 @@ class Profile:
         return [line for line in self.timelines if not line.on_device]
 
 
-def profile_files(place: Path, run: str | None = None) -> list[Path]:
+def profile_files(place: Path, run: str | None = None, others: tuple[str, ...] = ()) -> list[Path]:
     """The XPlane files of one profiling run, one for each host, sorted.
 
     ``place`` is a TensorBoard log directory (``plugins/profile/RUN/HOST.xplane.pb`` somewhere below it), the folder of one run, or one
-    file. ``run`` names the run's folder; None takes the last by name, which is the newest, as TensorFlow names runs by their date.
+    file, which may end in one of ``others`` too. ``run`` names the run's folder; None takes the last by name, which is the newest, as
+    TensorFlow names runs by their date.
 
     Raises
     ------
@@ -122,8 +132,10 @@ def profile_files(place: Path, run: str | None = None) -> list[Path]:
     if place.is_file():
         if run is not None:
             raise InputError(f"`profile_run`: {run!r}: {place} is already one profile: leave it out, or give its log directory")
-        if not place.name.endswith(_SUFFIX):
-            raise InputError(f"`profiles`: {str(place)!r}: must end in {_SUFFIX} like the profiler's files: give one, or its log directory")
+        if not place.name.endswith((_SUFFIX, *others)):
+            raise InputError(
+                f"`profiles`: {str(place)!r}: must end in {', '.join((_SUFFIX, *others))} like profilers' files, or be a folder"
+            )
         return [place]
     if not place.is_dir():
         raise InputError(f"`profiles`: {str(place)!r}: there is no such file or folder; check the path")
@@ -131,6 +143,8 @@ def profile_files(place: Path, run: str | None = None) -> list[Path]:
     for file in place.rglob(f"*{_SUFFIX}"):
         runs.setdefault(file.parent, []).append(file)
     if not runs:
+        if any(place.rglob("*.trace.json*")):
+            raise InputError(f"`profiles`: {str(place)!r}: has traces of PyTorch: give the file of one rank")
         raise InputError(f"`profiles`: {str(place)!r}: has no profile (*{_SUFFIX}); {_HOW_TO}")
     folders = sorted(runs, key=lambda folder: (folder.name, str(folder)))
     chosen = folders if run is None else [folder for folder in folders if folder.name == run]
@@ -180,8 +194,6 @@ def _timeline(line: dict[str, Any], origin_ns: int) -> Timeline:
     return Timeline(line["plane"], line["line"], tuple(events))
 
 
-Role = Literal["forward", "gradient", "optimizer", "input", "communication", "copy"]
-
 # TensorFlow's own rules for the name of a node and of its type
 _FULL_NAME = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_./>\-]*):([A-Z_][A-Za-z0-9_]*)")
 _GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)/|_grad/")
@@ -194,35 +206,6 @@ _APPLY = re.compile(r"(Resource|Sparse)*(Sparse)?Apply[A-Z]")
 _COLLECTIVE = re.compile(r"(?i)nccl|^Collective|^_?Xla?AllReduce")
 _TRANSFER = ("_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "RecvBuf")
 _DERIVED = ("TensorFlow Ops", "XLA Ops")
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """One operation, or one kernel of it on a GPU.
-
-    Attributes
-    ----------
-    path
-        Name of the node in the graph, such as ``gradient_tape/dense/MatMul/MatMul_1``.
-    kind
-        Its type, such as ``MatMul``; the kernel's name where none was recorded.
-    role
-        The part of a step that it belongs to.
-    start_s, end_s
-        Seconds since the profile began.
-    size_bytes
-        Bytes that it moves, where that was recorded; else 0.
-    correlation
-        Number that a kernel shares with the call on the host that launched it; else None.
-    """
-
-    path: str
-    kind: str
-    role: Role
-    start_s: float
-    end_s: float
-    size_bytes: float = 0.0
-    correlation: int | None = None
 
 
 def role_of(path: str, kind: str) -> Role:
@@ -288,16 +271,161 @@ def _bytes(event: Event) -> float:
     return float(match[1]) if match else 0.0
 
 
-def union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds that at least one of the spans (start, end) covers."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        total += max(end - max(start, reached), 0.0)
-        reached = max(reached, end)
-    return total
+# -- steps -------------------------------------------------------------------------------------
+
+_STEP_LINE = "Steps"
+_HOW_TO_MARK = (
+    "mark each step with `with tf.profiler.experimental.Trace('train', step_num=n, _r=1):`, or train by Model.fit with the callback "
+    "TensorBoard(profile_batch=(10, 30)), or make the step a tf.function"
+)
 
 
-def uncovered_s(spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]) -> float:
-    """Seconds that some span covers and none of the others does."""
-    ours, theirs = list(spans), list(others)
-    return union_s([*ours, *theirs]) - union_s(theirs)
+def trace_of(profile: Profile) -> Trace:
+    """Find the steps of a profile, and what ran in each.
+
+    Times are those of the first GPU or TPU that did something; where there is none, of the host's threads. A device's own line of steps
+    needs no marks of the host.
+
+    Raises
+    ------
+    CalibrationError
+        There are no steps.
+    """
+    device = profile.devices[0] if profile.devices else ""
+    own_line = next((line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE), None)
+    own = () if own_line is None else tuple(windows_of(_marks_of(own_line.events))[0])
+    try:
+        marks = _host_marks(profile)
+    except CalibrationError:
+        if not own:
+            raise
+        marks = Marks(_STEP_LINE, own)
+    # when a step asked tf.data for a batch, and had it
+    fetched = [event for line in profile.host_lines for event in line.events if _is_fetch(event.name)]
+    pipeline = _pipeline(profile.host_lines, marks, fetched)
+    if not device:
+        ops = host_ops(profile.host_lines)
+        steps: dict[Window, Sequence[Op]] = {window: _begun_in(window, ops) for window in marks.windows}
+    else:
+        ops = device_ops(line for line in profile.timelines if line.plane == device)
+        if own:
+            steps = {window: _begun_in(window, ops) for window in own}
+        else:
+            launched = {
+                number: event.start_s
+                for line in profile.host_lines
+                for event in line.events
+                if (number := event.number("correlation_id")) is not None
+            }
+            steps = launched_windows(profile.path, device, marks, [launched_at(op, launched) for op in ops], _HOW_TO_MARK)
+    begun_ns = whole_number(profile.planes.get("Task Environment", {}).get("profile_start_time"))
+    kind = profile.planes.get(device, {}).get("device_type_string", "") or device.removeprefix("/device:") or "CPU"
+    return Trace(
+        path=profile.path,
+        sha256=profile.sha256,
+        host=profile.host,
+        started=datetime.fromtimestamp(begun_ns * 1e-9).astimezone().isoformat(timespec="seconds") if begun_ns else "",
+        device=device or "/host:CPU",
+        device_name=f"{kind} of {profile.host}",
+        devices=tuple(profile.devices),
+        marks=marks,
+        steps=steps,
+        # where nothing is prefetched, preparing the input is a part of the step
+        waits=[(event.start_s, event.end_s) for event in fetched] if pipeline.prefetched else [],
+        input=pipeline,
+    )
+
+
+def _begun_in(window: Window, ops: Sequence[Op]) -> Sequence[Op]:
+    """The operations, sorted by their beginning, that begin in a step."""
+    begin = attrgetter("start_s")
+    return ops[bisect_left(ops, window.start_s, key=begin) : bisect_left(ops, window.end_s, key=begin)]
+
+
+def _host_marks(profile: Profile) -> Marks:
+    """The steps of a profile.
+
+    Events with a step number (``tf.profiler.experimental.Trace``, Keras' TensorBoard callback,
+    ``TraceContext``) are taken; where there is none, calls of the ``tf.function`` that took the
+    most time in all, or of ``Session.run``. A step lasts until the next one begins, so that
+    what happens between two steps counts, as it does in training.
+
+    Raises
+    ------
+    CalibrationError
+        There is no step; the message says what there is and how steps are marked.
+    """
+    name, line, events = _marked(profile)
+    traced = [event.start_s for event in line.events if str(event.statistics.get("tf_function_call", "")).startswith("traced")]
+    windows, pauses = windows_of(_marks_of(events))
+    kept = tuple(window for window in windows if not any(window.start_s <= start < window.end_s for start in traced))
+    if not kept:
+        raise CalibrationError(
+            f"{profile.path}: each of its {len(windows)} steps traced a graph, so none is a training step: profile later steps"
+        )
+    return Marks(name, kept, len(windows) - len(kept), pauses)
+
+
+def _marked(profile: Profile) -> tuple[str, Timeline, list[Event]]:
+    """The marks of steps: their name, the line that they lie on, and themselves."""
+    numbered: dict[tuple[int, str], list[Event]] = defaultdict(list)
+    functions: dict[tuple[int, str], list[Event]] = defaultdict(list)
+    lines = profile.host_lines
+    for index, line in enumerate(lines):
+        for event in line.events:
+            if "step_num" in event.statistics and event.end_s > event.start_s:
+                numbered[index, event.name].append(event)
+            elif event.name == "SessionRun":
+                functions[index, event.name].append(event)
+            elif event.name == "EagerExecute" and event.statistics.get("is_func"):
+                functions[index, str(event.statistics.get("eager_op", ""))].append(event)
+    if numbered:
+        (index, name), events = max(numbered.items(), key=lambda item: (len(item[1]), _total_s(item[1])))
+    elif functions:
+        (index, name), events = max(functions.items(), key=lambda item: _total_s(item[1]))
+    else:
+        count = sum(len(line.events) for line in profile.timelines)
+        planes = ", ".join(sorted({line.plane for line in profile.timelines})) or "nothing"
+        raise CalibrationError(f"{profile.path}: has no training steps among its {count} events ({planes}); {_HOW_TO_MARK}")
+    return name, lines[index], events
+
+
+def _total_s(events: Iterable[Event]) -> float:
+    return math.fsum(event.duration_s for event in events)
+
+
+def _marks_of(events: Sequence[Event]) -> list[Window]:
+    """Marks of steps, numbered as they say, or else in turn."""
+    numbers = [whole_number(event.statistics.get("step_num", event.name)) for event in events]
+    return [
+        Window(turn if number is None else number, event.start_s, event.end_s)
+        for turn, (number, event) in enumerate(zip(numbers, events, strict=True))
+    ]
+
+
+def _is_fetch(name: str) -> bool:
+    return name.endswith("::DoCompute") and "Iterator" in name and "GetNext" in name
+
+
+def _pipeline(lines: Sequence[Timeline], marks: Marks, fetched: Sequence[Event]) -> InputPipeline:
+    events = [event for line in lines for event in line.events if event.name.startswith("Iterator::")]
+    sizes = [size for event in fetched if (size := event.number("element_size")) is not None]
+    stages: dict[str, list[float]] = defaultdict(list)
+    shapes = ""
+    for event in events:
+        if event.name == "Iterator::Root":
+            shapes = str(event.statistics.get("shapes", shapes))
+        stages[event.name].append(event.duration_s)
+    # the stage that the outermost prefetch calls, in a thread of its own
+    behind = [name for name in stages if "Prefetch" in name.rpartition("::")[0]]
+    prefetched = any("Prefetch" in name for name in stages)
+    outermost = min(behind, key=lambda name: (name.count("::"), name), default=None)
+    prepare_s = math.fsum(stages[outermost]) / len(stages[outermost]) if outermost is not None else 0.0
+    counts = [sum(window.start_s <= event.start_s < window.end_s for event in fetched) for window in marks.windows]
+    return InputPipeline(
+        prepare_s=prepare_s if prefetched else 0.0,
+        prefetched=prefetched,
+        batch_bytes=math.fsum(sizes) / len(sizes) if sizes else 0.0,
+        shapes=shapes,
+        batches_a_step=max(int(median(counts)), 1) if counts else 1,
+    )

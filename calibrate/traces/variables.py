@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from calibrate.probing import run_reader
 from calibrate.profiling import check_target
-from calibrate.xplane.steps import MeasuredStep
+from calibrate.traces.steps import MeasuredStep
 from simulator.base.errors import InputError
 from simulator.base.validation_errors import fault_of
 
