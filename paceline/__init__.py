@@ -76,12 +76,12 @@ if TYPE_CHECKING:
     from simulator.spec.workload import Workload
 
 __all__ = [
-    "Advice", "Catalogue", "Comparison", "Diagnosis", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted",
-    "Report", "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate",
+    "Advice", "Catalogue", "Comparison", "Diagnosis", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report",
+    "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate",
     "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_traced_links", "compare", "learn", "load",
     "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results",
-    "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
-    "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
+    "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed",
+    "testbed_fit", "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 
 _HOME = {

@@ -34,6 +34,6 @@ from paceline.api.validating import read_matrix, refit, testbed, testbed_fit, te
 __all__ = [
     "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_traced_links",
     "compare", "learn", "load", "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix",
-    "read_profiles", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed",
-    "testbed_fit", "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
+    "read_profiles", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep",
+    "testbed", "testbed_fit", "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
