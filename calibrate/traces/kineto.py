@@ -44,6 +44,7 @@ from simulator.base.text import counted, no_such_file
 
 SUFFIXES = (".json", ".json.gz")
 HOW_TO_MARK = "profile with torch.profiler.profile(schedule=..., record_shapes=True), and call its step() after each step"
+_OPERATORS = ("cpu_op", "operator")
 _MARK = re.compile(r"ProfilerStep#(\d+)")
 _NCCL = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
 _BACKWARD = re.compile(r"Backward\d*$|AccumulateGrad$")
@@ -202,7 +203,9 @@ class _Reader:
             for event in self._host
             if event.kind.endswith(("_runtime", "_driver")) and "correlation" in event.args
         }
-        self._names = {event.args["External id"]: event.name for event in self._host if "External id" in event.args}
+        self._names = {
+            event.args["External id"]: event.name for event in self._host if event.kind in _OPERATORS and "External id" in event.args
+        }
         spread = data.get("distributedInfo") or {}
         self._rank, self._world = whole_number(spread.get("rank")), whole_number(spread.get("world_size"))
         self._groups = {str(group["pg_name"]): _ranks(group.get("ranks")) for group in spread.get("pg_config") or ()}
@@ -234,6 +237,10 @@ class _Reader:
         ops = sorted(self._device_ops() if gpu else self._host_ops(), key=lambda op: (op.start_s, op.end_s))
         if gpu:
             steps = launched_windows(self._path, device, self._marks, ops, HOW_TO_MARK)
+            *others, last = steps
+            if others:  # nothing says when the last one ends: it idles as long as others
+                tail_s = median(own.end_s - max(op.end_s for op in steps[own]) for own in others)
+                steps[last._replace(end_s=last.end_s + max(tail_s, 0.0))] = steps.pop(last)
         else:
             starts = [op.start_s for op in ops]
             steps = {own: ops[bisect_left(starts, own.start_s) : bisect_left(starts, own.end_s)] for own in self._marks.windows}
@@ -286,7 +293,7 @@ class _Reader:
                 moved.append(event)
             elif event.name.startswith("c10d::"):
                 calls.append(event)
-            elif event.kind in ("cpu_op", "operator") and event.start_s >= ends.get(event.thread, 0.0) and not _calls_only(event.name):
+            elif event.kind in _OPERATORS and event.start_s >= ends.get(event.thread, 0.0) and not _calls_only(event.name):
                 ends[event.thread] = event.end_s
                 role = self._pass_of(event)
                 yield Op(event.name, event.name, role, event.start_s, event.end_s, launched_s=event.start_s, phase=role)
