@@ -282,7 +282,7 @@ def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
         return _divisors(batch)
     powers, stages = _powers(batch), degrees.pipeline
     counts = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
-    return [count for count in counts if count % stages == 0] if degrees.schedule == "interleaved" else counts
+    return [count for count in counts if count >= stages] if degrees.schedule == "interleaved" else counts
 
 
 def _divisors(number: int) -> list[int]:

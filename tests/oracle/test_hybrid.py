@@ -12,6 +12,7 @@ from support.scenarios import scenario_table
 from simulator import Result, Scenario, scenario_from_table, simulate
 from simulator.base.records import Span
 from simulator.observing.recording import Recording
+from simulator.strategies.hybrid.routine import bubble_of, passes, turn_of
 
 LAYERS, BATCH = 8, 32
 FORWARD_S, BACKWARD_S, APPLY_S = 0.32, 0.64, 0.016
@@ -66,12 +67,59 @@ def test_a_balanced_pipeline_is_idle_for_its_share(schedule: str, stages: int, m
     assert result.utilisation.devices == pytest.approx(1 - result.breakdown_s.waiting / result.step_time_s.mean, rel=1e-9)
 
 
-@pytest.mark.parametrize("chunks", [2, 4])
-def test_interleaving_parts_the_idle_time(chunks: int) -> None:
-    """(p - 1) / v passes of a stage (Narayanan et al., SC 2021, section 2.2.2)."""
-    found_s = step_s(built({"workers": 2, "pipeline": 2, "schedule": "interleaved", "chunks": chunks}, {"micro_batches": 8}))
-    pass_s = (FORWARD_S + BACKWARD_S) / 2 / 8
-    assert found_s == pytest.approx((8 + 1 / chunks) * pass_s + APPLY_S / 2, rel=1e-9)
+@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), [(2, 2, 8), (2, 4, 8), (2, 2, 5), (4, 2, 7), (2, 4, 1), (4, 2, 3)])
+def test_interleaving_parts_the_idle_time(stages: int, chunks: int, micro_batches: int) -> None:
+    """(p - 1) / v passes of a stage (Narayanan et al., SC 2021, section 2.2.2); more where micro-batches are fewer than stages."""
+    strategy = {"workers": stages, "pipeline": stages, "schedule": "interleaved", "chunks": chunks}
+    result = simulate(built(strategy, {"micro_batches": micro_batches}, workload={"batch_per_replica": 4 * micro_batches}))
+    pass_s = 4 * (FORWARD_S + BACKWARD_S) / BATCH / stages
+    idle = (stages - 1 + (chunks - 1) * max(stages - micro_batches, 0)) / chunks
+    flushed_s = (micro_batches + idle) * pass_s
+    assert result.step_time_s.mean == pytest.approx(flushed_s + APPLY_S / stages, rel=1e-9)
+    assert result.breakdown_s.waiting / flushed_s == pytest.approx(idle / (micro_batches + idle), rel=1e-9)
+
+
+def ends_s(stages: int, chunks: int, micro_batches: int) -> float | None:
+    """When the last pass ends, of 1 s forward and 2 s backward, by what each one needs; none where all stages wait for each other."""
+    orders = [[(its.does, its.chunk * stages + at, its.micro_batch) for its in order]
+              for at, order in enumerate(passes("interleaved", stages, micro_batches, chunks))]  # fmt: skip
+    done: dict[tuple[str, int, int], float] = {}
+    free, last = [0.0] * stages, stages * chunks - 1
+    while any(orders):
+        before = len(done)
+        for at, order in enumerate(orders):
+            while order:
+                does, part, batch = order[0]
+                needs = [("forward", part - 1, batch)] if does == "forward" and part else []
+                if does == "backward":
+                    needs = [("forward", part, batch)] + [("backward", part + 1, batch)] * (part < last)
+                if not done.keys() >= set(needs):
+                    break
+                free[at] = max([free[at], *(done[its] for its in needs)]) + (1.0 if does == "forward" else 2.0)
+                done[does, part, batch] = free[at]
+                order.pop(0)
+        if len(done) == before:
+            return None
+    assert len(done) == 2 * stages * chunks * micro_batches
+    return max(free)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 7])
+def test_interleaved_stages_never_wait_for_each_other_and_are_idle_for_the_bubble(stages: int) -> None:
+    for chunks in (2, 3, 4):
+        for micro_batches in range(1, 4 * stages + 2):
+            bubble = bubble_of("interleaved", stages, chunks, micro_batches, 0.5, cut_evenly=True)
+            end_s = ends_s(stages, chunks, micro_batches)
+            assert end_s is not None, (chunks, micro_batches)
+            assert 1 - 3 * chunks * micro_batches / end_s == pytest.approx(bubble.share)
+
+
+def test_turns_are_those_that_megatron_takes() -> None:
+    """Its example of two stages of two chunks, five micro-batches and turns of three (``get_schedule_table``)."""
+    assert [turn_of(2, 5), turn_of(4, 8), turn_of(4, 6), turn_of(4, 10), turn_of(4, 11), turn_of(4, 3)] == [3, 4, 6, 5, 6, 3]
+    forward = [its for its in passes("interleaved", 2, 5, 2)[0] if its.does == "forward"]
+    assert [its.micro_batch for its in forward] == [0, 1, 2, 0, 1, 2, 3, 4, 3, 4]
+    assert [its.chunk for its in forward] == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("weights", [0.0, 0.25, 0.5, 0.6, 0.75, 1.0])

@@ -36,17 +36,18 @@ def scenarios(draw: some.DrawFn) -> Scenario:
     def choose(*options: Any) -> Any:
         return draw(some.sampled_from(options))
 
-    pipeline, tensor, copies = choose(1, 2, 2, 3, 4), choose(1, 1, 2, 4), choose(1, 2, 4)
+    pipeline, tensor, copies, context = choose(1, 2, 2, 3, 4), choose(1, 1, 2, 4), choose(1, 2, 4), choose(1, 1, 2)
     experts = choose(0, 0, 4)
     shard = choose("none", "none", "optimizer", "gradients", "parameters")
     schedule = choose("1f1b", "1f1b", "gpipe", "interleaved", "zero-bubble")
     micro_batches = choose(1, 2, 4, 8, 12)
     strategy: dict[str, Any] = {
         "kind": "hybrid",
-        "workers": pipeline * tensor * copies,
+        "workers": pipeline * tensor * copies * context,
         "pipeline": pipeline,
         "tensor": tensor,
-        "expert": choose(1, copies) if experts else 1,
+        "context": context,
+        "expert": choose(1, copies, copies * context) if experts else 1,
         "schedule": schedule,
         "chunks": 2 if schedule == "interleaved" else 1,
         "shard": shard,
@@ -79,6 +80,8 @@ def scenarios(draw: some.DrawFn) -> Scenario:
     )
     if choose(True, False):
         workload["layers"][-1]["tied"] = [0]
+    for layer in workload["layers"][1:] if context > 1 else ():
+        layer["attention"] = {"bytes_per_sample": 1e6, "work": 0.3}
     if choose(True, False):
         workload["forward"] = {"base": "2 ms", "per_sample": "10 ms", "least": "150 ms"}
     cluster = {

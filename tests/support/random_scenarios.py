@@ -94,6 +94,8 @@ def random_table(pick: Pick) -> Table:
         if pick((False,) * 5 + (True,)):
             table["input"] = _input(pick, rules, cluster)
         _fabric(pick, rules, cluster, strategy)
+        if pick((False, False, True)):
+            _split_sequences(pick, rules, load, strategy)
         return table
     else:
         strategy = _all_reduce(pick, rules, kind, workers * team, load, cluster, run)
@@ -475,7 +477,7 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
         load["forward"]["least_s"] = rules.time_s(1, 4)
     training: Table = {"micro_batches": pick((4, 2, 1)), "recompute": pick(("none", "none", "full", "selective"))}
     if strategy["schedule"] == "interleaved":
-        if pipeline > 1 and 2 * pipeline <= len(load["layers"]) and not training["micro_batches"] % pipeline:
+        if pipeline > 1 and 2 * pipeline <= len(load["layers"]):
             strategy["chunks"] = 2
         else:
             strategy["schedule"] = "1f1b"
@@ -502,6 +504,14 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
     run["warmup_steps"] = max(run.get("warmup_steps", 1), pipeline - 1)
     run["steps"] = max(run["steps"], run["warmup_steps"] + 2)
     return strategy, training
+
+
+def _split_sequences(pick: Pick, rules: _Rules, load: Table, strategy: Table) -> None:
+    strategy |= {"workers": 2 * strategy["workers"], "context": 2}
+    load["layers"][-1]["attention"] = {"bytes_per_sample": rules.size_bytes() / 4, "work": pick((0.0, 0.5))}
+    if strategy["expert"] in (1, 2) and any("experts" in layer for layer in load["layers"]) and pick((False, True)):
+        strategy["expert"] *= 2
+        strategy.pop("shard_group", None)
 
 
 def _servers(pick: Pick, rules: _Rules, mode: str, workers: int, load: Table, cluster: Table, run: Table) -> Table:

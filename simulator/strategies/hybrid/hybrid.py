@@ -35,7 +35,7 @@ from simulator.strategies.holding import Held, ReducePrecision
 from simulator.strategies.hybrid.groups import Grid, Order, Timing
 from simulator.strategies.hybrid.laid import Laid, Timed
 from simulator.strategies.hybrid.parts import Cut
-from simulator.strategies.hybrid.routine import Schedule, Shard, StageCosts
+from simulator.strategies.hybrid.routine import Schedule, Shard, StageCosts, idle_passes
 from simulator.strategies.setup import InCommon, Layout, ModelParallel, Setup, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Reduction, Software, Strategy, check_workers
 
@@ -259,11 +259,6 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
                 f"workload {load.name!r} has no layers, which this strategy needs: measure them with `paceline calibrate --layers`, or "
                 "use a workload with layers"
             )
-        if self.schedule == "interleaved" and training.micro_batches % self.pipeline:
-            raise ValueError(
-                f'schedule = "interleaved" needs training.micro_batches ({training.micro_batches}) to be a multiple of strategy.pipeline '
-                f"({self.pipeline})"
-            )
         if self.schedule == "pipedream":
             if training.micro_batches > 1 or self.shard != "none":
                 raise ValueError('schedule = "pipedream" takes one batch per step and shards no state: leave out micro_batches and shard')
@@ -438,7 +433,8 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
             return float(training.micro_batches * (load.compute_s(samples) + again) + load.apply_s)
         parts = Laid(self, setup).parts
         slowest_s = max(part.forward_s + part.backward_s + part.again_s for part in parts)
-        turns = 1 if self.schedule == "pipedream" else training.micro_batches * self.chunks + self.pipeline - 1
+        count = training.micro_batches
+        turns = 1 if self.schedule == "pipedream" else count * self.chunks + idle_passes(self.pipeline, self.chunks, count)
         return float(turns * slowest_s + load.apply_s / self.pipeline)
 
     def messages_a_step(self, setup: Setup) -> int:

@@ -57,10 +57,10 @@ def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1)
     schedule
         gpipe: all forward passes, then all backward passes (Huang et al., NeurIPS 2019, section 2.3). 1f1b: as few forward passes as fill
         the pipeline, then one backward pass for each (PipeDream-Flush: Narayanan et al., ICML 2021, section 2.2). interleaved: so with
-        several chunks a stage, in turns of as many micro-batches as there are stages (Narayanan et al., SC 2021, section 2.2.2; needs a
-        multiple of them). zero-bubble: backward passes are split, and gradients of weights fill idle time, with at most the activations
-        that the first stage keeps with 1f1b (ZB-H1: Qi et al., ICLR 2024, section 2.1). pipedream: one forward and one backward pass a
-        step, of an earlier step by as many as stages follow (Narayanan et al., SOSP 2019, section 3.2).
+        several chunks a stage, in turns of :func:`turn_of` micro-batches (Narayanan et al., SC 2021, section 2.2.2).
+        zero-bubble: backward passes are split, and gradients of weights fill idle time, with at most the activations that the first stage
+        keeps with 1f1b (ZB-H1: Qi et al., ICLR 2024, section 2.1). pipedream: one forward and one backward pass a step, of an earlier step
+        by as many as stages follow (Narayanan et al., SOSP 2019, section 3.2).
     stages, micro_batches, chunks
         How many.
     """
@@ -101,21 +101,27 @@ def _gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pas
 
 
 def _one_by_one(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:
-    count = micro_batches * chunks
-    forward, backward = ([_interleaved_pass(does, number, stages, chunks) for number in range(count)] for does in _BOTH)
-    ahead = min(stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * stages, count)
+    turn, count = turn_of(stages, micro_batches), micro_batches * chunks
+    forward = [
+        Pass("forward", number, chunk)
+        for first in range(0, micro_batches, turn)
+        for chunk in range(chunks)
+        for number in range(first, min(first + turn, micro_batches))
+    ]
+    backward = [Pass("backward", number, chunks - 1 - chunk) for _, number, chunk in forward]
+    ahead = min(stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * turn, count)
     turns = [each for pair in zip(forward[ahead:], backward, strict=False) for each in pair]
     return forward[:ahead] + turns + backward[count - ahead :]
 
 
-_BOTH: tuple[Does, Does] = ("forward", "backward")
+def turn_of(stages: int, micro_batches: int) -> int:
+    """Micro-batches that go through a chunk of each stage before the next chunk: as many as stages, or if a rest is less, the fewest more.
 
-
-def _interleaved_pass(does: Does, number: int, stages: int, chunks: int) -> Pass:
-    """The ``number``-th pass of its kind: of as many micro-batches as there are stages one chunk, then the next."""
-    turn, within = divmod(number, stages * chunks)
-    chunk = within // stages
-    return Pass(does, turn * stages + within % stages, chunk if does == "forward" else chunks - 1 - chunk)
+    Megatron-LM's ``microbatch_group_size_per_vp_stage``: it accepts no last turn of fewer than the stages, which would wait for them.
+    Fewer micro-batches than stages, which PyTorch takes, are one turn.
+    """
+    fits = (turn for turn in range(stages, micro_batches) if not 0 < micro_batches % turn < stages)
+    return next(fits, micro_batches)
 
 
 def _pipedream(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:  # noqa: ARG001
@@ -146,14 +152,19 @@ _ORDERS: dict[Schedule, Callable[[int, int, int, int], list[Pass]]] = {
 """The passes of one stage: of which stage, of how many, micro-batches, chunks."""
 
 
+def idle_passes(stages: int, chunks: int, micro_batches: int) -> int:
+    """Passes of a chunk, forward and backward, for which a stage waits in a step; in each turn but one for stages without a micro-batch."""
+    return stages - 1 + (chunks - 1) * max(stages - micro_batches, 0)
+
+
 def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
     """Return what keeps the stages of a pipeline from computing.
 
     For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
-    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), and B where
-    W is longer than F, in which case gradients of weights fill all that the forward passes leave; taken here with a backward pass B + W
-    of two forward passes. Steps follow each other without a barrier: a stage begins the next one as soon as it has made its update.
-    A pipeline that is not flushed has none.
+    2.2; :func:`idle_passes`); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024,
+    table 2), and B where W is longer than F, in which case gradients of weights fill all that the forward passes leave; taken here with a
+    backward pass B + W of two forward passes. Steps follow each other without a barrier: a stage begins the next one as soon as it has made
+    its update. A pipeline that is not flushed has none.
 
     Parameters
     ----------
@@ -169,7 +180,9 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
         evener = "no other cut of these layers is more even: fewer stages or smaller layers would help"
     if schedule == "pipedream":
         return Bubble(0.0, "though it is never flushed", "stages of equal speed", evener)
-    idle = (stages - 1) * ((2.0 * (1.0 - weights) + max(1.0 - 2.0 * weights, 0.0)) / 3.0 if schedule == "zero-bubble" else 1.0)
+    idle = idle_passes(stages, chunks, micro_batches) * 1.0
+    if schedule == "zero-bubble":
+        idle *= (2.0 * (1.0 - weights) + max(1.0 - 2.0 * weights, 0.0)) / 3.0
     go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
     more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
     because = f"as {go} through its {stages} stages ({schedule})"

@@ -128,10 +128,10 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
 
 
 def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
-    """The ranks of each copy, among which a model is cut, reduce every gradient that other copies have too, once or for each micro-batch.
+    """The ranks of each copy, among which a model is cut, reduce every gradient that others have too, once or for each micro-batch.
 
-    Counted is what enters the first collective with other copies: not what a share of it goes
-    through after, nor what stages of one copy sum.
+    Others are those of other copies, and those with another part of its sequences. Counted is what enters the first collective with them:
+    not what a share of it goes through after, nor what stages of one copy sum.
     """
     law, copy_of = gradients_enter_one_bucket, program.ranks.copy
     wanted = {False: 0.0, True: 0.0}
@@ -139,10 +139,9 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
         for chunk in stage:
             for owned in (owned for layer in layers_of(scenario.workload, chunk) for owned in layer):
                 if chunk.sharing(1, experts=owned.experts).copies > 1:
-                    size_bytes = owned.variable.gradient_bytes(scenario.batch) * owned.share * chunk.tensor * chunk.reduced
+                    size_bytes = owned.variable.gradient_bytes(scenario.batch) * owned.share * chunk.tensor * chunk.context * chunk.reduced
                     wanted[owned.experts and chunk.expert > 1] += size_bytes
     group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
-    copies_in = {key: len(np.unique(copy_of[group])) for key, group in group_of.items()}
     for copy in range(int(copy_of.max()) + 1):
         reduced_bytes = 0.0
         for rank in np.flatnonzero(copy_of == copy).tolist():
@@ -152,7 +151,9 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
                     continue
                 scattered = [operations[before] for before in each.after if operations[before].does == "reduce-scatter"]
                 of_shares = any(same(each.size_bytes * len(group_of[owned.partition, rank]), owned.size_bytes) for owned in scattered)
-                if copies_in[each.partition, rank] > 1 and not of_shares:
+                group = group_of[each.partition, rank]
+                one_stage = len(np.unique(program.ranks.routine[group])) == 1
+                if len(group) > 1 and one_stage and not of_shares:
                     reduced_bytes += each.size_bytes
         counts = (1, scenario.training.micro_batches)
         if not any(same(reduced_bytes, of_all * wanted[False] + of_experts * wanted[True]) for of_all in counts for of_experts in counts):
