@@ -70,6 +70,11 @@ def fit_traced_links(profiled: Profiled, name: str, command: str = "") -> Cluste
     elif inner := fitted.get("intra_node"):
         update["intra_node"] = inner.intra_node
         notes["intra_node"] = inner.description
+    elif each > 1 and any(own.sharing < each for own in parts["inter_node"]):
+        update["intra_node"] = cluster.inter_node
+        notes["intra_node"] = "rings crossed it at the rate of the link between nodes, so it is at least as fast: taken as equal"
+    elif each > 1:
+        notes["intra_node"] = "no collective stayed inside a node, so the link there is an assumption (128 Gbit/s): give your own"
     if each == 1 and world > 1:
         why = "the process saw one" if first.node_devices == 1 else "the trace does not list them"
         notes["node"] = f"each rank counts as a node of one device, because {why}; else give cluster.devices_per_node"

@@ -59,8 +59,7 @@ _COLLECTIVES = (
     Column("ranks", "count"),
     Column("calls", "number", "calls", "per step"),
     Column("median_s", "seconds", "median"),
-    Column("fastest_s", "seconds", "fastest", "of the same collective; others wait longer for the slowest rank"),
-    Column("bus_bytes_per_s", "rate", "bus", "bandwidth of the fastest, as nccl-tests counts it"),
+    Column("bus_bytes_per_s", "rate", "bus", "bandwidth of the fastest, as nccl-tests counts it; the others wait longer"),
 )
 _BUCKETS = (
     _BATCH,
@@ -234,16 +233,22 @@ class Profiled(Short):
             Table(title, columns, tuple(tuple(report[column.name] or None for column in columns) for report in reports), note=note)
             for title, columns, note in (("Steps in the profiles", _STEPS, ""), ("Parts of a step", _PARTS, "Means over the steps."))
         )
-        moved: list[tuple[Any, ...]] = [(report.batch, *row) for report in self.reports for row in report.collectives[:_LONGEST]]
-        reduced: list[tuple[Any, ...]] = [(report.batch, *row) for report in self.reports for row in report.buckets]
-        of_collectives, of_buckets = (
-            Table(title, columns, tuple(rows)).without_empty_columns()
-            for title, columns, rows in (
-                ("Collectives", _COLLECTIVES, moved),
-                ("Buckets of gradients, as medians over the steps", _BUCKETS, reduced),
+        tables = [
+            Table(
+                title,
+                columns,
+                tuple(
+                    (report.batch, *(getattr(row, column.name) or None for column in columns[1:]))
+                    for report in self.reports
+                    for row in vars(report)[key]
+                ),
+            ).without_empty_columns()
+            for title, columns, key in (
+                ("Collectives", _COLLECTIVES, "collectives"),
+                ("Buckets of gradients, as medians over the steps", _BUCKETS, "buckets"),
             )
-        )
-        return [steps, parts, self._operations(), *(table for table in (of_collectives, of_buckets) if table.rows)]
+        ]
+        return [steps, parts, self._operations(), *(table for table in tables if table.rows)]
 
     def _operations(self) -> Table:
         rows = [

@@ -78,7 +78,7 @@ def _split(trace: Trace, window: Window, ops: Sequence[Op]) -> MeasuredStep:
     collectives = [op.span for op in ops if op.role == "communication"] if trace.on_device or trace.by_launch else []
     input_s, collective_s = union_s(waits), uncovered_s(collectives, computing)
     hidden_s = union_s(collectives) - collective_s
-    idle_s = whole_s - union_s(within(start_s, end_s, [op.span for op in ops]))
+    idle_s = whole_s - union_s(within(start_s, end_s, [op.span for op in ops])) if ops else 0.0
 
     def worked_s(begin_s: float, finish_s: float) -> float:
         """Seconds without waiting for input and without exposed collectives."""

@@ -245,7 +245,7 @@ class Trace:
     steps: Mapping[Window, Sequence[Op]] = field(repr=False)
     waits: Sequence[Span] = field(repr=False)
     input: InputPipeline
-    backend: Literal["tensorflow", "torch"] = "tensorflow"
+    backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
     by_launch: bool = False
     gradients: tuple[Gradient, ...] = ()
     rank: int | None = None

@@ -196,14 +196,14 @@ def _timeline(line: dict[str, Any], origin_ns: int) -> Timeline:
 
 # TensorFlow's own rules for the name of a node and of its type
 _FULL_NAME = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_./>\-]*):([A-Z_][A-Za-z0-9_]*)")
-_GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)/|_grad/")
+_GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients(_\d+)?)/|_grad/|(^|/)transpose\(")
 _OPTIMIZER = re.compile(
     r"(^|/)(adam|adamw|adamax|nadam|sgd|rmsprop|adagrad|adadelta|adafactor|ftrl|lion|lamb|muon|momentum|gradientdescent|"
     r"loss_scale_optimizer|update_[^/]*)(_\d+)?/",
     re.IGNORECASE,
 )
 _APPLY = re.compile(r"(Resource|Sparse)*(Sparse)?Apply[A-Z]")
-_COLLECTIVE = re.compile(r"(?i)nccl|^Collective|^_?Xla?AllReduce")
+_COLLECTIVE = re.compile(r"(?i)nccl|^Collective|^_?Xla?AllReduce|^(all-reduce|all-gather|reduce-scatter|all-to-all)\b")
 _TRANSFER = ("_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "RecvBuf")
 _DERIVED = ("TensorFlow Ops", "XLA Ops")
 
@@ -212,8 +212,8 @@ def role_of(path: str, kind: str) -> Role:
     """The part of a step that an operation belongs to, by the scopes in its name and by its type.
 
     ``tf.GradientTape`` names what it adds ``gradient_tape/...``, ``tf.gradients`` names it
-    ``gradients/..._grad/...``; optimizers open a scope of their own name; whatever is left
-    counts as forward.
+    ``gradients/..._grad/...``, JAX ``.../transpose(jvp(...))/...``; optimizers open a scope
+    of their own name; whatever is left counts as forward.
     """
     if kind.startswith("Memcpy"):
         return "copy"
@@ -236,6 +236,9 @@ def host_ops(lines: Iterable[Timeline]) -> list[Op]:
             ops.append(Op(match[1], match[2], role_of(match[1], match[2]), event.start_s, event.end_s, _bytes(event)))
         elif event.name.startswith(_TRANSFER[-2:]):
             ops.append(Op("", event.name, "communication", event.start_s, event.end_s, _bytes(event)))
+        elif "hlo_op" in event.statistics:  # of XLA
+            path, kind = str(event.statistics.get("tf_op", "")), event.name.partition(".")[0]
+            ops.append(Op(path, kind, role_of(path, kind), event.start_s, event.end_s))
     return sorted(ops, key=lambda op: (op.start_s, op.end_s))
 
 
@@ -333,6 +336,9 @@ def trace_of(profile: Profile) -> Trace:
         # where nothing is prefetched, preparing the input is a part of the step
         waits=[(event.start_s, event.end_s) for event in fetched] if pipeline.prefetched else [],
         input=pipeline,
+        backend="jax"
+        if any(event.name.startswith("PjitFunction") for line in profile.host_lines for event in line.events)
+        else "tensorflow",
     )
 
 

@@ -44,6 +44,13 @@ ByWorkers = Annotated[
 ]
 """A value for each number of workers."""
 
+Steps = Annotated[
+    Mapping[Any, Quantity | Path],
+    MustBe("times or files by numbers of workers, such as {1: '60 ms', 8: Path('trace.json')}"),
+    Typed(reads="by workers", metavar="N=TIME"),
+]
+"""A time, or a file with recorded steps, for each number of workers."""
+
 RunFiles = Annotated[
     Sequence[Any],
     MustBe("a list of files, or of numbers of workers with a file, such as ['one.ndjson', (8, 'eight.csv')]"),
@@ -57,7 +64,7 @@ def why(
     scenario: Source,
     settings: Settings = (),
     *,
-    step: Annotated[ByWorkers, Typed(metavar="N=TIME")] | None = None,
+    step: Steps | None = None,
     throughput: Annotated[ByWorkers, Typed(metavar="N=RATE")] | None = None,
     steps_per_s: Annotated[ByWorkers, Typed(metavar="N=RATE")] | None = None,
     epoch: Annotated[ByWorkers, Typed(metavar="N=TIME")] | None = None,
@@ -78,7 +85,7 @@ def why(
         Describes the training: model, cluster and strategy. Its number of workers has no effect.
     step
         Time of a step on N workers, such as 8=170ms; 1 is one device. Workers are counted as in the scenario; ``16 devices=TIME``
-        counts devices. Without a scenario each worker has one device.
+        counts devices. Without a scenario each worker has one device. Also a file, as for --run: trace.json.gz or 8=trace.json.gz.
 
         Such as ``{1: "60 ms", 8: "170 ms"}``, or ``{"1 device": "60 ms", "16 devices": "170 ms"}``; ``"1 worker"`` has all its devices
         and servers. With a global batch a single device takes all of it.
@@ -91,8 +98,9 @@ def why(
     dataset_size
         Samples of that epoch. Default: those of the scenario, or as many as make the smallest run as fast as predicted.
     run
-        File with recorded steps: of Paceline's Keras callback, CSV, event files of TensorBoard, logs, XPlane profiles; or a
-        table of whole runs, with the columns workers and throughput. N is the number of workers, if the file does not have it.
+        File with recorded steps: of Paceline's Keras callback, CSV, event files of TensorBoard, logs, XPlane profiles, traces of
+        PyTorch; or a table of whole runs, with the columns workers and throughput. N is the number of workers, if the file does not
+        have it.
 
         Such as ``["one.ndjson", (8, "eight.csv")]``; several files with the same number are workers of one training.
     pattern
@@ -138,7 +146,10 @@ def why(
     told = load(scenario, settings)
     with Runner(jobs=jobs) as runner:
         simulate = Simulations(runner, progress=progress)
-        seen, remarks = _typed(told, step or {}, throughput or {}, steps_per_s or {})
+        files = {count: value for count, value in (step or {}).items() if isinstance(value, Path)}
+        times = {count: value for count, value in (step or {}).items() if count not in files}
+        run = [*run, *(file if count == str(file) else (count, file) for count, file in files.items())]
+        seen, remarks = _typed(told, times, throughput or {}, steps_per_s or {})
         for more, said in (_epochs(told, epoch or {}, dataset_size, simulate), _recorded(told, run, pattern, python)):
             seen, remarks = [*seen, *more], [*remarks, *said]
         return diagnose(told, seen, simulate, remarks)

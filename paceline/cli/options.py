@@ -358,8 +358,10 @@ def prices_of(texts: Iterable[str], *_: str) -> dict[str, str]:
     return prices
 
 
-def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str, str]:
+def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str, str | Path]:
     """Return values by number of workers from ``N=VALUE``, repeated or separated by commas; N may have a unit, as in ``16 devices``.
+
+    A step may also be a file, ``N=FILE`` or ``FILE``, whose name then stands for N.
 
     >>> by_workers_of(["1=60ms,8=170ms"], "--step")
     {1: '60ms', 8: '170ms'}
@@ -369,8 +371,12 @@ def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str,
     InputError
         The number of workers is missing or given twice.
     """
-    values: dict[int | str, str] = {}
-    for part in ",".join(texts).split(","):
+    texts = list(texts)
+    files = [text for text in texts if option == "--step" and _names_file(text)]
+    values: dict[int | str, str | Path] = {}
+    for file in run_files_of(files):
+        values.update([file if isinstance(file, tuple) else (str(file), file)])
+    for part in filter(None, ",".join(text for text in texts if text not in files).split(",") if len(files) < len(texts) else ()):
         count, equals, value = part.partition("=")
         if not equals or not count.strip():
             raise InputError(f"{option} {part[:80]!r}: must be N=VALUE with a number of workers, such as {option} 8=170ms")
@@ -379,6 +385,10 @@ def by_workers_of(texts: Iterable[str], option: str, *_: str) -> dict[int | str,
             raise InputError(f"{option} {key}: is given twice; keep one, or put repeats into a table of workers and throughput")
         values[key] = value.strip()
     return values
+
+
+def _names_file(text: str) -> bool:
+    return Path(text).is_file() or Path(text.partition("=")[2]).is_file()
 
 
 def run_files_of(texts: Iterable[str], *_: str) -> list[Any]:

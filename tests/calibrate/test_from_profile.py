@@ -182,6 +182,16 @@ def test_waiting_for_input_is_no_computation_where_it_is_prefetched(tmp_path: Pa
     assert within.input(10) == 0
 
 
+def test_a_profile_of_jax_is_read_by_the_same_door(tmp_path: Path) -> None:
+    sample = host_sample(gradients=False)
+    for number in range(12):
+        sample.add(HOST, "PjitFunction(train_step)", number * 1000.0 + 95, number * 1000.0 + 99)
+        sample.add(POOL, "dot.3", number * 1000.0 + 955, number * 1000.0 + 965, hlo_op="dot.3")
+    found = made(sample, tmp_path)
+    assert (found.trace.backend, found.steps[0].ops[-1].kind) == ("jax", "dot")
+    assert fit_profiles(Profiled({10: (found,)}), NET, "net").backend == "jax"
+
+
 def test_steps_without_marks_are_calls_of_the_function(tmp_path: Path) -> None:
     found = made(host_sample(marks=False), tmp_path)
     assert found.trace.marks.name == "__inference_train_step_7"
@@ -270,10 +280,12 @@ def test_a_layer_may_have_the_name_of_what_is_around_it() -> None:
         ("StatefulPartitionedCall/gradient_tape/net/dense/BiasAdd/BiasAddGrad", "BiasAddGrad", "gradient"),
         ("gradients/dense/MatMul_grad/MatMul", "MatMul", "gradient"),
         ("gradients_1/dense/MatMul_grad/MatMul", "MatMul", "gradient"),
+        ("jit(train_step)/transpose(jvp(Net))/Dense_0/dot_general", "dot_general", "gradient"),
         ("adam/truediv_5", "RealDiv", "optimizer"),
         ("GradientDescent/update_dense/kernel/ResourceApplyGradientDescent", "ResourceApplyGradientDescent", "optimizer"),
         ("", "ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
         ("CollectiveReduceV2", "CollectiveReduceV2", "communication"),
+        ("", "all-reduce", "communication"),
         ("IteratorGetNext", "IteratorGetNext", "input"),
         ("", "MemcpyD2H", "copy"),
         ("net/dense/Relu", "_FusedMatMul", "forward"),

@@ -106,6 +106,7 @@ def test_the_link_between_nodes_is_what_the_collectives_say(tmp_path: Path, wait
     cluster = fit_traced_links(Profiled({8: (made(nccl_sample(waiting=waiting), tmp_path),)}), "lab")
     assert cluster is not None
     assert (cluster.devices_per_node, cluster.calibrated.nodes if cluster.calibrated else None) == (8, (1, 2))
+    assert cluster.intra_node == cluster.inter_node
     # slow ones wait for others, and are left out
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(BYTES_PER_S, rel=1e-3)
     assert cluster.inter_node.latency_s == pytest.approx(LATENCY_S, rel=1e-3)
@@ -140,6 +141,7 @@ def test_groups_say_which_link_they_use(tmp_path: Path) -> None:
     assert cluster is not None
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(8 * SIZES[1] / 200e-6, rel=1e-3)
     assert cluster.inter_node.latency_s == 0
+    assert "an assumption" in cluster.provenance["intra_node"]
     assert "latency" in cluster.provenance["no_latency"]
 
 
@@ -258,6 +260,14 @@ def test_the_command_writes_a_workload_and_a_cluster(paceline: Any, tmp_path: Pa
     using = ("--set", "workload.use=net", "--set", "cluster.use=net", "--set", "strategy.workers=32", "--set", "run.steps=20")
     code, out, err = paceline("simulate", "ring", *using)
     assert code == 0, err
+    own = ("--workload", "net", "--cluster", "net", "--strategy", "ring", "--batch", "8", "--json")
+    for steps in (("--step", "trace.json.gz"), ("--step", "16=trace.json.gz", "--step", "1=1.78ms")):
+        code, out, err = paceline("why", *steps, *own)
+        assert code == 0, err
+        diagnosis = json.loads(out)
+        assert (diagnosis["run"]["workers"], diagnosis["as_told"]) == (16, True)
+        # measured again: what the workload and the cluster say of the trace that they are from
+        assert diagnosis["told_s"]["mean"] == pytest.approx(diagnosis["run"]["step_s"], rel=0.03)
     code, out, err = paceline("calibrate", "--name", "net", "--from-profile", "trace.json.gz@8", "--json", "--force")
     assert code == 0, err
     assert json.loads(out)["name"] == "net"
